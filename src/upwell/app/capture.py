@@ -35,10 +35,10 @@ READ_TTL_SECONDS = 400 * 86_400.0
 
 @dataclass(slots=True)
 class Gain:
-    """What was learned from sessions. The numbers count new proposals, older proposals that were
-    dropped to make room (`displaced`), stored memories, known memories that a session confirmed
-    (`strengthened`), places of files and symbols, and transcripts that were skipped because they
-    had been read before (`read_before`). `redacted` lists the rules that masked a secret.
+    """What was learned from sessions. `displaced` counts older proposals that were dropped to make
+    room, `strengthened` counts known memories that a session confirmed, and `read_before` counts
+    transcripts that were skipped because they had been read before. `redacted` lists the rules that
+    masked a secret.
     """
 
     proposed: int = 0
@@ -87,7 +87,8 @@ class SessionCapture:
     in a folder for which `is_excluded()` is true are skipped.
 
     The TTL store records how far each transcript was read. `end_turn()` continues there, and
-    `read()` skips a transcript that was read to its end.
+    `read()` skips a transcript that was read to its end. The methods raise StoreError if the store
+    or the inbox fails.
     """
 
     def __init__(
@@ -108,11 +109,7 @@ class SessionCapture:
         self._is_excluded = is_excluded
 
     async def end_turn(self, transcript: str, session: str, cwd: str | None) -> Gain:
-        """Learn from the part of the session's transcript that the turn has added.
-
-        Raises:
-            StoreError: the store or the inbox failed.
-        """
+        """Learn from the part of the session's transcript that the turn has added."""
         project = project_of(cwd)
         size = own_bytes(transcript)
         if not size or project is None:
@@ -132,7 +129,6 @@ class SessionCapture:
 
         Raises:
             UsageError, OSError: the file cannot be read.
-            StoreError: the store or the inbox failed.
         """
         path = str(transcript.path)
         size = transcript.path.stat().st_size
@@ -148,18 +144,14 @@ class SessionCapture:
         return gain
 
     async def keep(self, findings: Findings) -> Gain:
-        """Store the findings of a session.
-
-        Raises:
-            StoreError: the store or the inbox failed.
-        """
+        """Store the findings of a session."""
         gain = Gain(places=len(findings.places))
         await self._places.keep(map(_masked, findings.places))
         open_proposals: list[Proposal] = []
         for proposal in findings.proposals:
             known = await self._library.store.get(proposal.id)
             if known is not None:
-                # The same session may be read again; that confirms nothing.
+                # The same session may be read again, which confirms nothing.
                 if known.provenance.session != proposal.session:
                     await self._library.store.add([_strengthened(known, proposal)])
                     gain.strengthened += 1
@@ -176,11 +168,7 @@ class SessionCapture:
         return gain
 
     async def holdings(self) -> Holdings:
-        """Everything that has been learned from sessions so far.
-
-        Raises:
-            StoreError: the store or the inbox failed.
-        """
+        """Everything that has been learned from sessions so far."""
         proposals = await asyncio.to_thread(self._inbox.waiting)
         return Holdings(
             memories=frozenset(await self._library.store.stamps(limit=MAX_HELD)),
@@ -192,9 +180,6 @@ class SessionCapture:
     async def forget(self, holdings: Holdings) -> None:
         """Delete these holdings, so that they can be learned again. Proposals that a person has
         accepted in the meantime stay, because they are now that person's memories.
-
-        Raises:
-            StoreError: the store or the inbox failed.
         """
         for memory in await self.learned(holdings):
             await self._library.delete(memory.id)

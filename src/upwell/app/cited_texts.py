@@ -1,5 +1,5 @@
-"""Reads the texts behind keys and citations: originals of shortened results, memories, documents
-and past sessions."""
+"""Reads the texts to which keys and citations refer: originals of shortened results, memories,
+documents and past sessions."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING

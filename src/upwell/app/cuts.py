@@ -36,7 +36,8 @@ class _Pending:
 class Cuts:
     """Records shortened results in the TTL store. The texts that the agent saw are recorded only
     for the owner of the home, and only if none of them contains a secret. The file of a call is
-    recorded only if `journal` may store it. It is kept for as long as the files of decisions.
+    recorded only if `journal` may store it. It is kept for as long as the files of decisions. The
+    methods raise StoreError if the store cannot be read.
     """
 
     def __init__(
@@ -79,9 +80,6 @@ class Cuts:
     ) -> list[dict[str, Any]]:
         """The latest shortened results without their texts, newest first. `matching` maps fields to
         the exact values that they must have.
-
-        Raises:
-            StoreError: the store cannot be read.
         """
         await self.flush()
         holding = [dumped({name: value})[1:-1] for name, value in (matching or {}).items()]
@@ -102,9 +100,6 @@ class Cuts:
     async def texts(self, cut_id: str) -> list[tuple[str, str]]:
         """The originals of a shortened result, each with the text that the agent saw. Originals
         that expired or contain a secret are left out.
-
-        Raises:
-            StoreError: the store cannot be read.
         """
         await self.flush()
         item = (await self._ttl_store.get(Kind.CUT, [cut_id])).get(cut_id)
@@ -122,11 +117,7 @@ class Cuts:
         return pairs
 
     async def session_of(self, cut_id: str) -> str:
-        """The session of a shortened result; "" if the result is unknown.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """The session of a shortened result; "" if the result is unknown."""
         item = (await self._ttl_store.get(Kind.CUT, [cut_id])).get(cut_id)
         return str(orjson.loads(item.value)["session"]) if item else ""
 

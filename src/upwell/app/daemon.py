@@ -221,7 +221,6 @@ def main() -> int:
 
 
 def _end_hung() -> bool:
-    """Stop a daemon that is running but does not answer. Returns True if one was stopped."""
     from upwell.config import load
 
     daemon = daemon_at(str(load().home.root))

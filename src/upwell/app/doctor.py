@@ -142,7 +142,7 @@ def _installed(config: Config) -> "tuple[Installer, Installation, list[str]]":
 
 
 def _hooks(config: Config) -> list[tuple[str, Ping]]:
-    """The health of the daemon, and of each agent's hook, which is run once."""
+    """Report the health of the daemon and of each agent's hook. Each hook is run once."""
     from upwell.hook.launcher import refresh_installed
     from upwell.hook.place import folder_of_user, is_private
 

@@ -1,4 +1,4 @@
-"""Decisions and shortened results as `upwell top` and the dashboard show them, newest first."""
+"""Decisions and shortened results as `upwell top` and the dashboard show them."""
 
 import asyncio
 import math

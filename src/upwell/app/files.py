@@ -285,8 +285,8 @@ def _patience_of(config: Config) -> Patience:
 
 def open_notes(config: Config, cwd: str | None, locking: Locking = patiently) -> ShortTerm:
     """The notes of the folder's project (`.upwell/stm.json`) if the project has a `.upwell` folder,
-    otherwise those of the home or of its team. A file that came with a repository or an archive is
-    not used, because this user did not write its notes.
+    otherwise the notes of the home or of its team. A file that came with a repository or an archive
+    is not used, because this user did not write its notes.
     """
     home, project = config.home, project_of(cwd)
     notes = ShortTerm(

@@ -48,7 +48,7 @@ class Traces:
 
 
 class FollowUp:
-    """Learns from shortened results: how many were delivered, and whose originals an agent read.
+    """Learns from shortened results: how many were delivered, and which originals an agent read.
 
     While tracing is on, `ttl_store` keeps the trace of each shortened result, because the result
     may come from another process, such as a hook, or from before a restart.

@@ -143,7 +143,7 @@ async def _has_outgoing(store: TeamStore) -> bool:
 
 @asynccontextmanager
 async def _connected(config: Config) -> AsyncIterator[SharedMemories]:
-    """The team's store. The first use connects to it.
+    """The first use connects to the team's store.
 
     Raises:
         ConfigError: the driver is not installed.

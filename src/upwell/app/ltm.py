@@ -39,7 +39,7 @@ def server_of(options: LtmOptions, folder: str) -> ServerOptions:
     program runs in `folder`, so that no cloned repository can configure it.
 
     Raises:
-        ConfigError: see `open_ltm`.
+        ConfigError: see `open_ltm()`.
     """
     remote = options.transport in (LtmTransport.SSE, LtmTransport.STREAMABLE_HTTP)
     if remote and not options.url:

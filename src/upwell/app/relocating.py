@@ -21,9 +21,8 @@ SQLITE = "sqlite"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a move, or of its preview. `notes` counts the notes of `stm.json` that were
-    copied, or that would be; `ratings` counts the copied ratings. `verified` is None for a
-    preview."""
+    """The outcome of a move, or of its preview. `notes` counts the notes of `stm.json` that were or
+    would be copied. `verified` is None for a preview."""
 
     source: str
     target: str
@@ -39,7 +38,8 @@ async def migrate(to: str, origin: str, *, apply: bool, notes: bool, progress: P
     copy the notes of `stm.json` as memories, once.
 
     Raises:
-        UsageError: there is no database to move to or from.
+        UsageError: there is no database to move to or from, or `origin` is given although `to` is
+            not "sqlite".
         ConfigError: an address is invalid, or the driver is not installed.
         StoreError: a store failed; the next run continues.
     """
@@ -103,6 +103,6 @@ async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Rel
 
 
 def _notes_of(config: Config) -> list[Memory]:
-    """The home's short notes as memories, with ids that do not collide with those of memories."""
+    """The ids of the notes do not collide with those of memories."""
     own = replace(config, home=replace(config.home, is_shared=False))
     return [replace(note, id=f"note-{note.id}") for note in open_notes(own, None).memories()]

@@ -62,7 +62,8 @@ class Evidence:
 
 
 class Review:
-    """Offers memories for removal, and carries out the answers."""
+    """Offers memories for removal, and carries out the answers. The methods raise StoreError if the
+    store or the inbox fails."""
 
     def __init__(
         self, library: Library, learning: Learning, ttl_store: TtlStore, inbox: Inbox
@@ -75,9 +76,6 @@ class Review:
     async def offers(self, project: str | None, reason: Reason | None = None) -> list[Offer]:
         """The offers for the memories of a project (of all projects if None), at most one for each
         memory, ordered by reason. An offer that a person has declined is not made again.
-
-        Raises:
-            StoreError: the store failed.
         """
         every = await self._library.list(project=project, limit=MAX_REVIEWED)
         memories = [item for item in every if project is None or item.project == project]
@@ -96,9 +94,6 @@ class Review:
     async def remove(self, memory: Memory, *, duplicates: bool = False) -> None:
         """Move the memory to the trash, and do not learn it again from sessions. With `duplicates`,
         do not learn its duplicates either.
-
-        Raises:
-            StoreError: the store or the inbox failed.
         """
         await self._library.delete(memory.id)
         forget_for_good(self._inbox, memory, duplicates=duplicates)
@@ -109,7 +104,6 @@ class Review:
 
         Raises:
             UsageError: the memory comes from a file.
-            StoreError: the store or the inbox failed.
         """
         memory = await self._library.store.get(memory_id)
         deleted = await self._library.delete(memory_id, for_good=for_good)
@@ -121,9 +115,6 @@ class Review:
         """Forget every memory of a project as `forget()` does, and drop the project's proposals.
         Memories that the project shares under its remote address stay. Returns the number of
         forgotten memories.
-
-        Raises:
-            StoreError: the store or the inbox failed.
         """
         memories = [memory async for memory in exported(self._library)]
         if for_good:

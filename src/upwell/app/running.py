@@ -1,8 +1,8 @@
 """Runs the gateway, its worker processes, and commands on a home.
 
 A running gateway applies changes of `config.toml` to servers, limits, tools and budgets. Other
-changed keys are reported, and take effect after a restart. A file with a mistake, or one that is
-still being written, changes nothing.
+changed keys are reported, and take effect after a restart. A file that has a mistake or is still
+being written changes nothing.
 """
 
 import asyncio
@@ -185,7 +185,8 @@ async def run_worker(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -
 
 
 async def back_up() -> list[Path]:
-    """`upwell backup`: make today's backup of the memory again. Returns all copies, newest first.
+    """`upwell backup`: replace today's backup of the memory with a new one. Returns all copies,
+    newest first.
 
     Raises:
         StoreError: the copy cannot be written.
@@ -241,7 +242,7 @@ def resume(session: str | None, home: Path | None = None) -> bool:
 
 
 def what_is_paused(home: Path | None = None) -> str:
-    """Return what `upwell off` pauses, as in `Pause.described`."""
+    """What `upwell off` pauses, as in `Pause.described()`."""
     return _pause_of(home)[0].described()
 
 

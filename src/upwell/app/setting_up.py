@@ -1,7 +1,7 @@
 """`upwell setup`: sets up every agent on this machine, and undoes the setup. It runs the code of
 `init`, `hook capture`, `hook install` and `learn sessions`, and records its changes in
-`setup.json`. Hooks are written after servers and removed before them, so that a file with both gets
-its original bytes back.
+`setup.json`. Hooks are written after servers and removed before them, so that undoing restores the
+original bytes of a file that contains both.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -56,8 +56,8 @@ class SetupPlan:
 
 @dataclass(slots=True)
 class UndoPlan:
-    """Everything that undoing would change: the agents' `hooks`, the `files` with their servers,
-    and `config.toml`. `refused` gives the reason for each file that cannot be changed.
+    """Everything that undoing the setup would change: the agents' `hooks`, the `files` with their
+    servers, and `config.toml`. `refused` gives the reason for each file that cannot be changed.
     """
 
     hooks: list[Plan] = field(default_factory=list)
@@ -86,8 +86,8 @@ class SettingUp:
         return self._home.root
 
     def plan(self, *, shorten: bool = False) -> SetupPlan:
-        """The changes that are still to be made. With `shorten`, one of them turns on the
-        shortening of results of the agents' own tools, for the agents that allow this.
+        """The changes that are still to be made. With `shorten`, they also turn on the shortening
+        of results of the agents' own tools, for the agents that allow it.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
@@ -176,7 +176,8 @@ class SettingUp:
             faults.extend([why] if why else [])
             report(path, why)
 
-        # In reverse order: if two agents use one folder, the first one created it and removes it.
+        # In reverse order. If two agents use one folder, setting up the first one created the
+        # folder, so the first one has to be undone last.
         for agent, file in self._hook_files(record):
             _reported(partial(self._uninstall, agent, file), file, reported)
         plans, refused = self._given_back(record)

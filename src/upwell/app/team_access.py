@@ -1,6 +1,7 @@
 """The team's memories behind `/team` of a gateway, for the principals of every tenant.
 
-No tenant's app is opened: machines poll every few seconds, and only 64 apps may be open at once.
+No tenant's app is opened, because machines poll every few seconds and at most 64 apps are kept
+open.
 """
 
 import time

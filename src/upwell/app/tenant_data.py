@@ -106,8 +106,8 @@ async def audit(tenant: str, limit: int) -> list[Event]:
 
 
 async def record_administration(tenant: str, action: str, subject: str) -> None:
-    """Record an action that the owner has just taken on the command line, in the audit log of a
-    tenant ("" for the home's own). If this fails, upwell's own log reports it."""
+    """Record in the audit log of a tenant ("" for the home's own) an action that the owner has
+    taken on the command line. If this fails, upwell's own log reports it."""
     with contained("writing the audit log"):
         async with _of(tenant or load().store.tenant) as (config, home):
             home.prepare()

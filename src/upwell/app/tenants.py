@@ -23,8 +23,8 @@ MAX_OPEN = 64
 IDLE_SECONDS = 600.0
 FOLLOW_SECONDS = 0.5
 ACTIVE_SECONDS = 10.0
-"""A tenant is in use until this long after its last request. While it is in use, changes by other
-machines are looked up every `FOLLOW_SECONDS`; after that, its next request looks them up first.
+"""How long after its last request a tenant counts as in use. While it is in use, changes by other
+machines are adopted every `FOLLOW_SECONDS`. After that, its next request adopts them first.
 """
 _MINUTE = 60.0
 _MINUTES_OF_HOUSEKEEPING = 60
@@ -44,8 +44,8 @@ class Opened:
 
 
 class Tenants:
-    """The apps of tenants: the home's `own`, and one for each other tenant, opened by its first
-    request."""
+    """The app of the home's own tenant, and an app for each other tenant, opened by the tenant's
+    first request."""
 
     def __init__(self, own: App, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._own = Opened(own, own.pipeline())
@@ -55,7 +55,8 @@ class Tenants:
 
     @asynccontextmanager
     async def of(self, tenant: str) -> AsyncIterator[Opened]:
-        """The app of a tenant, "" for the home's own. The app stays open within the block.
+        """Open a tenant's app. An empty `tenant` opens the home's own app. The app stays open
+        within the block.
 
         Raises:
             StoreError: the app cannot be opened.
@@ -144,14 +145,14 @@ async def _adopt(app: App) -> None:
 
 
 async def open_tenant(own: App, tenant: str) -> App:
-    """The app of another tenant, in a folder below the home, with the home's configuration.
+    """Open the app of another tenant, in a folder below the home, with the home's configuration.
 
     Raises:
         StoreError: a file cannot be used.
     """
     config = own.config
     home = config.home.of_tenant(tenant).prepare()
-    # The worker processes read the configuration by themselves.
+    # The worker processes read the configuration from this folder.
     for name in ("config.toml", "lexicon.toml"):
         source, link = config.home.root / name, home.root / name
         if source.exists() and not link.is_symlink():

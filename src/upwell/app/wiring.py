@@ -82,11 +82,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The input of `build`. `home` defaults to the user's home. `flags` maps dotted keys to values
-    that override the home's file and the environment. The gateway and the hooks use a `tolerant`
-    app: it ignores invalid settings, and runs without memory if the memory cannot be opened. `cwd`
-    determines the project of a cue that has no folder. A replay passes a simulated `clock`. With
-    `watches` False, only `documents.refresh` reads imported files again. With `waits_for_judge`,
+    """The input of `build()`. `home` defaults to the user's home. `flags` maps dotted keys to
+    values that override the home's file and the environment. A `tolerant` app, which the gateway
+    and the hooks use, ignores invalid settings and runs without memory if the memory cannot be
+    opened. `cwd` determines the project of a cue that has no folder. If `watches` is false, only
+    `documents.refresh()` and `documents.lines()` read imported files again. With `waits_for_judge`,
     every decision waits for the verdict of the model that judges it. With `is_replica`, a session
     may continue on another replica.
     """
@@ -103,7 +103,7 @@ class Settings:
 
 
 class App:
-    """All parts of upwell for one home, wired together. Close it with `aclose`."""
+    """All parts of upwell for one home, wired together. Close it with `aclose()`."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class App:
         )
         self._cache = open_cache(config, self._ttl_store)
 
-    # The next three read `config` at each call, because a hot reload replaces it.
+    # The next three methods read `config` at each call, because a hot reload replaces it.
 
     def _surface_of(self, tool: str | None, window: int | None) -> SurfaceOptions:
         return self.config.surface_of(tool, window)
@@ -256,8 +256,8 @@ class App:
         name_of: NameOf | None = None,
     ) -> Toolbox:
         """upwell's own MCP tools for a principal. `definitions` contains the full definitions of
-        all servers' tools, for clients that receive an abridged list; `name_of` looks up a server's
-        tools."""
+        all servers' tools, for clients that receive an abridged list. `name_of()` looks up a
+        server's tools."""
 
         def served(server: str, tool: str) -> str:
             own_name, names = name_of(server, tool) if name_of else (tool, ())
@@ -291,8 +291,8 @@ class App:
         return Resources(self.memory, self.topics, project, principal, viewed=viewed)
 
     def pipeline(self, parent: int | None = None) -> Pipeline:
-        """The path of calls through this app. `parent` is the process of the agent that started the
-        gateway; the agent's calls join the session that its hooks report."""
+        """The path of calls through this app. `parent` is the process id of the agent that started
+        the gateway. The agent's calls join the session that its hooks report."""
         joined = Joined(HostSessions(self._ttl_store), parent, self._cwd) if parent else None
         surfacing = CallSurfacing(
             self.surfacer,
@@ -315,8 +315,8 @@ class App:
         return self.pause.holds(session) or self.config.projects.excludes(self._cwd)
 
     def gateway(self, parent: int | None = None, tenants: ManyTenants | None = None) -> Gateway:
-        """The MCP gateway of this app, either for the agent that started it, whose process is
-        `parent`, or for the principals of `tenants`."""
+        """The MCP gateway of this app. It serves either the agent that started it, whose process id
+        is `parent`, or the principals of `tenants`."""
         config, definitions = self.config, Definitions(self.config.gateway.lazy_tools_tokens)
 
         # Not `gateway.name_of`, because the constructor below lists upwell's tools before `gateway`
@@ -375,11 +375,9 @@ class App:
         )
 
     def _asking(self) -> AgentAsking | None:
-        """Asks the agent, at the end of a turn, to store what it learned. None unless the user has
-        turned this on."""
         if not self.config.capture.ask_agent:
             return None
-        # The readers of transcripts take a while to load.
+        # Imported here, because the readers of transcripts take a while to load.
         from upwell.app.asking import commands_in, has_noted, tool_name
 
         return AgentAsking(
@@ -392,7 +390,7 @@ class App:
     def session_capture(self, accepts: "Accepts | None" = None) -> "SessionCapture":
         """Learns from sessions. By default, the configuration decides which proposals become
         memories without asking."""
-        # The readers of transcripts take a while to load, and most processes do not need them.
+        # Imported here, because the readers of transcripts take a while to load.
         from upwell.app.capture import SessionCapture, measured_episodes, no_proposal
 
         asks = self.config.capture.accept == "nothing"
@@ -407,7 +405,7 @@ class App:
 
     def past_sessions(self) -> "SessionIndex":
         """The sessions of every agent on this machine."""
-        # Imported here, because it imports the readers of transcripts, which take a while to load.
+        # Imported here, because the readers of transcripts take a while to load.
         from upwell.app.past_sessions import index_of_user
 
         if self._past_sessions is None:
@@ -497,7 +495,7 @@ class App:
         await self.team_changes.follow()
 
     async def warm(self) -> None:
-        """Prepare the workers and indexes; otherwise the first large result or search would wait
+        """Prepare the workers and indexes, so that the first large result or search does not wait
         for them.
         """
         if self._ltm:
@@ -536,8 +534,8 @@ async def build(settings: Settings | None = None) -> App:
 
     Raises:
         ConfigError: the configuration has a mistake; for a tolerant app, only if it cannot be read
-        at all.
-        StoreError: a file cannot be used. (For `ledger.db`, a store in memory is used instead.)
+            at all.
+        StoreError: a file cannot be used, other than `ledger.db`, which a store in memory replaces.
     """
     settings = settings or Settings()
     sources = (settings.home, settings.flags, settings.environment)

@@ -1,1 +1,1 @@
-"""The commands of `upwell`, which leave the logic to other packages."""
+"""The commands of `upwell`. The logic is in other packages."""

@@ -122,7 +122,7 @@ async def learned_from(
     *,
     again: bool = False,
 ) -> "Gain":
-    """Learn from these transcripts. A transcript that cannot be read is skipped with a remark."""
+    """Learn from these transcripts. A transcript that cannot be read is skipped and reported."""
     from upwell.app.capture import Gain
 
     capture, total = app.session_capture(), Gain()

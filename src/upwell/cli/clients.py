@@ -1,5 +1,4 @@
-"""The commands `init`, `eject` and `add --from-clients`, for the servers that agents are configured
-with."""
+"""The commands `init`, `eject` and `add --from-clients`, for the servers in agents' settings."""
 
 import os
 import sys
@@ -106,7 +105,6 @@ def say_servers(plan: "Takeover") -> None:
 
 
 def _say_outdated(outdated: "list[OutdatedRule]") -> None:
-    """List the permission rules that match nothing after the move, with the rules to add."""
     if not outdated:
         return
     rules = counted(len(outdated), "permission rule")
@@ -136,7 +134,6 @@ def masked_diff(clients: "Clients", plan: "Plan") -> str:
 
 
 def _write(clients: "Clients", plans: "list[Plan]", refused: dict[str, str], quiet: bool) -> None:
-    """Write each plan. A plan that fails is reported, and the others are still written."""
     from upwell.ground.errors import UpwellError
 
     refused = dict(refused)
@@ -154,7 +151,6 @@ def _write(clients: "Clients", plans: "list[Plan]", refused: dict[str, str], qui
 
 
 def _refuse(refused: dict[str, str]) -> None:
-    """Print each refused file with the reason, and exit with status 1 if there is any."""
     for path, why in refused.items():
         note(f"upwell: {path}: {why}")
     if refused:

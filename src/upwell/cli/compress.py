@@ -66,7 +66,6 @@ def compress(
 
 
 def _whole(key: str) -> str:
-    """How to read the whole text, or why upwell has not stored it."""
     if key:
         return f"whole text: upwell read {key}"
     return (

@@ -134,8 +134,8 @@ def installer_of(installation: "Installation") -> "Installer":
 
 
 def has_guards() -> bool:
-    """True if the user has a guard, that is, a rule that refuses a matching call. False if the
-    memory cannot be read."""
+    """True if the user has a guard, which is a rule that blocks matching calls. False if the memory
+    cannot be read."""
     from upwell.cli.session import with_app
     from upwell.ground.errors import StoreError
     from upwell.ground.types.memory import Scope
@@ -149,7 +149,7 @@ def has_guards() -> bool:
 
 
 def hosts_without_guard_hooks() -> list[str]:
-    """The agents that have some of upwell's hooks, but not the one before a tool call."""
+    """The agents that have some of upwell's hooks, but not the hook before tool calls."""
     from upwell.hosts import HOSTS
 
     installer = installer_of(hook_installation())
@@ -164,8 +164,8 @@ def hosts_without_guard_hooks() -> list[str]:
 def hook_installation(
     *, http: bool = False, host: str = "", guards: bool = False
 ) -> "Installation":
-    """The settings for installing hooks. With `http`, the hooks of `host` are HTTP requests; with
-    `guards`, there is also the hook before tool calls that guards need.
+    """The settings for installing hooks. With `http`, the hooks of `host` are HTTP requests. With
+    `guards`, the hook before tool calls, which guards need, is also installed.
 
     Raises:
         UsageError: the host has no HTTP hooks, or no port is configured.
@@ -189,7 +189,6 @@ def hook_installation(
 
 
 def _http_address(host: str, config: "Config") -> "HttpAddress":
-    """The daemon's HTTP address."""
     from upwell.hosts import HOSTS, host_named
     from upwell.hosts.installation import HttpAddress
     from upwell.web.tokens import token_of

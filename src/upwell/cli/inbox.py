@@ -186,9 +186,6 @@ async def _store(
     proposals: "Sequence[Proposal]",
     texts: Sequence[str] | None = None,
 ) -> int:
-    """Store the proposals as memories, with the edited texts if there are any. A rule becomes a
-    standing rule, because the user has approved it. Returns the number of memories.
-    """
     from upwell.app.proposals import accept
 
     memories, added = await accept(app, box, proposals, texts)
@@ -198,7 +195,6 @@ async def _store(
 
 
 def _note_rules(rules: "Sequence[Memory]") -> None:
-    """Print where the stored rules apply."""
     from upwell.surface.scopes import scope_of
 
     for scope, count in Counter(scope_of(rule).in_words() for rule in rules).items():
@@ -209,7 +205,6 @@ def _note_rules(rules: "Sequence[Memory]") -> None:
 def _chosen(
     box: "Inbox", ids: list[str] | None, everything: bool, owner: str | None, kind: str | None
 ) -> "list[Proposal]":
-    """The proposals with these ids, or all proposals of a project."""
     if bool(ids) == everything:
         raise UsageError("give proposal ids, or --all", hint="`upwell inbox` lists them")
     if ids:

@@ -115,7 +115,6 @@ async def _reset(app: "App", memory: str | None) -> int:
 
 
 async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
-    """Thresholds and budgets in use, and those that the evidence suggests, by tool."""
     from upwell.app.overview import learned
 
     if apply:

@@ -100,7 +100,9 @@ VERBS = frozenset(getattr(COMMAND, "commands", ()))
 
 
 def main(args: Sequence[str]) -> int:
-    """Run one command and return the exit status: 0 done, 1 failed, 2 wrong usage."""
+    """Run one command. Returns 0 if it succeeded, 1 if it failed, 2 for wrong usage, and 130 if it
+    was interrupted.
+    """
     try:
         result = COMMAND(list(args), prog_name="upwell", standalone_mode=False)
     except typer.Exit as done:
@@ -129,7 +131,6 @@ def main(args: Sequence[str]) -> int:
 
 
 def _advice(args: Sequence[str]) -> str:
-    """A hint for a command line that could not be parsed."""
     if args[:1] == ["add"] and "--" not in args and len(args) > 2 and not args[1].startswith("-"):
         name, *line = args[1:]
         return f"did you mean `upwell add {name} -- {shlex.join(line)}`?"

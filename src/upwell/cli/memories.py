@@ -104,8 +104,6 @@ def remember(
 
 
 def _absent(memory: Memory) -> list[str]:
-    """The files of a memory that exist neither in its project nor in the current folder. Patterns
-    are ignored."""
     if memory.project is None:
         return []
     places = (Path(memory.project), Path.cwd())
@@ -114,9 +112,9 @@ def _absent(memory: Memory) -> list[str]:
 
 
 async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
-    """The memory, which becomes a standing rule if it replaces one of the user's. It then has the
-    old rule's scope, is a guard or paused if that rule is, and belongs to the same project unless
-    it is for every project."""
+    """A memory that replaces one of the user's standing rules also becomes a standing rule. It
+    keeps the old rule's scope and tags, which say whether the rule is a guard or paused, and its
+    project unless the memory is for every project."""
     old = await app.memory.get(memory.supersedes) if memory.supersedes else None
     if memory.pinned or old is None or not old.pinned or old.trust is not Trust.USER:
         return memory
@@ -133,7 +131,7 @@ async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
 async def _added(
     app: "App", memory: Memory, *, share: bool, everywhere: bool
 ) -> "tuple[Added, set[str]]":
-    """Store a memory. Returns the outcome and the ids of older memories with the same text."""
+    """Also returns the ids of older memories with the same text."""
     from upwell.app.local_copy import send_now
     from upwell.ground.remote_address import address_of
     from upwell.memory.team.sharing import is_teams
@@ -213,7 +211,6 @@ def recall(
 async def _listed(
     app: "App", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
 ) -> list[Hit]:
-    """The listed memories as hits with score 0. A signal marks the superseded ones."""
     from upwell.memory.ranking.scoring import SUPERSEDED
 
     if trash:
@@ -232,7 +229,7 @@ async def _listed(
 async def _recall(
     app: "App", query: str, limit: int, names: tuple[str, ...], show: "Progress"
 ) -> list[Hit]:
-    """Hits for a query. Reads new documents first, without a time limit, because a person asked."""
+    """Reads new documents first, without a time limit, because a person asked."""
     try:
         await app.documents.refresh(progress=show)
     except StoreError as error:

@@ -1,4 +1,4 @@
-"""The command `import --from`, which imports memories, rules, notes and settings of other
+"""The command `import --from`, which imports memories, rules, notes and settings from other
 programs."""
 
 import os

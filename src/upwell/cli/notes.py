@@ -101,7 +101,6 @@ def clear() -> None:
 
 
 def _report(app: "App", status: str) -> None:
-    """Print on stderr whether stm.json was moved aside and, if so configured, the status."""
     from upwell.tools.notes import moved
 
     if report := moved(app.notes):

@@ -13,17 +13,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def say(text: str = "") -> None:
-    """Print a line on stdout, without control characters on a terminal."""
+    """Print a line on stdout. On a terminal, invisible characters are escaped."""
     typer.echo(_harmless(text) if sys.stdout.isatty() else _writable(text))
 
 
 def note(text: str) -> None:
-    """Print a remark on stderr, without control characters on a terminal."""
+    """Print a remark on stderr. On a terminal, invisible characters are escaped."""
     typer.echo(_harmless(text) if sys.stderr.isatty() else _writable(text), err=True)
 
 
 def note_masked(rules: Iterable[str]) -> None:
-    """Report the masked secrets, by the names of the rules that found them."""
+    """Report the masked secrets by the names of the rules that found them."""
     for rule in rules:
         note(f"upwell: a secret was masked before storing ({rule})")
 
@@ -37,8 +37,8 @@ def say_json(value: Any) -> None:
 
 
 def raw(text: str) -> None:
-    """Print `text` byte for byte, without an added newline. On a terminal, control characters are
-    made visible, because the text may come from an untrusted server."""
+    """Print `text` byte for byte, without an added newline. On a terminal, invisible characters are
+    escaped, because the text may come from an untrusted server."""
     sys.stdout.flush()
     if sys.stdout.isatty():
         text = _harmless(text)

@@ -1,5 +1,5 @@
-"""The wording of arguments and options in `--help` and error messages: words instead of the names
-of types."""
+"""The wording of arguments and options in `--help` and error messages, with words instead of the
+names of types."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,8 +47,8 @@ def worded(app: typer.Typer) -> TyperCommand | TyperGroup:
 
 
 def complaint(error: TyperException) -> str:
-    """The error message for a wrong command line. It quotes the rejected value, if any, and
-    suggests an option for an unknown one that resembles it."""
+    """The error message for a wrong command line. It quotes a rejected value. For an unknown
+    option, it suggests a similar one."""
     parameter = getattr(error, "param", None)
     values = _rejected(error)
     if values and isinstance(parameter, TyperOption) and _kind(parameter) is int:
@@ -80,7 +80,6 @@ def _kind(parameter: TyperOption) -> Any:
 
 
 def _rejected(error: TyperException) -> list[Any]:
-    """The rejected values, as typed."""
     faults: list[Any] = getattr(error.__cause__, "errors", list)()
     return [fault["input"] for fault in faults]
 
@@ -91,4 +90,4 @@ def _in_usage(argument: TyperArgument) -> str:
 
 
 def _no_type(ctx: object) -> None:
-    """Replaces Typer's function for the text of the type column, to leave the column empty."""
+    """Replaces the Typer function that fills the type column, so that the column stays empty."""

@@ -38,8 +38,7 @@ ANSWERS = {"y": True, "n": False, "?": None}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """The memories to replay with, and the form of the report. `sample_size` is None without
-    `--label`."""
+    """`sample_size` is None without `--label`."""
 
     kinds: "frozenset[With]"
     repo: Path | None
@@ -172,7 +171,6 @@ def _print_events(timeline: "Timeline") -> None:
 
 
 def _report_replay(timeline: "Timeline", request: _Request) -> None:
-    """Replay the sessions, print the report, and ask for labels if the request has a sample."""
     from upwell.replay.labels import Sample
 
     sample = Sample(request.sample_size or 0)
@@ -204,8 +202,8 @@ async def _run(
     reports: "list[Report]",
     show: Callable[[int, int], None],
 ) -> None:
-    """Replay the sessions. The report is added to `reports` at the start, so that the caller has it
-    even after an interruption."""
+    """The report is added to `reports` at the start, so that the caller has it even after an
+    interruption."""
     from upwell.app.replaying import replaying
     from upwell.app.savings import Savings
     from upwell.config import load
@@ -259,7 +257,6 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
 
 
 def _show_silence(report: "Report", request: _Request) -> None:
-    """Print what was read, and why nothing surfaced."""
     from upwell.replay.memories import With
     from upwell.replay.silence import silence
 
@@ -280,7 +277,6 @@ def _savings(counts: Mapping[str, int]) -> str:
 
 
 def _label(sample: "Sample", report: "Report", *, fit: bool) -> None:
-    """Ask the user about each memory of the sample."""
     from upwell.replay.labels import fitted, share_of
 
     labels: list[Label] = []
@@ -305,7 +301,7 @@ def _label(sample: "Sample", report: "Report", *, fit: bool) -> None:
 
 
 def _answer(sampled_hit: "SampledHit", report: "Report", progress: str) -> "Label | None":
-    """The user's answer; None to stop. The score is not shown, because it would bias the answer."""
+    """Returns None to stop. The score is not shown, because it would bias the answer."""
     from upwell.replay.labels import Label
 
     say()

@@ -105,9 +105,7 @@ def add(
 
 
 def _note_missing_hooks(scope: "RuleScope") -> None:
-    """Report the agents whose hooks do not ask upwell before a tool call. A call through the
-    gateway needs no hook, because the gateway itself refuses it.
-    """
+    """A call through the gateway needs no hook, because the gateway itself blocks the call."""
     refuses_commands = any(pattern.startswith("Bash(") for pattern in scope.tools)
     where = "This guard" if refuses_commands else "Outside the gateway, this guard"
     for agent in hosts_without_guard_hooks():

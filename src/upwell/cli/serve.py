@@ -1,5 +1,4 @@
-"""Starts the gateway: answers the handshake first, because the agent is waiting, and then loads the
-rest."""
+"""Starts the gateway. The agent is waiting, so the handshake is answered before the rest loads."""
 
 import asyncio
 import os
@@ -47,7 +46,7 @@ async def _serve(cwd: str) -> int:
 
 
 def _complain(text: str) -> None:
-    """Write one line on stderr. `cli/output.py` is not imported, because the agent is waiting."""
+    """`cli/output.py` is not imported, because the agent is waiting."""
     line = " ".join(text.split())
     if sys.stderr.isatty():
         from upwell.ground.text.invisible import visible

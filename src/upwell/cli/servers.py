@@ -96,7 +96,6 @@ def add(
 
 
 def _check_place(name: str, line: Sequence[str], url: str) -> None:
-    """Check that there is a name, and either a command or an address."""
     if not name:
         raise UsageError("no name given", hint="upwell add NAME -- CMD ARGS…")
     if bool(line) == bool(url):
@@ -202,7 +201,6 @@ def off(
 
 
 def _project(session: str | None) -> str:
-    """The project of this folder, for `--project`."""
     from upwell.config import read_valid
     from upwell.setup.projects import project_here
 
@@ -219,7 +217,6 @@ def _project(session: str | None) -> str:
 
 
 def _note_exclusion() -> None:
-    """Report that this project stays off if a plain `upwell on` does not change that."""
     from upwell.config import read_valid
 
     config, _ = read_valid()
@@ -231,7 +228,6 @@ def _note_exclusion() -> None:
 
 
 def _note_pause() -> None:
-    """Report a pause by `upwell off`, which `upwell on --project` does not end."""
     from upwell.app.running import what_is_paused
 
     if paused := what_is_paused():
@@ -239,7 +235,6 @@ def _note_pause() -> None:
 
 
 def _for(shared: bool) -> str:
-    """Words for the users that `on` or `off` affects; "" unless the pause is shared."""
     return " for everybody who uses store.url" if shared else ""
 
 

@@ -34,14 +34,13 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
 
 
 def run[T](work: Coroutine[Any, Any, T]) -> T:
-    """Run the work on an event loop. asyncio is imported here, since `--help` does not need it."""
+    """Run a coroutine. asyncio is imported here, because `--help` does not need it."""
     import asyncio
 
     return asyncio.run(work)
 
 
 def _report_damage(home: "Home", since: float) -> None:
-    """Report damage to the memory that was detected after the time `since`."""
     from upwell.app.damage import damage
 
     if report := damage(home, since):

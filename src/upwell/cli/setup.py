@@ -1,5 +1,5 @@
-"""The command `setup`, which sets up every agent on this machine after one question, or
-undoes that."""
+"""The command `setup`, which sets up every agent on this machine after one question, or undoes the
+setup."""
 
 import os
 import shlex
@@ -136,7 +136,6 @@ def _undo(
 
 
 def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
-    """Drop what setup learned, and the index of past sessions."""
     from upwell.ground.sqlite.file import delete_database
 
     with_app(lambda app: app.session_capture().forget(learned))
@@ -150,7 +149,6 @@ def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
 
 
 def _say_accepted(memories: "list[Memory]") -> None:
-    """List the memories that the user accepted from setup's proposals."""
     if memories:
         accepted = counted(len(memories), "memory", "memories")
         say(f"kept: {accepted} that you accepted; `upwell forget ID` removes one")
@@ -161,7 +159,6 @@ def _say_accepted(memories: "list[Memory]") -> None:
 
 
 def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
-    """Print the plan in a few lines, below the changes and above the question."""
     say_servers(plan.takeover)
     say("upwell would")
     for hooks in plan.hooks:
@@ -188,9 +185,6 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
 
 
 def _shortens(config: "Plan") -> bool:
-    """True if results of the agents' own tools will be shortened after this change to the
-    configuration.
-    """
     from upwell.setup.record import SHORTEN, switch_of
 
     return bool(switch_of(config.after, SHORTEN))
@@ -206,8 +200,6 @@ def _state(plan: "Plan") -> str:
 
 
 def _confirm(question: str, show: "Callable[[], None]") -> None:
-    """Ask for a yes. The answer `d` shows every changed line and asks again; any other answer
-    aborts."""
     while True:
         answer = typer.prompt(
             f"{question} [y/N, d shows every changed line]", "n", show_default=False
@@ -223,7 +215,6 @@ def _confirm(question: str, show: "Callable[[], None]") -> None:
 
 
 def _show(clients: "Clients", files: "list[Plan]", hooks: "list[Plan]") -> None:
-    """Print the diffs without secrets."""
     from upwell.ground.secrets.redact import redact
 
     for plan in files:
@@ -269,7 +260,6 @@ def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
 
 
 def _nothing_learned(transcripts: int, gain: "Gain") -> list[str]:
-    """The reason why setup learned nothing, and what comes next; [] if it learned something."""
     if gain.proposed or gain.stored or gain.strengthened or gain.places:
         return []
     later = "upwell learns from each turn of your agents from now on"
@@ -298,7 +288,7 @@ def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
 
 def _say_next_steps(plan: "SetupPlan") -> None:
     changed = [change for change in (*plan.takeover.files, *plan.hooks) if change.changes]
-    # If an agent has two hints, the one about its hooks wins, since it is more precise.
+    # If an agent has two hints, the hint about its hooks is printed, because it is more precise.
     for agent, step in {change.agent: change.next_step for change in changed}.items():
         say(f"next: {agent}: {step}")
     _say_proposals()
@@ -314,7 +304,6 @@ def _say_next_steps(plan: "SetupPlan") -> None:
 
 
 def _say_proposals() -> None:
-    """Point to the inbox if proposals are waiting in it."""
     proposals = open_inbox().waiting()
     if not proposals:
         return

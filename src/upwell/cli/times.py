@@ -14,10 +14,10 @@ MAX_DAYS = 90
 
 
 def seconds_of(span: str) -> float:
-    """`30d` as seconds.
+    """The number of seconds in a duration such as `30d`.
 
     Raises:
-        UsageError: not a positive number followed by s, m, h, d or w.
+        UsageError: `span` is not a positive number followed by s, m, h, d or w.
     """
     match = _SPAN.fullmatch(span.strip().lower())
     if match is None or not int(match[1]):
@@ -26,8 +26,8 @@ def seconds_of(span: str) -> float:
 
 
 def epoch_of(since: str | None) -> float:
-    """The time of `--since`, a date or a duration before now, in seconds since the epoch; 0 for
-    None.
+    """The time that `--since` gives as a date or as a duration before now, in seconds since the
+    epoch. 0 for None.
 
     Raises:
         UsageError: `since` is neither a duration nor a date.
@@ -47,8 +47,8 @@ def epoch_of(since: str | None) -> float:
 
 
 def days_since(since: str) -> int:
-    """The number of calendar days (UTC) that `--since` covers, including today. `7d` is seven days;
-    a date is counted as the first day.
+    """The number of calendar days (UTC) that `--since` covers, including today. `7d` is seven days.
+    A date is the first of the days.
 
     Raises:
         UsageError: `since` is not a time, is in the future, or is more than 90 days ago.

@@ -104,7 +104,6 @@ def import_memories(
 
 
 def _new_projects(given: list[str]) -> dict[str, str]:
-    """The new folder for each old one, from texts `OLD=NEW`. The new folders are absolute."""
     pairs = [text.partition("=") for text in given]
     if any(not old or not new for old, _, new in pairs):
         raise UsageError("--project needs OLD=NEW", hint="--project /home/ada/shop=~/work/shop")
@@ -114,7 +113,7 @@ def _new_projects(given: list[str]) -> dict[str, str]:
 def _import_files(
     import_paths: list[Path], form: str, projects: dict[str, str], as_json: bool
 ) -> None:
-    """Import files and folders. If one fails, those before it are still reported."""
+    """If a file cannot be imported, the files before it are still reported."""
     done: list[Imported] = []
     try:
         with progress(f"importing {import_paths[0]}") as show:

@@ -23,7 +23,7 @@ _ESCAPE = b"\x1b"
 
 
 class Answer(StrEnum):
-    """The answers, by their keys."""
+    """The answers, and the keys that give them."""
 
     KEEP = "k"
     EDIT = "e"
@@ -75,9 +75,9 @@ def has_terminal() -> bool:
 def decisions[T](
     cards: Sequence[Card[T]], edit: Callable[[str], str], read_key: Callable[[], str] | None = None
 ) -> Iterator[Sequence[Decision[T]]]:
-    """Ask about the cards, one by one. An answer can be undone until the next one, so its decisions
-    are yielded only at that point. If the process is killed, at most the last answer is lost, and
-    the next run asks about its items again. `edit` lets the user change a text."""
+    """Ask about the cards one by one. An answer can be undone until the next answer, so its
+    decisions are yielded only then. If the process is killed, at most the last answer is lost, and
+    the next run asks about its items again. `edit()` lets the user change a text."""
     key = read_key or _key
     waiting, earlier = list(cards), None
     latest: Sequence[Decision[T]] = ()
@@ -112,7 +112,7 @@ def _answered[T](
     edit: Callable[[str], str],
     key: Callable[[], str],
 ) -> Sequence[Decision[T]]:
-    """The decisions for the pressed key; () to ask about the same item again."""
+    """Returns () to ask about the same item again."""
     card = waiting[0]
     if pressed == ALL:
         return _all_of_kind(waiting, key)
@@ -151,14 +151,12 @@ def _say_keys() -> None:
 
 
 def _known(key: Callable[[], str]) -> str:
-    """Read keys until one has a meaning. Any other key prints the list of keys."""
     while (pressed := _pressed(key)) not in WORDS:
         _say_keys()
     return pressed
 
 
 def _pressed(key: Callable[[], str]) -> str:
-    """The key, in lower case; the key for quitting if the terminal is closed or interrupted."""
     try:
         pressed = key().lower()
     except (KeyboardInterrupt, EOFError):
@@ -167,7 +165,6 @@ def _pressed(key: Callable[[], str]) -> str:
 
 
 def _key() -> str:
-    """The next key on the terminal."""
     with _raw(sys.stdin.fileno()) as read:
         sys.stdout.write("? ")
         sys.stdout.flush()
@@ -180,8 +177,8 @@ def _key() -> str:
 
 @contextmanager
 def _raw(terminal: int) -> Iterator[Callable[[], str]]:
-    """Yields a function that reads one key. Unlike `typer.getchar`, it does not lose keys that are
-    typed ahead."""
+    """Yields a function that reads one key. Unlike `typer.getchar`, the function does not lose keys
+    that are typed ahead."""
     try:
         import termios
         import tty
@@ -206,8 +203,8 @@ def _read_key(terminal: int) -> str:
 
 
 def edited(text: str, environment: Mapping[str, str]) -> str:
-    """The text after the user edited it in $VISUAL or $EDITOR or, without an editor, on one line.
-    "" if the user gave up.
+    """Let the user edit a text in $VISUAL or $EDITOR or, without an editor, on one line. Returns ""
+    if the user gives up.
     """
     editor = environment.get("VISUAL") or environment.get("EDITOR")
     changed = _in_editor(text, editor) if editor else _on_line(text)

@@ -171,7 +171,6 @@ def _spaced(pieces: Sequence[Piece], parts: Sequence[Sequence[Part]]) -> list[Pa
 
 
 def _beginnings(shown: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The beginnings of clipped values, keyed by their first characters."""
     beginnings: dict[str, list[str]] = {}
     for _, value in shown:
         if (match := _CLIPPED.fullmatch(value)) and len(match[1]) > MIN_BEGINNING_CHARS:
@@ -237,8 +236,8 @@ def _places(items: Sequence[Hashable]) -> dict[Hashable, int]:
 
 
 def _joints(original: Sequence[Hashable], seen: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Find the longest series of items that occur once in each text and are in the same order in
-    both (patience sorting). Returns the place of each item in both texts."""
+    """Find the joints of `found()` by patience sorting. Returns the place of each joint in both
+    texts."""
     places = _places(seen)
     pairs = [(place, places[item]) for item, place in _places(original).items() if item in places]
     tops: list[int] = []

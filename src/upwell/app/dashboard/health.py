@@ -24,8 +24,7 @@ _COMMAND = re.compile(r"`(upwell [^`]{1,200})`")
 
 
 async def health(app: App, fields: Fields, *, servers: Servers = list) -> Mapping[str, Any]:
-    """The state of this home: on or off, servers and hooks. `doctor` is a separate view, because it
-    takes a while."""
+    """The state of this home. `doctor` is a separate view, because it takes a while."""
     installed = installed_entries(app.config.home.hooks_file)
     lost = await asyncio.to_thread(lost_hooks, app.config)
     return {

@@ -53,7 +53,7 @@ async def rows(app: App, fields: Fields) -> Mapping[str, Any]:
 
 async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Event]]:
     """New events that match the filters. If a decision and the shortened result of its call arrive
-    separately, the later one comes joined to the earlier one."""
+    separately, the later one is joined to the earlier one."""
     after = float(fields["after"]) if _is_number(fields.get("after")) else time.time()
     async for fresh in following(app, _filters(fields), after):
         if not fresh:

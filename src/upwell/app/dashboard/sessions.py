@@ -203,7 +203,7 @@ def _found(match: Match, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, A
 
 
 async def _recent(app: App) -> dict[str, dict[str, Any]]:
-    """The sessions of the latest events, by name, without those in which setup tried hooks."""
+    """The sessions of the latest events, by name, except those in which setup tested hooks."""
     by_session: defaultdict[str, list[Event]] = defaultdict(list)
     for event in await app.surfacer.journal.latest_without_texts(LOOKED_AT):
         if event["session"] and not event["session"].startswith(PROBE_SESSIONS):

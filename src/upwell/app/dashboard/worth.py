@@ -111,8 +111,7 @@ def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _what_if(decisions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """For each threshold, the number and the percentage of decisions whose best memory reaches it.
-    This covers memories that surfaced, and memories held back only because of their score."""
+    """For each threshold, the number and percentage of decisions whose best memory reaches it."""
     scores = []
     for decision in decisions:
         if decision["memories"]:
