@@ -189,7 +189,6 @@ def _answer(args: list[str], began: float) -> tuple[bytes, bool]:
 
 
 def _read(deadline: float) -> bytes:
-    """Return the event on stdin, or b"" if it is too long or incomplete at the deadline."""
     chunks: list[bytes] = []
     size = 0
     while size <= MAX_EVENT_BYTES and (left := deadline - time.monotonic()) > 0:
@@ -221,7 +220,7 @@ def _peek(event: bytes, key: bytes) -> str:
 
 
 def _is_eligible(host: str, name: str, event: bytes) -> bool:
-    """Return whether the daemon is asked about the event. It would ignore any other event."""
+    """Return whether to ask the daemon. The daemon would ignore any other event."""
     if (
         not (host.isascii() and host.isalnum())
         or (host != "copilot" and os.environ.keys() >= _COPILOT_VARIABLES)
@@ -258,7 +257,6 @@ def ask(place: Place, words: "tuple[str, ...]", body: bytes, seconds: float) -> 
 def _exchange(
     place: Place, words: "tuple[str, ...]", body: bytes, seconds: float
 ) -> "tuple[bytes | None, _socket.socket | None]":
-    """Return the daemon's answer, and the connection over which it came, which stays open."""
     if not socket_inode(place.socket):
         return None, None
     head = " ".join((PROTOCOL, __version__, *words, str(len(body)))).encode()

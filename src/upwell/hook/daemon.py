@@ -1,9 +1,9 @@
 """The process that answers hooks. There is one for each home, on a Unix socket that only its user
 can open.
 
-The first hook starts the daemon. It holds a lock while it runs. It stops when no event has arrived
-for a while, when its socket or its home is gone, or when a newer upwell connects. A request is a
-line (`read_head()`), followed by the event.
+The first hook starts the daemon. The daemon holds a lock while it runs. It stops when no event has
+arrived for a while, when its socket or its home is gone, or when a newer upwell connects. A request
+is a line (`read_head()`), followed by the event.
 """
 
 import asyncio
@@ -235,7 +235,6 @@ class Daemon:
         os.rename(fresh, self.place.card)
 
     def _remove_files(self) -> None:
-        """Remove our socket and card, unless another daemon has replaced the socket."""
         if socket_inode(self.place.socket) == self._inode:
             for path in (self.place.socket, self.place.card):
                 with contextlib.suppress(OSError):

@@ -191,8 +191,6 @@ class HookDoor:
     async def _question_in_time(
         self, host: Host, event: Event, asking: "asyncio.Task[str]", left_ms: int | None
     ) -> bytes:
-        """Return the output that keeps the agent from stopping and asks it a question, or the
-        neutral answer if the question is empty or too late."""
         with contained("asking the agent what it learned"):
             done, _ = await asyncio.wait({asking}, timeout=self._seconds_for(event, left_ms))
             if done and (question := await asking):

@@ -131,8 +131,6 @@ class Guard:
         return None
 
     def _malformed(self, headers: Headers) -> Response | None:
-        """Return the response that refuses a request because of its host, origin or length, or None
-        if these are valid."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or _name_of(hosts[0]) not in self._hosts:
             return _refused(421, "unknown host name")

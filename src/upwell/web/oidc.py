@@ -2,8 +2,8 @@
 their principals.
 
 A token must be signed with one of `ALGORITHMS`, and must contain the issuer, this gateway's
-audience, a subject and an expiry time. The keys are fetched when the first token arrives, after
-`KEYS_SECONDS`, and when a token refers to an unknown key, so a key rotation needs no restart.
+audience, a subject and an expiry time. The keys are fetched when the first token arrives, again
+after `KEYS_SECONDS`, and when a token refers to an unknown key. A key rotation needs no restart.
 """
 
 import asyncio
@@ -280,7 +280,6 @@ async def fetched(address: str) -> bytes:
 
 
 def _keys_in(body: bytes) -> "dict[str, PyJWK]":
-    """Return the public signing keys of a key set, by id. Keys of unknown kinds are left out."""
     import jwt
 
     found: dict[str, PyJWK] = {}

@@ -20,9 +20,8 @@ class OidcOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
-    """The `limits.*` settings. `requests_per_minute` applies to one token or subject at each
-    replica, and `tenant_requests_per_minute` to a whole tenant. 0 means no limit. The owner's
-    requests are not limited.
+    """The `limits.*` settings. 0 means no limit. `requests_per_minute` limits each token or
+    subject. Both limits of requests apply to each replica, and never to the owner.
     """
 
     requests_per_minute: int = 0

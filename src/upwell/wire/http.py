@@ -350,7 +350,6 @@ class HttpLink:
         return progress
 
     async def _listen(self) -> None:
-        """Read the server's own stream, if there is one, and reconnect whenever the stream ends."""
         import httpx2
 
         headers = {"accept": EVENTS, **self._session}

@@ -243,7 +243,7 @@ class Inbox:
         self._wake()
 
     async def lines(self) -> AsyncIterator[Line]:
-        """Yield the lines until the queue is closed."""
+        """Yield the lines until the queue is closed and empty."""
         while True:
             while not self._lines and not self._ended:
                 await self._change()

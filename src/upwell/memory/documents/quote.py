@@ -123,7 +123,6 @@ def _is_deliberate(row: str, following: str, width: int) -> bool:
 
 
 def _announced(text: str, blocks: Sequence[Block], number: int) -> int:
-    """Return the end of the part that the colon at the end of this block introduces."""
     block = blocks[number]
     following = [other for other in blocks[number + 1 :] if other.what != BLANK]
     if following and following[0].what in (FENCE, TABLE):

@@ -300,8 +300,8 @@ def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
 
 
 def _by_anchors(keys: Sequence[str], counts: Counts) -> Statement:
-    """Return the statement that finds the newest memories under these keys in each scope. If there
-    are more than `MAX_JOINED`, memories under earlier keys are preferred."""
+    """Return the statement that finds the newest memories under these keys in each scope. Of more
+    than `MAX_JOINED`, it prefers those under earlier keys."""
     scopes = counts.corpus.scopes
     spans = {
         "lows": [scope << SEQUENCE_BITS for scope in scopes],

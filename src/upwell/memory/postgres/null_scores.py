@@ -1,4 +1,4 @@
-"""Measures and stores the null scores of each scope (`memory/ranking/null_scores.py`)."""
+"""Measure and store the null scores of each scope (`memory/ranking/null_scores.py`)."""
 
 import random
 from collections.abc import Sequence

@@ -338,8 +338,7 @@ def _link_terms(counts: LinkCounts) -> dict[str, dict[int, list[int]]]:
 
 
 def _link_scales(counts: LinkCounts) -> dict[int, tuple[float, float]]:
-    """Return the scales of the two link fields. Their means cover only sections with incoming
-    links."""
+    """Return the scales of the link fields. Their means cover only sections with incoming links."""
     lengths = {
         section: [sum(min(n, MAX_LINK_COUNT) for n in counter.values()) for counter in pair]
         for section, pair in counts.items()

@@ -89,8 +89,6 @@ def _with_text(index: Index, number: int) -> int:
 
 
 def _worths(index: Index, number: int, blocks: Sequence[Block], reading: Reading) -> list[float]:
-    """Return how much of the question each block contains. The opening paragraph counts more, and
-    code and tables count less."""
     terms_by_block = index.block_terms(number)
     worth = [
         _worth(index, present, reading) * KIND_SHARES.get(block.kind, 1.0)
@@ -232,9 +230,7 @@ def _promises(blocks: Sequence[Block], index: int, room: int) -> bool:
 def _pieces(
     index: Index, blocks: Sequence[Block], block_numbers: set[int], best: int, reading: Reading
 ) -> list[Piece]:
-    """Return the chosen blocks in order. Blocks that are too long are cut to excerpts. The best
-    block gets space first.
-    """
+    """Return the chosen blocks in order, or excerpts of them. The best block gets space first."""
     pieces: dict[int, Piece] = {}
     room = MAX_PASSAGE_CHARS
     for number in sorted(
@@ -257,8 +253,8 @@ def _pieces(
 def _excerpt(
     index: Index, block: Block, reading: Reading, max_chars: int, *, is_lead: bool
 ) -> Piece:
-    """Shorten a long block to whole sentences, or to whole rows of a fence or table. The parts that
-    contain most of the question remain. Of a lead-in, the last parts remain."""
+    """Shorten a long block to the sentences, or rows of a fence or table, that contain most of the
+    question. Of a lead-in, the last ones remain."""
     by_rows = block.kind in (CODE, TABLE)
     parts = block.text.split("\n") if by_rows else _SENTENCE.split(block.text)
     begins, position = list[int](), 0

@@ -194,8 +194,7 @@ def _scope(db: sqlite3.Connection, project: str) -> int:
 
 
 def scopes(db: sqlite3.Connection, project: str | None) -> list[int] | None:
-    """Return the scopes that `project` sees, or None, which means every scope, without a
-    project."""
+    """Return the scopes that `project` sees. Without a project, None means every scope."""
     if project is None:
         return None
     rows = db.execute("SELECT no FROM section_scope WHERE project IN ('', ?)", (project,))

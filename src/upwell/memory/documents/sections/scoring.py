@@ -83,8 +83,7 @@ def _is_plain(term: str, compounds: frozenset[str]) -> bool:
 
 
 def _mass(index: Index, reading: Reading) -> float:
-    """Return how informative a question is. Rare words count most. Everyday words count little, as
-    do joined forms that no section contains."""
+    """Return how informative a question is."""
     question, everyday = reading.question, index.vocabulary.everyday
     total = 0.0
     for term, weight in question.weights.items():
@@ -98,7 +97,6 @@ def _mass(index: Index, reading: Reading) -> float:
 
 
 def _covered(index: Index, reading: Reading, top: Ranked, plain: Iterable[str]) -> float:
-    """Return the share of the question that the section contains. Everyday words count little."""
     present = index.title_terms(top.number).union(*index.block_terms(top.number), top.by_term)
     total = covered = 0.0
     for term in plain:

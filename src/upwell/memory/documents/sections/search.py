@@ -184,8 +184,7 @@ def _hits(
     query: Query,
     tenant: str,
 ) -> list[Hit]:
-    """Return one hit for each passage. A heading and the section below it may give the same
-    passage."""
+    """Return one hit for each passage. Several sections may give the same passage."""
     hits_by_section: dict[int, Hit] = {}
     for ranked, score, signals in scored:
         quoted = passage(index, ranked.number, reading)
@@ -202,8 +201,6 @@ def _hits(
 
 
 def _matched(texts: Sequence[str], quoted: Passage) -> tuple[str, ...]:
-    """Return the texts of a query that share a word with the passage or its headings. If none does,
-    return the first text, which found the passage."""
     words = set(terms("\n".join((*quoted.headings, quoted.text))))
     matched = (text for text in texts if not words.isdisjoint(terms(text)))
     return tuple(matched) or tuple(texts[:1])
@@ -217,8 +214,7 @@ def _memory(index: Index, quoted: Passage, tenant: str) -> Memory:
 
 
 def _shown(quoted: Passage, cited: str) -> str:
-    """Format a passage under its headings. Leaves out headings that repeat the file's path, and the
-    mark of a single item."""
+    """Format a passage under its headings. Headings that repeat the file's path are left out."""
     text = quoted.text
     if quoted.kinds == (ITEM,):
         text = _ITEM_MARK.sub("", text, count=1)
