@@ -64,8 +64,8 @@ def change_outside_fences(text: str, change: Callable[[str], str]) -> str:
 
 
 def _end(text: str, opening: re.Match[str]) -> int:
-    """Return the end of a fenced block. It is closed by at least as many of the same character as
-    opened it."""
+    """Return the end of a fenced block. The closing fence has the same character as the opening
+    fence, at least as often."""
     mark = opening[1]
     for closing in _FENCE.finditer(text, opening.end()):
         if closing[1][0] == mark[0] and len(closing[1]) >= len(mark):
@@ -122,7 +122,7 @@ def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
 
 
 def without_extra_blanks(text: str) -> str:
-    """Remove blanks at the ends of lines, and reduce three or more empty lines to one."""
+    """Remove trailing whitespace from lines, and reduce three or more empty lines to one."""
     if any(end in text for end in _ENDS) or text[-1:] in (" ", "\t"):
         text = _TRAILING.sub("", text)
     if "\n\n\n\n" in text or "\r\n\r\n" in text:

@@ -63,7 +63,7 @@ def fit_text(
     tools: Tools = NO_TOOLS,
     units: Units | None = None,
 ) -> Fitted:
-    """Fit a passage that is not JSON into `remaining`. By default it is split by its kind."""
+    """Fit a passage that is not JSON into `remaining`. By default its kind determines `units`."""
     split_units = split(passage.text, passage.kind, passage.name) if units is None else units
     meaning = meaning_of(passage.query, tools.embedder)
     return assemble(passage, split_units, ask(passage.query), remaining, meaning)

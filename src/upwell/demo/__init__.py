@@ -1,2 +1,1 @@
-"""`upwell demo`: shortens results and adds memories. The server and its files are part of the
-package."""
+"""The `upwell demo` command, with its server and the files that the server reads."""

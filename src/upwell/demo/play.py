@@ -255,7 +255,7 @@ class Play:
         )
 
     async def _explain(self) -> None:
-        """Show the decision about memories that the journal has for each call."""
+        """For each call, show the journal's reason for adding or not adding a memory."""
         self._show("\nWhy upwell spoke or stayed silent:")
         for number, decision in enumerate(await self._decisions(self._home), 1):
             query = f" for {decision['queries'][0]!r}" if decision["queries"] else ""

@@ -15,7 +15,7 @@ _TEXT = {"type": "string"}
 
 
 class CallFailed(Exception):
-    """The tool does not exist, or its arguments are invalid."""
+    """There is no such tool or file."""
 
 
 def inside(root: Path, path: str) -> Path:

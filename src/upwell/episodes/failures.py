@@ -2,8 +2,8 @@
 
 Examples are a wrong option, a missing argument, a program, script or task that does not exist, and
 a service that is not running. The next session is likely to make the same mistake. Usage errors are
-recognised by phrases of common command-line libraries, shells and tools. The names of programs do
-not matter, because each project has its own.
+recognised by phrases of common command-line libraries, shells and tools, not by the names of
+programs, because every project has programs of its own.
 """
 
 import re

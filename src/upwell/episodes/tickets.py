@@ -1,6 +1,7 @@
-"""Finds the tickets that prompts and paths name (`ABC-123`, `#045`, `task 45`), and the file of
-each ticket. This is the first file that the agent opens after the prompt and whose path contains
-the ticket.
+"""Finds the tickets that prompts and paths name (`ABC-123`, `#045`, `task 45`), and their files.
+
+The file of a ticket is the first file with the ticket in its path that the agent opens after the
+prompt.
 """
 
 import re

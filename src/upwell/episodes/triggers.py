@@ -87,7 +87,7 @@ def at_missing(path: str) -> tuple[Trigger, ...]:
 
 
 def of_place(path: str) -> tuple[Trigger, ...]:
-    """Return the triggers at which a file that exists at `path` surfaces."""
+    """Return the triggers at which the location of the file at `path` surfaces."""
     folder, name = _split(path)
     if not name:
         return ()

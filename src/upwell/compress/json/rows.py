@@ -30,7 +30,7 @@ _LIKE = 0.5
 share of all values must be in columns."""
 _TABLE_SIGNS = (f'"{SIGN}', '"\\u2026', f'"{NONE}"', '"\\u2205"')
 _STANDS_OUT = 2.0
-"""A value whose salience exceeds that of its column by this much keeps its own salience."""
+"""A value keeps its own salience if it exceeds the salience of the column by this much."""
 _LOOKS = 8
 """How often each value may be examined for a table on average. The limit bounds the work for deeply
 nested arrays."""

@@ -36,9 +36,9 @@ _TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
 _EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
 _EMPTY_CHARS = max(map(len, _EMPTY))
 _COMMON = 64
-"""Further occurrences of a value do not lower its salience."""
+"""A value loses salience for at most this many occurrences."""
 _LONGEST = 400
-"""A value longer than this does not lose more salience for its length."""
+"""A value loses salience for at most this many characters."""
 _WRITTEN_WORTH = 4.0
 _SENTENCE_CHARS = 40
 """A value shorter than this gains nothing from a key in `_WRITTEN`."""

@@ -26,8 +26,8 @@ _ITEM, _ITEM_OR_END, _END = 0, 1, 2
 a container), or only the end (after an item without a comma)."""
 _NO_ITEMS: "list[Node]" = []
 _NO_UNITS: list[int] = []
-"""Shared empty lists. Most nodes are scalars that are never selected, and a list of its own would
-cost more than such a node."""
+"""Shared empty lists. Most nodes are scalars that are never selected, and separate lists would use
+more memory than such a node."""
 
 
 class Node:
@@ -152,7 +152,7 @@ def parse(text: str, limit: int | None = None) -> Node | None:  # noqa: C901, PL
 
 
 def compact(text: str) -> str:
-    """Remove the blanks between values, but keep a single blank after a colon, so that
+    """Remove whitespace between values, but keep a single space after a colon, so that
     `"state": "open"` can still be found as it was written. NaN and Infinity become `null`.
     """
     packed = _BLANKS.sub(r"\1", text.removeprefix("\ufeff"))

@@ -8,7 +8,7 @@
     src/crane.py:40:os.nice()  →   12:import os
                                    40:os.nice()
 
-A line that ends with `/` is a folder, and the lines below it that begin with a blank are its
+A line that ends with `/` is a folder, and the lines below it that begin with a space are its
 entries. A line that ends with `:` is a file, and the numbered lines below it are its matches.
 """
 

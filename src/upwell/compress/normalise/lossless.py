@@ -1,5 +1,6 @@
-"""Try lossless forms, such as JSON without blanks, JSON as tables, and logs without colours. HTML
-becomes Markdown, which keeps all text of the page; scripts and styles are left out and counted.
+"""Try lossless forms, such as JSON without whitespace, JSON as tables, and logs without colours.
+HTML becomes Markdown, which keeps all text of the page; scripts and styles are left out and
+counted.
 
 A form that is not shorter is discarded.
 """
@@ -88,7 +89,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """The `passage` to continue with. If it already fits the budget, `whole` is the finished
+    """The `passage` to continue with. If a lossless form fits the budget, `whole` is the finished
     result.
 
     `omitted` counts the content that is not part of `passage`, such as scripts.

@@ -72,8 +72,8 @@ def plain_start(passage: Passage) -> str:
 
 
 def lines_of(text: str, first: int, last: int) -> str:
-    """Return the lines `first` to `last` of `text`. If a tool numbered the lines, these numbers
-    count, otherwise lines are counted from 1. Omission marks use the same numbers.
+    """Return the lines `first` to `last` of `text`. If a tool numbered the lines, use its numbers;
+    otherwise count from 1. Omission marks use the same numbers.
     """
     begin = without_numbers(Passage(text=text)).first_line or 1
     rows = text.split("\n")

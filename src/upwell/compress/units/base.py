@@ -204,7 +204,7 @@ def template(line: str) -> str:
 
 
 def split_lines(text: str, name: str = "") -> Units:
-    """Split into lines. A line that is similar to earlier lines ranks lower."""
+    """Split a text into lines. A line that is similar to earlier lines ranks lower."""
     units = Units()
     marks = Marks(text)
     counts: dict[str, int] = {}

@@ -61,8 +61,8 @@ def _rows(text: str) -> list[tuple[int, int]]:
 
 
 def split_grep(text: str, name: str = "") -> Units:
-    """Split into matches. If they are folded, each match needs its folder or file. A context line
-    ranks below the matches and needs the nearest match."""
+    """Split search results into matches. If they are folded, each match needs its folder or file. A
+    context line ranks below the matches and needs the nearest match."""
     units = Units(reach=1, by_names=True)
     trouble = Trouble(text)
     head: tuple[int, ...] = ()

@@ -10,7 +10,7 @@ import re
 from upwell.compress.units.base import FIRST, Units, template
 
 _MARGIN = r"(?:#\d+ [\d.]++ |[\w.-]++ ++\| |)[\s│|]*+"
-"""What may precede the text of a line: blanks, a frame drawn on the left, the number of a step, or
+"""What may precede the text of a line: spaces, a frame drawn on the left, the number of a step, or
 the name of a service.
 """
 _COUNT = re.compile(
