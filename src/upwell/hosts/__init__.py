@@ -54,8 +54,8 @@ def host_named(name: str) -> Host:
 
 @lru_cache(maxsize=256)
 def host_of_client(name: str) -> str:
-    """Return the name of the host whose MCP client introduces itself as `name`. For an unknown
-    client, return `name` itself on one line, without secrets, cut to `MAX_CLIENT_CHARS`.
+    """The name of the host whose MCP client introduces itself as `name`. For an unknown client,
+    `name` itself on one line, without secrets, cut to `MAX_CLIENT_CHARS`.
     """
     cleaned = " ".join(visible(redacted_start(name, MAX_CLIENT_CHARS)).split())
     lower = cleaned.lower()
@@ -68,8 +68,7 @@ def _introduces(host: Host, client: str) -> bool:
 
 
 def server_files(project: Path | None = None) -> dict[str, ServerFile]:
-    """The files that configure MCP servers, by name: the user's own files and, with `project`,
-    those of that project."""
+    """The files that configure MCP servers, by name. `project` adds the files of that project."""
     of_hosts = [host.servers for host in HOSTS.values() if host.servers]
     files = {file.name: file for file in (*of_hosts, *CLIENTS_WITHOUT_HOOKS)}
     if project:

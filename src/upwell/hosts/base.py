@@ -58,7 +58,7 @@ class Transcripts:
 
 
 def never_off(installation: Installation, folder: Path) -> str:
-    """For a host without a known setting that switches hooks off."""
+    """For hosts without a known setting that switches hooks off."""
     del installation, folder
     return ""
 
@@ -78,13 +78,13 @@ class PermissionRule:
     tool: str
 
     def behind_upwell(self, server: str) -> str:
-        """The pattern for the same tool behind upwell, where the server is called `server`. For a
-        rule about all tools, this is the common prefix of their names."""
+        """The pattern for the same tool behind upwell. For a rule about all tools, this is the
+        common prefix of their names. `server` is the server's name behind upwell."""
         return f"mcp__{OWN_SERVER}__{server}__{self.tool}"
 
 
 def no_permissions(installation: Installation, folder: Path) -> Sequence[PermissionRule]:
-    """For a host whose rules are unknown or cannot name tools of MCP servers."""
+    """For hosts whose rules are unknown or cannot name MCP tools."""
     del installation, folder
     return ()
 
@@ -98,8 +98,8 @@ PROBE_SESSIONS = "upwell-setup-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """The event that a host sends when a session starts. `upwell setup` sends it to an installed
-    hook as a test. `payload` is a recorded payload with the placeholders `SESSION` and `FOLDER`."""
+    """The event that a host sends when a session starts. `upwell setup` sends a recorded `payload`
+    to an installed hook as a test."""
 
     event: str
     payload: Mapping[str, Any]

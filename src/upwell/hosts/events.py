@@ -1,5 +1,5 @@
 """The events that agent hosts send to our hooks, in one form for all hosts, and the interface for
-parsing a host's payloads."""
+parsing and answering them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -88,8 +88,8 @@ class EventFormat(Protocol):
 
     @property
     def max_bytes(self) -> int:
-        """The size limit of the context that a hook adds. The host drops larger texts or moves them
-        into a file."""
+        """The size limit of a hook's context. The host drops larger texts or moves them into a
+        file."""
         ...
 
     @property
@@ -104,11 +104,11 @@ class EventFormat(Protocol):
 
     @property
     def reply_tokens(self) -> int | None:
-        """The token limit of a replaced result; None if the host sets no limit."""
+        """The token limit of a replaced result; None if there is none."""
         ...
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
-        """Parse a payload. Returns None if we do not handle the event. Never raises, even for a
+        """Parse a payload. Returns None for an event that we do not handle. Never raises on a
         malformed payload."""
         ...
 
@@ -125,9 +125,8 @@ class EventFormat(Protocol):
         ...
 
     def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
-        """The hook output that makes the agent continue with `question` at the end of its turn;
-        empty if the host does not allow this.
-        """
+        """The hook output that makes the agent continue with `question`; empty if the host does not
+        allow this."""
         ...
 
 
@@ -153,7 +152,7 @@ def folder_of(value: Any) -> str | None:
 
 
 def size_of(value: Any) -> int | None:
-    """The total number of characters in a tool's result; None if the event has no result."""
+    """The number of characters in a tool's result; None if the event has no result."""
     if value is None:
         return None
     size, pending = 0, [value]
@@ -169,9 +168,8 @@ def size_of(value: Any) -> int | None:
 
 
 def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> ToolAnswer | None:
-    """The first `MAX_ANSWER_CHARS` characters of a tool's result, as text; None if the event has no
-    result. A command counts as failed if its result reports an exit status other than 0.
-    """
+    """The beginning of a tool's result as text; None if the event has no result. A command counts
+    as failed if its result reports an exit status other than 0."""
     if value is None:
         return None
     texts: list[str] = []
@@ -222,8 +220,8 @@ def _command_of(parts: Sequence[str]) -> str:
 def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence[str]) -> str:
     """upwell's name for a host's tool, "" for a tool that gets no memories.
 
-    `readers` maps the host's own tools that read or search to these names. `server_marks` are the
-    prefixes of MCP tools (`mcp__`). Tools behind our gateway get their memories there, not here.
+    `readers` maps the host's own tools to these names. `server_marks` are the prefixes of MCP tools
+    (`mcp__`). Tools behind our gateway get their memories there, not here.
     """
     if name in readers:
         return readers[name]

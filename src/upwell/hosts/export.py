@@ -1,4 +1,4 @@
-"""Exports that leave an agent's configuration unchanged: the instruction for agents without hooks,
+"""Exports that leave an agent's configuration unchanged: an instruction for agents without hooks,
 and a plugin for hosts that can load one."""
 
 import shlex

@@ -28,7 +28,7 @@ MAX_BACKUPS = 100
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A change to an agent's file. `before` and `after` are its text, None for no file. `next_step`
-    tells the user what to do afterwards. `installs` is False if the plan removes our entries."""
+    tells the user what to do afterwards."""
 
     agent: str
     path: Path
@@ -54,8 +54,7 @@ class Plan:
 
 
 class Installer:
-    """Installs our entries, hooks or MCP servers, in the files of several agents. `record` is the
-    file in which upwell records them."""
+    """Installs our entries in the files of several agents. `record` is the file that lists them."""
 
     def __init__(
         self, installation: Installation, record: Path, files: Mapping[str, ConfigFile]
@@ -69,7 +68,7 @@ class Installer:
 
         Raises:
             UsageError: there is no such agent.
-            ConfigError: the agent's file cannot be read. It is left unchanged.
+            ConfigError: the agent's file cannot be read.
         """
         file = self._file(agent)
         path = _resolved(file.path(self._installation))
@@ -78,12 +77,12 @@ class Installer:
         return Plan(agent, path, before, after, file.next_step, installs=True)
 
     def uninstalling(self, agent: str, path: Path | None = None) -> Plan:
-        """The plan that removes our entries from the agent's file. `path` chooses one of several
-        files (see `paths()`).
+        """The plan that removes our entries from the agent's file, or from another file of the
+        agent (see `paths()`).
 
         Raises:
             UsageError: there is no such agent.
-            ConfigError: the agent's file cannot be read. It is left unchanged.
+            ConfigError: the agent's file cannot be read.
         """
         file = self._file(agent)
         path = _resolved(path or file.path(self._installation))
@@ -258,7 +257,7 @@ def digest(text: str) -> str:
 
 
 def _backed_up(plan: Plan) -> str:
-    """Save the earlier content under the first free name. Returns the path, "" for a new file."""
+    """Save the earlier content under the first free name."""
     if plan.before is None:
         return ""
     for number in range(MAX_BACKUPS):

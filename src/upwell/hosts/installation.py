@@ -1,6 +1,4 @@
-"""The values that upwell writes into agents' configuration files, and the interfaces to those
-files.
-"""
+"""What upwell writes into agents' configuration files, and the interfaces to those files."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -21,7 +19,7 @@ class HttpAddress:
 class Installation:
     """What to write into agents' files, and whose files they are.
 
-    - `user_folder` and `environment` are the user's. They decide where an agent's files are.
+    - `user_folder` and `environment` decide where an agent's files are.
     - `command` runs a hook or server. `socket` is the daemon's socket.
     - `home` is upwell's home folder if the command has to name it, "" for the default.
     - `guards`: the user has a guard, so hooks that run before a tool are installed too.
@@ -62,8 +60,7 @@ class ConfigFile(Protocol):
         ...
 
     def with_ours(self, text: str, installation: Installation) -> str:
-        """Return `text` with exactly the entries of this installation. An empty `text` stands for a
-        missing file.
+        """Return `text` with exactly the entries of this installation.
 
         Raises:
             ConfigError: the file does not have the expected structure.
@@ -81,8 +78,8 @@ class HookFile(ConfigFile, Protocol):
 
     @property
     def guard_matchers(self) -> Mapping[str, str]:
-        """The matchers of the events before a tool call. Their hooks are installed only if the user
-        has a guard. Empty for a host that cannot block a call."""
+        """The matchers of the events before a tool call, which are installed only if the user has a
+        guard. Empty for a host that cannot block a call."""
         ...
 
     @property
@@ -93,7 +90,7 @@ class HookFile(ConfigFile, Protocol):
 
     def command(self, text: str, event: str) -> Sequence[str]:
         """The command line that the host runs for `event` according to `text`, the content of the
-        file. Empty if none of our hooks handles the event.
+        file. Empty if there is none.
 
         Raises:
             ConfigError: the file does not have the expected structure.

@@ -1,9 +1,8 @@
 """Edits JSON with comments as text, so that everything outside the edit keeps its bytes.
 
-Comments (`//`, `/* */`) and trailing commas are accepted, as in the agents' own parsers. An edit
-adds or removes one item or member, with its comma and its line. An agent's settings may be
-megabytes long, but an edit needs only a few lines of them. So one pass checks the structure of the
-text, and values are parsed on demand.
+Comments (`//`, `/* */`) and trailing commas are accepted, as in the agents' own parsers. An agent's
+settings may be megabytes long, but an edit needs only a few lines of them. So one pass checks the
+structure of the text, and values are parsed on demand.
 """
 
 import json
@@ -24,11 +23,11 @@ _SPACE = re.compile(_SPACES, re.DOTALL)
 _STRING = re.compile(_STRINGS)
 _SCALAR = re.compile(_SCALARS)
 _ITEMS = re.compile(rf"(?:{_SCALARS}{_SPACES},{_SPACES})*+", re.DOTALL)
-"""Items of a list, each with its comma, until the first that is a list or table."""
+"""Items of a list, up to the first that is a list or table. Each includes its comma."""
 _MEMBERS = re.compile(
     rf"(?:{_STRINGS}{_SPACES}:{_SPACES}{_SCALARS}{_SPACES},{_SPACES})*+", re.DOTALL
 )
-"""Members of a table, each with its comma, until the first whose value is a list or table."""
+"""Members of a table, up to the first whose value is a list or table."""
 _BRACKET = re.compile(rf'(?:[^"\[\]{{}}]++|{_STRINGS})*+([\[\]{{}}])')
 _COMMENT = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/[ \t]*(?=\n))")
 _INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
@@ -109,7 +108,6 @@ def parse(text: str) -> Node:
 
 
 def _is_strict(text: str) -> bool:
-    """True if the JSON has neither comments nor trailing commas."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (ValueError, RecursionError):
@@ -201,7 +199,7 @@ class _Reader:
         return items, keys, key_starts
 
     def _value_after_key(self, offset: int) -> tuple[str, int]:
-        """The key at `offset` as it is written, and the start of its value."""
+        """The key at `offset`, as written, and the start of its value."""
         match = _STRING.match(self.text, offset)
         if match is None:
             raise self.error(offset)

@@ -36,7 +36,6 @@ _LIMITS = {
     "max_result_tokens": "max_result_tokens",
     "retention_floor": "min_result_retention",
 }
-"""Maps the proxy's keys for a server's or tool's limits to our `compress.*` keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ def registered_environment(
     files: Iterable[ServerFile], installation: Installation
 ) -> dict[str, str]:
     """The environment that the agents' files give memtomem-stm. Their backups count as well,
-    because upwell may already have taken the proxy's place. Unreadable files are ignored."""
+    because upwell may already have replaced the proxy."""
     environment: dict[str, str] = {}
     for file in files:
         path = file.path(installation)

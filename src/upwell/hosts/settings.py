@@ -23,19 +23,19 @@ _URL = r"http://127\.0\.0\.1:\d+/hook/"
 class JsonHooks:
     """A JSON file whose `hooks` table holds a list for each event.
 
-    - `folder` is the host's folder, which the environment variable `variable` overrides. `file` is
-      relative to it.
+    - `file` is relative to `folder`, the host's folder. The environment variable `variable` can
+      name another folder.
     - `matchers` maps each event to its matcher, "" for none. The events in `guard_matchers` are
       installed only while the user has a guard.
     - `nested`: the list of an event holds groups, each with a matcher and a list of handlers
       (Claude Code and compatible hosts). Otherwise it holds the handlers themselves.
-    - `typed`: a handler has a `type`. `exec_form`: a handler has separate fields for its program
-      and its arguments. `names_event`: the event is one of the arguments.
-    - `timeout` is in the host's own unit, under `timeout_key`.
-    - `label` is the name under which the host lists our handlers, "" if it lists no names.
+    - `exec_form`: a handler has separate fields for its program and its arguments. `names_event`:
+      the event is one of the arguments.
+    - `timeout` is in the host's own unit.
+    - `label` is the name under which the host lists our handlers.
     - `required` are top-level keys that the file must have.
-    - Handlers of `http_events` may be HTTP requests. `token_from_environment`: the host reads the
-      token for the request's header from the environment.
+    - Handlers of `http_events` may be HTTP requests. `token_from_environment`: the host reads their
+      token from the environment.
     """
 
     host: str

@@ -1,5 +1,5 @@
 """The interface of a program that upwell can import memories from. A `Program` finds and reads its
-stores and yields items. `migration/moving.py` decides what to do with them.
+stores. `migration/moving.py` decides what to do with the items.
 """
 
 import hashlib
@@ -57,8 +57,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of upwell. `key` holds the parts of its key, and `original` is its name in the
-    other program."""
+    """A setting of upwell. `original` is its name in the other program."""
 
     key: tuple[str, ...]
     value: Any

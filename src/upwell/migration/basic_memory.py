@@ -192,7 +192,6 @@ def _kind(category: str) -> str:
 
 def _without_empty_headings(lines: list[str], title: str) -> str:
     """The prose of a note without its title, which is stored separately, and without the headings
-    of its observations and relations.
-    """
+    of its observations and relations."""
     rest = [line for line in lines if not _EMPTY_HEADING.fullmatch(line.strip())]
     return "\n".join(line for line in rest if line.strip() != f"# {title}").strip()

@@ -20,8 +20,8 @@ NO_PROJECT = ("", "unknown-project", "default")
 @dataclass(frozen=True, slots=True)
 class Projects:
     """The folders of projects, by name. `given` comes from the user. `known` holds the folders on
-    this machine, both by the last part of their path and by the name that Claude Code derives from
-    the path. With `everywhere`, a name without a folder means every project.
+    this machine, both by the last part of their path and by Claude Code's name for it. With
+    `everywhere`, a name without a folder means every project.
     """
 
     given: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = F
     and the folders in which Claude Code has worked.
 
     Raises:
-        UsageError: an item of `given` is not NAME=FOLDER.
+        UsageError: an item of `given` is not NAME=FOLDER, or the folder does not exist.
     """
     known: dict[str, dict[str, None]] = defaultdict(dict)
     for folder in (repository_of(str(place.folder)), *_folders_of_claude(place)):

@@ -57,8 +57,8 @@ class Repository:
         return self._commits[index - 1][1] if index else None
 
     def changed(self, old: str | None, new: str) -> tuple[dict[str, str], list[str]]:
-        """The changes between two commits: the new and changed files with their objects, and the
-        removed paths. Links and submodules are left out."""
+        """The objects of the files that are new or changed between two commits, and the removed
+        paths. Links and submodules are left out."""
         if old is None:
             return self._tree(new), []
         raw = self._run("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", old, new)
@@ -74,7 +74,7 @@ class Repository:
         return changed, removed
 
     def blobs(self, objects: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
-        """The content of each object, by path. A missing object is left out. An object larger than
+        """The content of each object, by path. Missing objects are left out. An object larger than
         `MAX_FILE_BYTES` is empty."""
         command = ["git", *_SAFE, "-C", self._folder, "cat-file", "--batch"]
         with subprocess.Popen(
@@ -126,9 +126,8 @@ class Repository:
         return objects
 
     def _main_line(self) -> list[tuple[float, str]]:
-        """The times and names of the commits on the line of first parents, oldest first. Times
-        never decrease: a time before its predecessor's is raised to it.
-        """
+        """The times and names of the commits on the line of first parents, oldest first. A time
+        before its predecessor's is raised to it."""
         rows = self._run("log", "--first-parent", "--reverse", "--format=%ct %H", "--")
         commits = [row.split(" ") for row in rows.decode().splitlines()]
         times = accumulate((float(at) for at, _ in commits), max)

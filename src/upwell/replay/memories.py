@@ -22,8 +22,8 @@ from upwell.replay.git import Repository
 
 _AFTER_ROOT = r"""(?=[/\s"'`:,;)\]}]|$)"""
 _MIN_PARTS = 2
-"""How many of a path's last parts must name a file of the repository before the rest is taken for
-the repository's folder. One is not enough, because every repository has a README.md.
+"""How many of a path's last parts must name a file of the repository before the rest counts as the
+repository's folder. One is not enough, because every repository has a README.md.
 """
 _MAX_ROOTS = 8
 
@@ -113,9 +113,8 @@ class Project:
 
 
 class Projects:
-    """The repositories of the sessions. With `named`, the repository from `--repo`, all sessions
-    belong to it. Otherwise a session belongs to the repository around its folder, if that still
-    exists."""
+    """The repositories of the sessions. If `named` (`--repo`) is given, all sessions belong to it.
+    Otherwise a session belongs to the repository around its folder, if that still exists."""
 
     def __init__(
         self, scratch: Path, environment: Mapping[str, str], named: Path | None = None
@@ -126,7 +125,7 @@ class Projects:
         self._known: dict[str, Project | None] = {}
 
     def root_of(self, cwd: str | None) -> str | None:
-        """The root of the repository that a session in the folder `cwd` belongs to."""
+        """The root of the repository of a session in the folder `cwd`."""
         if self._named is not None:
             return self._named.root
         return repository_of(cwd) if cwd else None
@@ -151,8 +150,7 @@ class Projects:
         return Project(repository, Checkout(repository, Path(folder)), folder, Arrivals())
 
     def folder_of(self, root: str) -> str:
-        """The folder of a repository's checkout. Its path below the scratch folder is the same in
-        every run."""
+        """The folder of a repository's checkout, the same in every run below the scratch folder."""
         name = Path(root).name or "repository"
         return str(self._scratch / sha256(root.encode()).hexdigest()[:6] / name)
 
@@ -177,10 +175,10 @@ class Projects:
 
 
 class Relocation:
-    """Changes the paths in a session's events so that they lie in the checkout.
+    """Moves the paths in a session's events into the checkout.
 
-    The session may have run elsewhere, even on another machine. Where its repository was follows
-    from the session's folder, and from paths that end like a file of the repository.
+    The session may have run on another machine. Where its repository was follows from the session's
+    folder, and from paths whose last parts name a file of the repository.
     """
 
     def __init__(self, project: Project, cwd: str | None) -> None:
@@ -203,7 +201,7 @@ class Relocation:
         return moved if moved.startswith(self._project.folder) else self._project.folder
 
     def event(self, event: Event) -> Event:
-        """The event with its paths changed to those in the checkout."""
+        """The event with its paths moved into the checkout."""
         for path in _paths_in(event.args):
             if not self._inside(path) and (root := self._root_before(path)):
                 self._learn(root)
@@ -242,9 +240,7 @@ class Relocation:
         return any(path == root or path.startswith(f"{root}/") for root in self._roots)
 
     def _root_above(self, cwd: str) -> str:
-        """The root of the repository around the folder `cwd`: what precedes the last parts of
-        `cwd`, if these name a folder in the repository.
-        """
+        """`cwd` without its last parts, if these name a folder in the repository."""
         files = self._project.checkout.files
         folders = {
             "/".join(file.split("/")[:n]) for file in files for n in range(1, file.count("/") + 1)

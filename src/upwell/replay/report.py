@@ -47,8 +47,7 @@ class Report:
         self.shortening: Mapping[str, int] = {}
         """What `hook.compress` would have saved: `results`, `shortened`, `tokens`, `saved`."""
         self.material: Material | None = None
-        """The memories that were available to the replay. They are counted at the end, and only if
-        none of them surfaced."""
+        """The memories that were available to the replay, counted only if none of them surfaced."""
         self._projects = projects
         self._moments: dict[str, _Moment] = {}
         self._sessions: dict[str, _Session] = {}
@@ -91,7 +90,7 @@ class Report:
             yield f"    {hit.score:.2f}  {self._named(hit)}: {text}"
 
     def sampled_hit(self, decision: Decision, hit: Hit) -> Iterator[str]:
-        """Lines with the event and the whole text of a memory, without its score."""
+        """Lines with the event and the whole memory, without its score."""
         yield _moment(decision, LABEL_CHARS)
         yield f"  {self._named(hit)}"
         for line in self._projects.shown(hit.memory.text).splitlines():

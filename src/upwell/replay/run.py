@@ -78,7 +78,7 @@ class Product(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The outcome of an event: the memories that surfaced, or the reason for silence. `subject` is
-    the event on one line, and `detail` explains the silence."""
+    the event on one line."""
 
     session: str
     i: int
@@ -94,8 +94,7 @@ class Decision:
 
 @dataclass(slots=True)
 class Summary:
-    """The totals of a replay. `events` counts session starts, compactions, prompts and calls, and
-    `doors` counts the same events by door."""
+    """The totals of a replay. `events` counts session starts, compactions, prompts and calls."""
 
     sessions: int = 0
     events: int = 0

@@ -28,9 +28,7 @@ _BOUNDARIES = frozenset({Kind.START, Kind.END})
 
 @dataclass(slots=True)
 class _Session:
-    """`pending` counts the events that are still to come, `files` the files that hold them, and
-    `count` the events so far.
-    """
+    """`pending` events are still to come, from `files` files, and `count` events have passed."""
 
     selected: bool
     pending: int = 0
@@ -52,8 +50,8 @@ def selecting(since: float, folder: Path | None) -> Selects:
 
 
 class Timeline:
-    """The events of the sessions that `selects()` accepts. `report()` receives a line for each file
-    that cannot be read. `show()` receives the number of files surveyed and the number of all files.
+    """The events of the sessions that `selects()` accepts. `show()` receives the number of files
+    surveyed and the number of all files.
 
     `done` counts the events so far. `copies` counts the sessions that were skipped as copies.
     """
@@ -133,7 +131,7 @@ class Timeline:
             yield _boundary(event, Kind.END, event.i + 1)
 
     def _survey(self, show: Progress) -> int:
-        """Read every file once and deselect the copies. Returns the number of copies."""
+        """Read every file once and deselect the copies. Returns their number."""
         fingerprints: dict[str, Fingerprint] = {}
         for number in range(len(self._transcripts)):
             self._survey_file(number, fingerprints)
@@ -158,7 +156,7 @@ class Timeline:
                 fingerprints.setdefault(event.session, Fingerprint(event.t)).add(event)
 
     def _readable(self, number: int) -> Iterator[Event]:
-        """The events of a file, up to the first error. Each file's error is reported once."""
+        """The events of a file up to the first error. Errors are reported once per file."""
         transcript = self._transcripts[number]
         try:
             yield from transcript.events()

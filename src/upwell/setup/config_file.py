@@ -13,7 +13,7 @@ from upwell.ground.home import Home, default_home
 def set_setting(
     section: str, name: str, value: bool | int | float | str, home: Path | None = None
 ) -> Path:
-    """Write `name = value` to `[section]`. Returns the path of `config.toml`.
+    """Write `name = value` to `[section]`.
 
     Raises:
         ConfigError: the file is not TOML. It stays unchanged.

@@ -1,8 +1,8 @@
 """Signs in to a server through the user's browser, with the OAuth client of the official SDK.
 
 The SDK finds the authorization server (RFC 9728, 8414), registers upwell there (RFC 7591), builds
-the request (PKCE, resource, state, issuer) and exchanges the code. No other module loads the SDK.
-The extra `upwell[login]` installs it.
+the request (PKCE, resource, state, issuer) and exchanges the code. Only this module loads the SDK,
+which the extra `upwell[login]` installs.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ def _check_installed() -> None:
 
 
 async def _sign_in(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
-    """Send the server a request, for which the SDK has to log in. Returns the login."""
+    """Make the SDK log in by sending the server a request."""
     import httpx2
 
     logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -122,11 +122,7 @@ def _machine(request: LoginRequest) -> "OAuthClientProvider":
 
 
 async def _try(client: "httpx2.AsyncClient", url: str) -> None:
-    """Open and close a session, which makes the SDK log in.
-
-    Raises:
-        PermissionError: the server rejects the token that it issued.
-    """
+    """Open and close a session, which makes the SDK log in."""
     response = await client.post(url, content=_HELLO, headers=_HEADERS)
     if response.status_code == 401:
         raise PermissionError("the server rejects the token that it issued")
@@ -185,8 +181,8 @@ def _provider(request: LoginRequest, callback: Callback, show: Show) -> "OAuthCl
 
 
 def with_scope(address: str, scope: str) -> str:
-    """Add scopes to the address of an authorization request. Outside its own sessions, the SDK
-    requests only the scopes in the server's metadata."""
+    """Add scopes to an authorization request. Outside its own sessions, the SDK requests only the
+    scopes in the server's metadata."""
     if not scope:
         return address
     parts = urlsplit(address)

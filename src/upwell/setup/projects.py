@@ -33,7 +33,7 @@ def project_here(folder: str) -> str:
 
 
 def exclude_project(project: str, home: Path | None = None) -> Path:
-    """Add the project to `projects.exclude`. Returns the path of `config.toml`.
+    """Add the project to `projects.exclude`.
 
     Raises:
         ConfigError: the file is not TOML, or `projects.exclude` is not a list. The file stays
@@ -43,7 +43,7 @@ def exclude_project(project: str, home: Path | None = None) -> Path:
 
 
 def include_project(project: str, home: Path | None = None) -> Path:
-    """Remove the project from `projects.exclude`. Returns the path of `config.toml`.
+    """Remove the project from `projects.exclude`.
 
     Raises:
         ConfigError: as in `exclude_project()`.

@@ -1,5 +1,5 @@
-"""Proves that an installed hook works. Like the host, it runs the command in the host's own file,
-with a recorded event.
+"""Proves that an installed hook works, by running the command in the host's own file on a recorded
+event, as the host would.
 """
 
 import json
@@ -37,8 +37,7 @@ def prove(
     events_answered: Callable[[], int],
 ) -> Proof:
     """Run the session-start command in `hooks_file`, the content of the host's hooks file, as if a
-    session started in `folder`. `events_answered()` returns how many events the daemon has answered
-    so far.
+    session started in `folder`. `events_answered()` returns the daemon's count of answered events.
     """
     event = host.probe.event
     try:

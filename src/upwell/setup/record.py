@@ -20,9 +20,8 @@ SHORTEN = ("hook", "compress")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """A change to `config.toml`. `before` is the content before it, None if there was no file.
-    `written` is the digest of the content that setup wrote. `servers` are the added servers.
-    `capture` and `shorten` are True if setup switched them on."""
+    """A change to `config.toml`. `before` is None if there was no file. `written` is the digest of
+    what setup wrote. `capture` and `shorten` are True if setup switched them on."""
 
     before: str | None = None
     written: str = ""
@@ -31,8 +30,8 @@ class ConfigChange:
     shorten: bool = False
 
     def after(self, path: Path) -> str | None:
-        """The content of the file with this change undone. If the file has been edited since, this
-        is the current content without our entries, otherwise the content before the change.
+        """The file's content with this change undone. If the file has been edited since, only our
+        entries are removed.
 
         Raises:
             ConfigError: the file is not TOML.
@@ -56,13 +55,9 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRecord:
-    """What setup changed and learned.
-
-    - `hooks` and `clients` are the agents whose hooks and servers setup changed. `files` are the
-      paths of their files, empty in a record from an older version.
-    - `config` is the change to `config.toml`.
-    - `learned` maps each kind of finding to the keys of the findings that were learned.
-    """
+    """What setup changed and learned. `hooks` and `clients` are the agents whose hooks and servers
+    changed, and `files` are the paths of their files (empty in records from older versions).
+    `learned` maps each kind of finding to the keys of its findings."""
 
     hooks: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
@@ -116,7 +111,7 @@ def add_to_record(path: Path, addition: SetupRecord) -> None:
     """Add a run's changes to the record.
 
     Raises:
-        StoreUnwritable: the file is damaged, or cannot be written.
+        StoreUnwritable: the file is damaged or cannot be written.
     """
     with exclusively(path):
         _write(path, (read_record(path) or SetupRecord()).joined(addition))
@@ -141,8 +136,8 @@ def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) 
 def config_plan(
     path: Path, text: str | None, before: str | None, shorten: Sequence[str] = ()
 ) -> Plan:
-    """Plan the change from `before` to `text`. The plan also switches on capture, and shortening
-    for the agents in `shorten`, unless `text` sets these keys.
+    """Plan the change from `before` to `text`. Capture is also switched on, and shortening for the
+    agents in `shorten`, unless `text` sets these keys.
     """
     document = tomlkit.parse(text or "")
     values = [(CAPTURE, True), *([(SHORTEN, list(shorten))] if shorten else [])]
@@ -154,15 +149,13 @@ def config_plan(
 
 
 def switch_of(text: str | None, switch: tuple[str, str]) -> object:
-    """The value of a switch, such as `CAPTURE`, in the text of `config.toml`; None if it is not
-    set.
-    """
+    """The value of a switch, such as `CAPTURE`, in the text of `config.toml`."""
     section, key = switch
     return tomlkit.parse(text or "").get(section, {}).get(key)
 
 
 def switches_on(plan: Plan, switch: tuple[str, str]) -> bool:
-    """True if this change to `config.toml` sets a switch that was not set before."""
+    """True if the plan sets a switch that was not set before."""
     return switch_of(plan.before, switch) is None and switch_of(plan.after, switch) is not None
 
 

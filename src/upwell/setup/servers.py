@@ -24,8 +24,7 @@ def add_server(
     transport: str = "",
     auth: str = "",
 ) -> Path:
-    """Write `[server.NAME]`: a command with its environment, or a URL with its headers. Returns the
-    path of `config.toml`.
+    """Write `[server.NAME]`: a command with its environment, or a URL with its headers.
 
     Raises:
         UsageError: the name is invalid or taken.
@@ -56,7 +55,7 @@ def add_server(
 
 
 def set_auth(name: str, home: Path | None = None) -> Path:
-    """Record that a server needs a login. Returns the path of `config.toml`.
+    """Record that a server needs a login.
 
     Raises:
         ConfigError: there is no such server.
@@ -73,7 +72,7 @@ def set_auth(name: str, home: Path | None = None) -> Path:
 
 
 def written(server: Mapping[str, Any]) -> tomlkit.items.Table:
-    """The server as a TOML table. Empty values are left out, and nested tables are inline."""
+    """The server as a TOML table without empty values. Nested tables are inline."""
     entry = tomlkit.table()
     for key, value in server.items():
         if isinstance(value, Mapping) and value:
@@ -86,7 +85,7 @@ def written(server: Mapping[str, Any]) -> tomlkit.items.Table:
 
 
 def remove_server(name: str, home: Path | None = None) -> Path:
-    """Remove `[server.NAME]`. Returns the path of `config.toml`.
+    """Remove `[server.NAME]`.
 
     Raises:
         ConfigError: there is no such server.

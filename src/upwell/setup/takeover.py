@@ -2,8 +2,7 @@
 
 The servers move to `config.toml`, and each agent keeps one server: upwell. If a server is the proxy
 memtomem-stm, the servers behind the proxy move instead. Everything is planned before the first
-change. An agent's file that cannot be read is reported and left unchanged, and the others are still
-changed.
+change. A file that cannot be read is reported and left alone, and the others are still changed.
 """
 
 import re
@@ -50,9 +49,8 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedRule:
-    """A permission rule of the agent `host` that still uses tool names from before the move.
-    `renamed` is its pattern with the new names. For a rule about all tools of a server, it is the
-    prefix of the new names (`PermissionRule.behind_upwell()`)."""
+    """A permission rule with tool names from before the move. `renamed` is what
+    `PermissionRule.behind_upwell()` returns for it."""
 
     host: str
     rule: PermissionRule
@@ -61,8 +59,7 @@ class OutdatedRule:
 
 @dataclass(slots=True)
 class Takeover:
-    """A plan. `config` is the change to `config.toml`, and `files` are the changes to the agents'
-    files. `refused` gives the reason for each file that cannot be changed. `outdated` lists the
+    """A plan. `refused` gives the reason for each file that cannot be changed. `outdated` lists the
     permission rules that will match nothing afterwards. The plan leaves them to the user.
     """
 
@@ -80,8 +77,8 @@ class Takeover:
 
 class Clients:
     """The agents on this machine and their servers. `project` adds the agents' files in that
-    folder. Permission rules are read from the user's settings and from those in `folder`, the
-    working directory. `leave` names servers that stay in the agents' files."""
+    folder. Permission rules come from the user's settings and from `folder`, the working directory.
+    `leave` names servers that stay in the agents' files."""
 
     def __init__(
         self,
@@ -137,9 +134,8 @@ class Clients:
         return takeover
 
     def _taken(self, client: str, agent: str, entry: Entry, servers: Any) -> list[Server]:
-        """The agent's server or, if that is a proxy that upwell replaces, the servers behind it.
-        New servers are added to `servers`.
-        """
+        """The agent's server or, for a proxy that upwell replaces, the servers behind it. New ones
+        are added to `servers`."""
         user = self._installation
         behind = servers_behind(entry.table, user.environment, user.user_folder)
         return [
@@ -168,7 +164,7 @@ class Clients:
         return outdated
 
     def take(self, takeover: Takeover) -> None:
-        """Write the servers to `config.toml`. The agents' files stay unchanged.
+        """Write the servers to `config.toml`.
 
         Raises:
             ConfigError: the file has changed since the plan was made.
@@ -185,12 +181,12 @@ class Clients:
             write_document(path, tomlkit.parse(takeover.config.after or ""))
 
     def apply(self, plan: Plan) -> str:
-        """Carry out the plan for an agent's file. Returns the path of the backup, "" for none."""
+        """Write an agent's file. Returns the path of the backup, "" for none."""
         return self._installer.apply(plan)
 
     def giving_back(self) -> tuple[list[Plan], dict[str, str]]:
-        """The plans of `upwell eject`, and the reason for each file that cannot be changed. If our
-        entries are recorded in other settings folders of an agent, those files are included."""
+        """The plans of `upwell eject`, and the reason for each file that cannot be changed. Files
+        in an agent's other settings folders are included if our entries are recorded there."""
         plans, refused = [], {}
         for name, path in self._written():
             try:
@@ -200,7 +196,7 @@ class Clients:
         return [plan for plan in plans if plan.changes], refused
 
     def paths(self, agent: str) -> list[Path]:
-        """The agent's files that have our entry (see `Installer.paths()`)."""
+        """See `Installer.paths()`."""
         return self._installer.paths(agent)
 
     def _written(self) -> list[tuple[str, Path]]:
@@ -218,7 +214,7 @@ class Clients:
         return list(dict.fromkeys([*here, *recorded]))
 
     def diff(self, plan: Plan, hides: Hides) -> str:
-        """The diff of a plan, with `***` in place of every value that `hides()` selects."""
+        """The diff, with `***` in place of every value that `hides()` selects."""
         format = self._formats.get(plan.agent, TOML)
 
         def shown(text: str | None) -> str | None:
@@ -235,7 +231,7 @@ def _in_rules(name: str) -> str:
 
 def _has_successor(rule: PermissionRule, renamed: str, rules: Iterable[PermissionRule]) -> bool:
     """True if another rule with the same action has the new name. For a rule about all tools of a
-    server, the new name of any of its tools is enough."""
+    server, the new name of one tool is enough."""
     patterns = [other.pattern for other in rules if other.action == rule.action]
     if rule.tool:
         return renamed in patterns
@@ -243,7 +239,7 @@ def _has_successor(rule: PermissionRule, renamed: str, rules: Iterable[Permissio
 
 
 def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
-    """The agent's server. It is added to `servers` unless it cannot move or is already there."""
+    """Add the server to `servers`, unless it cannot move or is already there."""
     table = entry.table
     if not table:
         return Server(client, entry.name, table, left=entry.left)
@@ -256,8 +252,8 @@ def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
 def _name(
     original: str, agent: str, table: Mapping[str, Any], servers: Mapping[str, Any]
 ) -> tuple[str, bool]:
-    """A server's name behind upwell, and whether upwell already has this server. The name is the
-    original one, if necessary followed by the agent's name, then also by a number."""
+    """A server's name behind upwell, and whether upwell already has this server. If the original
+    name is taken, the agent's name is added, then a number."""
     for name in _names(original, agent):
         if name not in servers:
             return name, False

@@ -32,8 +32,7 @@ FORMATS: tuple[Format, ...] = (
 """The formats in the order in which they are tried, strictest first."""
 NAMES = tuple(sorted(format.name for format in FORMATS))
 SPECSTORY_FILES = ".specstory/history/*.md"
-"""The pattern of SpecStory's files, relative to a project. The hosts' own patterns are relative to
-the user's home folder."""
+"""The pattern of SpecStory's files, relative to a project and not to the user's home folder."""
 _SUFFIXES = frozenset({".jsonl", ".json", ".md", ".db"})
 _SKIPPED = frozenset({"node_modules", ".git", "__pycache__", "subagents", "tool-results"})
 
@@ -50,8 +49,7 @@ class Transcript:
         return self.format.read(self.path)
 
     def events_from(self, start: int) -> Iterator[Event]:
-        """The events from the byte `start` of the file on. Empty if the format does not support
-        this."""
+        """The events from the byte `start` on. Empty if the format does not support this."""
         read_from = self.format.read_from
         return read_from(self.path, start) if read_from else iter(())
 
@@ -116,8 +114,8 @@ def own_bytes(path: str) -> int:
 
 
 def transcripts_of_user(home: Path, cwd: Path, format: Format | None) -> list[Transcript]:
-    """The hosts' transcripts below the user's home folder, and the SpecStory histories in the
-    folder `cwd`. With `format`, only those in that format."""
+    """The hosts' transcripts in the user's home folder, and the SpecStory histories in `cwd`. With
+    `format`, only those in that format."""
     transcripts: list[Transcript] = []
     for candidate in [format] if format else FORMATS:
         root, patterns = home, _patterns_of(candidate)

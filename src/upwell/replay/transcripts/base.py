@@ -1,7 +1,7 @@
-"""The interface of a transcript format, and functions with which readers check untrusted values.
+"""The interface of a transcript format, and functions for reading untrusted values.
 
-A transcript is untrusted data. A reader takes the values that have the expected shape and ignores
-the rest. If nothing in a file has the expected format, the reader raises `Unreadable`.
+A reader takes the values that have the expected shape and ignores the rest. If nothing in a file
+has the expected format, it raises `Unreadable`.
 """
 
 import re
@@ -27,7 +27,6 @@ CHUNK_BYTES = 1_000_000
 LATEST = 4_102_444_800.0
 """The end of 2099 in seconds since the epoch. Larger numbers must be milliseconds."""
 _OTHER_AGENTS: Mapping[str, str] = {"view_file": "Read", "run_command": "Bash"}
-"""Tools of agents that are not in `HOSTS`."""
 TOOLS: Mapping[str, str] = {
     name.lower(): tool
     for tools in (
@@ -70,7 +69,7 @@ _MAX_OPEN = 20
 
 
 class Unreadable(UsageError):
-    """A file is not a transcript of the format, or cannot be read. The message is one line."""
+    """A file cannot be read or has another format. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,7 @@ _TOOL_START = re.compile(r'<tool-use data-tool-type="[^"]*" data-tool-name="([^"
 _TOOL_END = re.compile(r"</details>\s*</tool-use>|^</tool-use>")
 _SUMMARY = ("<summary>", "</summary>")
 _MARKS = re.compile(r"\n(_\*\*|<tool-use|</| {0,3}(?:```|~~~))[^\n]*")
-"""The lines that can begin or end a turn or a call. The first line of a file is never one of them.
-"""
+"""The lines that can begin or end a turn or a call, except the first line of a file."""
 _FENCES = re.compile(r"\n {0,3}(`{3,}|~{3,})([^\n]*)")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 _TICKED = re.compile(r"`([^`\n]+)`")
@@ -114,7 +113,7 @@ class _Turn:
 
 
 def _turns(raw: str) -> Iterator[_Turn]:
-    """The turns of a history. A heading inside a call is part of the tool's result."""
+    """A heading inside a call is part of the tool's result."""
     heading: re.Match[str] | None = None
     start = 0
     call_state = _Inside()
@@ -136,7 +135,7 @@ def _turn(heading: re.Match[str], text: str) -> _Turn:
 
 
 class _Inside:
-    """Tracks whether the current line of a text is inside a call."""
+    """Tracks whether the current line is inside a call."""
 
     def __init__(self) -> None:
         self.is_open = False
@@ -263,7 +262,6 @@ def _fences(text: str) -> list[tuple[str, str]]:
 
 
 def _old_style(draft: Draft, words: str, at: float, *, marked: bool) -> Iterator[Event]:
-    """The calls in an older history, and what the agent said between them."""
     calls = [call for call in _OLD_CALL.finditer(words) if _ran(call, words, marked=marked)]
     offset = 0
     for number, call in enumerate(calls):
