@@ -31,8 +31,7 @@ from upwell.surface.render import by_command
 
 NEUTRAL = b"{}"
 DUPLICATE_SECONDS = 5.0
-"""Some hosts run several hooks for one event. Equal events that arrive under two hosts' names
-within this time count as one event."""
+"""Equal events that arrive under two hosts' names within this time count as one event."""
 MAX_REMEMBERED = 200
 MAX_RECORDED_SESSIONS = 1_000
 _ENTRY = "- ["
@@ -249,9 +248,6 @@ class HookDoor:
         return {}
 
     async def _shortened(self, host: Host, event: Event) -> Mapping[str, Any]:
-        """Return the output with the shortened result. A failure is logged and gives an empty
-        output, so that the rest of the answer stays intact.
-        """
         try:
             return await shortened_output(host, event, self._opt_ins.shorten)
         except Exception:

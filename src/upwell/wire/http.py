@@ -48,8 +48,8 @@ _VERSION = re.compile(rb'"protocolVersion"\s*:\s*"([0-9-]{10})"')
 async def pieces_of(response: "httpx2.Response") -> AsyncIterator[bytes]:
     """Yield the decoded body of a response. A compressed body comes in pieces of at most
     `PIECE_BYTES`, and other tasks get to run after each piece. A kilobyte may expand to a megabyte,
-    so decompressing a whole body at once would block every other call in the process, and could
-    exhaust the memory before a size limit is checked.
+    so decompressing a whole body at once could block the process, and could exhaust the memory
+    before a size limit is checked.
 
     Raises:
         ValueError: the body is damaged, or its encoding was not requested.
@@ -318,8 +318,6 @@ class HttpLink:
     async def _events(
         self, response: "httpx2.Response", identity: bytes, *, opens_session: bool
     ) -> None:
-        """Pass on the messages of a stream. A stream that ends before the answer is resumed after
-        its last event."""
         progress = await self._read(response, identity, opens_session=opens_session)
         for _ in range(MAX_RETRIES):
             if progress.answered or not progress.last_event:

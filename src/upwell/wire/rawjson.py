@@ -123,8 +123,7 @@ class RawObject:
 
     @classmethod
     async def opened(cls, raw: bytes) -> "RawObject":
-        """Do the same as `parse()`, but split long input in a thread, so that the event loop is not
-        blocked.
+        """Do the same as `parse()`, but split long input in a thread.
 
         Raises:
             NotJson: `raw` is not one JSON object.
