@@ -23,8 +23,7 @@ MAX_BYTES = 7_500
 
 
 def _read_reply(tool: str, reply: Any) -> Any:
-    """The text of a result. None if the call failed or the result is not only text, because Codex
-    can replace nothing else."""
+    """None if the call failed or the result is not only text, since only text can be replaced."""
     if isinstance(reply, str):
         return reply
     if not isinstance(reply, Mapping) or reply.get("isError"):

@@ -36,7 +36,7 @@ class Installation:
 
     @property
     def hook_command(self) -> tuple[str, ...]:
-        """The command line of a hook, up to the host's name."""
+        """The command line of a hook, without the host's name, which follows."""
         return (*self.command, "--home", self.home) if self.home else self.command
 
     def folder_named(self, variable: str, default: str) -> Path:

@@ -171,7 +171,7 @@ class NestedEvents:
 
 
 def _agent_in(payload: Mapping[str, Any]) -> str:
-    """The id of the subagent. A subagent does not share its parent's context."""
+    """A subagent does not share its parent's context."""
     return session_of(payload.get("agent_id"))
 
 

@@ -121,9 +121,8 @@ def _memories(file: Path, name: str) -> Iterator[Item]:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """The note as a whole or, if it is long, its sections with their headings. Sections with the
-    same heading are joined.
-    """
+    """The whole note or, if it is long, its sections by heading. Sections with the same heading are
+    joined."""
     if len(text) <= MAX_WHOLE_CHARS:
         yield from [("", text)] if text else []
         return

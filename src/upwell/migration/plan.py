@@ -24,8 +24,8 @@ class Omission:
 
 @dataclass(slots=True)
 class Plan:
-    """`redacted` counts the masked secrets by rule. `changed` counts the memories that replace an
-    earlier text. `notes_file` is the file that the notes go into."""
+    """What an import writes and leaves out. `redacted` counts the masked secrets by rule. `changed`
+    counts the memories that replace an earlier text. `notes_file` receives the notes."""
 
     program: str
     stores: list[str]

@@ -81,7 +81,7 @@ class SetupRecord:
 
 
 def read_record(path: Path) -> SetupRecord | None:
-    """The record; None if there is none.
+    """The record, or None if there is no file.
 
     Raises:
         StoreUnwritable: the file is damaged or cannot be read.
