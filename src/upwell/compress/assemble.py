@@ -96,8 +96,6 @@ def assemble(
 
 
 class _Weights:
-    """Estimates the tokens of units on demand, and caches the estimates."""
-
     def __init__(self, units: Units, text: str) -> None:
         self.text = text
         self._starts, self._ends = units.starts, units.ends
@@ -175,7 +173,6 @@ def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, fl
 
 
 def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
-    """Map the number of each term that occurs in `text` to the units that contain it."""
     lowercase = lowered(text)
     starts = units.starts
     units_by_term: dict[int, list[int]] = {}
@@ -189,7 +186,6 @@ def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
 
 
 def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None:
-    """Score the neighbours of matches, and the units under matching headings."""
     size = len(units)
     for unit, score in own.items():
         worth = score
@@ -296,8 +292,6 @@ def _write(passage: Passage, units: Units, selected: set[int]) -> _Written:
 
 
 class _Gaps:
-    """Writes the omission marks of a text, in order, and counts what is missing."""
-
     def __init__(self, passage: Passage) -> None:
         self._passage = passage
         self._text = passage.text

@@ -64,8 +64,6 @@ def change_outside_fences(text: str, change: Callable[[str], str]) -> str:
 
 
 def _end(text: str, opening: re.Match[str]) -> int:
-    """Return the end of a fenced block. The closing fence has the same character as the opening
-    fence, at least as often."""
     mark = opening[1]
     for closing in _FENCE.finditer(text, opening.end()):
         if closing[1][0] == mark[0] and len(closing[1]) >= len(mark):

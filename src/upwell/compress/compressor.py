@@ -78,7 +78,6 @@ class Compressor:
         return _against_input(passage, _with_omissions(result, cleaned.omitted))
 
     def _fitted(self, passage: Passage, budget: Budget, name: str) -> Compressed:
-        """Use a lossless form if one fits, else the strategy."""
         remaining = RemainingBudget.of(budget)
         if remaining.holds(passage.text):
             strategy = "truncate" if name == "auto" else name
@@ -93,10 +92,8 @@ class Compressor:
         return self._try_ladder(passage, budget, name)
 
     def _try_ladder(self, passage: Passage, budget: Budget, name: str) -> Compressed:
-        """Return the best result of the ladder.
-
-        The retention floor is a share of the characters, so a result that fills a token budget may
-        still be below it. The ladder is then tried again with larger soft limits.
+        """Climb the ladder, and again with larger soft limits if the result is below the retention
+        floor. The floor counts characters, so a result that fills a token budget may be below it.
         """
         result = self._climb(passage, budget, name)
         floor, share = _floor(passage, budget), result.after / max(1, result.before)
@@ -108,8 +105,6 @@ class Compressor:
         return self._climb(passage, larger, name)
 
     def _climb(self, passage: Passage, budget: Budget, name: str) -> Compressed:
-        """Try the strategy, then each rung of the ladder, until a result is within the budget
-        and not below the floor."""
         remaining = RemainingBudget.of(budget)
         tried: list[Attempt] = []
         best: Compressed | None = None

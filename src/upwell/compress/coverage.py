@@ -66,7 +66,6 @@ def by_names(units: Units, text: str, limit: float, request: str = "") -> list[i
 
 
 def _worths(names: list[set[str]], words: list[str]) -> dict[str, float]:
-    """Map each name to its worth. `names` has a set of names for each unit."""
     counts = Counter(chain.from_iterable(names))
     is_identifier = _IDENTIFIER.search
     worths = {
@@ -82,7 +81,6 @@ def _worths(names: list[set[str]], words: list[str]) -> dict[str, float]:
 
 
 def _requested(request: str, text: str) -> list[str]:
-    """Return the longer words and the identifiers of a request that occur in `text`."""
     words = {
         name.strip("./-").lower()
         for name in _NAME.findall(request[:_REQUEST_CHARS])
@@ -103,8 +101,6 @@ def _has_foreign_letters(text: str) -> bool:
 
 
 class _Coverage:
-    """Selects units greedily."""
-
     def __init__(self, units: Units, text: str, request: str) -> None:
         self._units = units
         find = (_NAME if _has_foreign_letters(text) else _ASCII_NAME).findall
@@ -124,7 +120,6 @@ class _Coverage:
         self._before, self._after = list(range(len(units))), list(range(len(units)))
 
     def _plain_worths(self) -> list[float]:
-        """Return the worth of each unit without its names."""
         early = _EARLY_PART * max(1, len(self._units))
         worths = [0.0 if size < _LEAST_LINE else _LINE for size in self._sizes]
         for number in range(int(early)):
@@ -176,7 +171,6 @@ class _Coverage:
         return heap
 
     def _density(self, unit: int) -> float:
-        """Return the worth per character of a unit together with the units it needs."""
         is_selected = self._is_selected
         worth, cost = self._worth(unit), self._sizes[unit] + _MARK_CHARS
         for member in self._units.needs[unit]:

@@ -210,7 +210,6 @@ class Originals:
         return other
 
     def _entry_key(self, key: str, number: int | None = None) -> str:
-        """Return the key under which the TTL store has an original, or its part `number`."""
         owner = f"{self._principal}@" if self._principal else ""
         return f"{owner}{key}" if number is None else f"{owner}{key}/{number}"
 

@@ -89,7 +89,6 @@ def ask(query: str) -> Question:
 
 
 def _exact_chunks(query: str) -> Iterable[str]:
-    """Yield quoted phrases, and tokens that look like names or numbers, folded."""
     for match in _QUOTED.finditer(query):
         yield fold(match.group(1))
     for match in _CHUNK.finditer(query):

@@ -205,8 +205,6 @@ def _end_within(text: str, offset: int, remaining: RemainingBudget) -> int:
 def _layouts(
     passage: Passage, sections: list[Section], first: int
 ) -> Iterator[tuple[list[Section], int]]:
-    """Yield the entries of each possible table and the size of their previews, the fullest table
-    first."""
     is_long = len(sections) > MAX_ENTRIES
     entries = _grouped(sections, first, MAX_ENTRIES) if is_long else sections
     order = _ranked(passage, entries)

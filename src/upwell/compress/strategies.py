@@ -1,9 +1,8 @@
 """The strategies that deliver the whole result at once: `none`, `truncate`, `hybrid`, `skeleton`,
 `extract_fields`, `schema_pruning`, `llm_summary`, and `auto`, which chooses by content.
 
-The strategies that shorten without a model use two functions: `fit_json()` selects values of a JSON
-document, and `fit_text()` selects units of any other text. The strategies differ in what they rank
-first.
+The strategies without a model use `fit_json()`, which selects values of a JSON document, and
+`fit_text()`, which selects units of any other text. They differ in what they rank first.
 """
 
 from dataclasses import replace

@@ -193,7 +193,6 @@ class Play:
         self._show(NEXT)
 
     async def _work(self, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
-        """Run the steps. Returns the tokens of all replies without upwell, and with upwell."""
         await direct.handshake()
         await gateway.handshake()
         await gateway.ask("tools/list", {})
@@ -237,7 +236,6 @@ class Play:
             self._show(_indented(block))
 
     async def _read_back(self, gateway: "Agent", notice: str, original: str) -> None:
-        """Fetch the whole original by its key, and compare it with `original`."""
         key = notice.partition('key="')[2].partition('"')[0]
         chunks: list[str] = []
         offset = 0
@@ -255,7 +253,6 @@ class Play:
         )
 
     async def _explain(self) -> None:
-        """For each call, show the journal's reason for adding or not adding a memory."""
         self._show("\nWhy upwell spoke or stayed silent:")
         for number, decision in enumerate(await self._decisions(self._home), 1):
             query = f" for {decision['queries'][0]!r}" if decision["queries"] else ""
@@ -265,7 +262,6 @@ class Play:
             self._show(f"   {number}. {decision['outcome']}{detail}{query}{score}")
 
     async def _upwell(self, *args: str) -> None:
-        """Run a command of the CLI. Show the command and its output."""
         shown = " ".join(
             "python" if arg == sys.executable else json.dumps(arg) if " " in arg else arg
             for arg in args

@@ -100,7 +100,6 @@ class CommandMiner:
         self._open = deque(others, maxlen=MAX_OPEN)
 
     def _forget(self, failure: Failure) -> None:
-        """Forget all failures with the same error as `failure`."""
         others = [each for each in self._open if each.failure.signature != failure.signature]
         self._open = deque(others, maxlen=MAX_OPEN)
 
@@ -119,9 +118,6 @@ def _episode(open_failure: _Open, event: Event, text: str) -> Episode:
 
 
 def _conclusion(open_failure: _Open, correction: Step) -> str:
-    """Return the sentence about the failure and the command that worked, or "" if `correction` does
-    not replace the failed command.
-    """
     failed_step, fault = open_failure.failure.step, open_failure.failure.fault
     if not _can_be_said(correction.text) or _RISKY.search(correction.text):
         return ""
@@ -139,7 +135,6 @@ def _conclusion(open_failure: _Open, correction: Step) -> str:
 
 
 def _shown(command: str, root: str | None) -> str:
-    """Make the paths in a command relative to the folder of the session."""
     return command.replace(f"{root}/", "") if root else command
 
 
@@ -188,7 +183,6 @@ def _is_obvious(failure: Failure, correction: Step) -> bool:
 
 
 def _named(step: Step, message: str) -> set[str]:
-    """Return the arguments and options that the error quotes."""
     return {
         word
         for word in step.args
@@ -212,14 +206,11 @@ def _alike(old: str, new: str) -> bool:
 
 
 def _shared(failed_step: Step, correction: Step) -> float:
-    """Return the share of the failed command's arguments that `correction` also has. Options do not
-    count."""
     first = {word for word in failed_step.args if not word.startswith("-")}
     return len(first & set(correction.words)) / len(first) if first else 0.0
 
 
 def _service(steps: Sequence[Step]) -> str:
-    """Return the last command that started a service, or ""."""
     for step in reversed(steps):
         words = set(step.words[1:3])
         if words & _STARTS and not _INSTALLS.search(step.text) and _can_be_said(step.text):

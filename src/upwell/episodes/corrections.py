@@ -233,14 +233,12 @@ def _is_whole(rule: str) -> bool:
 
 
 def _is_rule(rule: str) -> bool:
-    """Return whether the sentence begins as rules about the work do."""
     plain = rule.rstrip(" .!")
     matches = (form.search(plain) for form in _FORMS)
     return any(match is not None and _is_of_work(match["verb"].lower(), rule) for match in matches)
 
 
 def _is_of_work(verb: str, rule: str) -> bool:
-    """Return whether the sentence is about the work, not the product."""
     if _OF_PRODUCT.search(rule) and not _OF_WORK.search(rule):
         return False
     bases = {verb, *(verb.removesuffix(end) for end in ("ing", "ting", "ning"))}

@@ -186,7 +186,6 @@ _MESSAGE_STARTS = (
     "✗",
     "❌",
 )
-"""How lines that report an error begin."""
 _REFUSALS = (
     "The user doesn't want",
     "Permission to use",
@@ -341,8 +340,6 @@ def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
 
 
 def _with_word(steps: Sequence[Step], word: str) -> Step | None:
-    """Return the step that contains `word`: preferably as its program, else among its first words
-    (as a wrapper), else anywhere."""
     candidates = [step for step in steps if step.program == word]
     candidates += [step for step in steps if word in step.text.split()[:3]]
     candidates += [step for step in steps if word in step.text]

@@ -152,7 +152,6 @@ def _introduces(before: str) -> bool:
 
 
 def _literal(event: Event) -> str:
-    """Return the path at the end of a glob pattern, or "" if the pattern names no single file."""
     pattern = _text(event.args, "pattern")
     path = pattern.rpartition("**/")[2]
     return path if _is_file(path) and not any(char in path for char in "*?[{") else ""

@@ -68,8 +68,6 @@ def rank_records(doc: Outline, saliences: MutableSequence[float], tables: Tables
 
 
 def _arrays(doc: Outline, tables: Tables) -> Iterator[Node]:
-    """Yield the arrays of many objects that are not tables, without arrays inside other yielded
-    arrays."""
     end = -1
     for box in doc.boxes:
         if box.kind != ARRAY or len(box.items) < MANY or box.start < end:
@@ -134,7 +132,6 @@ class Basket:
         return not node.units and not node.selected and not self._tables.row(node)
 
     def _add(self, unit: int) -> list[Node]:
-        """Buy a unit and open the containers around it. Return the nodes that were opened."""
         doc, node = self._doc, self._doc.nodes[unit]
         piece = self._text[doc.starts[unit] : doc.ends[unit]]
         cell = self._tables.take(unit, doc.nodes)
@@ -163,7 +160,6 @@ class Basket:
                 self._pay(HEAD)
 
     def _open_all(self, node: Node) -> list[Node]:
-        """Open `node` and the containers around it that are not open yet. Return all of them."""
         opened = []
         ancestor = node
         while ancestor.parent is not None and (
@@ -193,7 +189,6 @@ class Basket:
                 box.selected = None
 
     def _open(self, node: Node) -> None:
-        """Select a container or a value, and pay for its name, brackets and omission mark."""
         if node.parent is not None:
             if node.parent.selected is None:
                 node.parent.selected = []
@@ -301,7 +296,6 @@ def _with_heads(
 def _spend(
     basket: Basket, ordered: list[int], remaining: RemainingBudget, write: Callable[[], Fitted]
 ) -> Fitted:
-    """Buy units until the written document fills `remaining`. If it is too long, give some back."""
     purchases = basket.buy(ordered)
     fitted = write()
     for _ in range(_ROUNDS - 1):
@@ -332,7 +326,6 @@ def _empty(root: Node, style: Style) -> str:
 
 
 def _scalar_within(root: Node, text: str, remaining: RemainingBudget) -> str:
-    """Fit a document that is a single value. Only a string can be cut."""
     from upwell.compress.json.outline import pieces_of
 
     if text[root.start] != '"':

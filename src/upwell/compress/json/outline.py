@@ -108,7 +108,6 @@ def pieces_of(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def _cut(text: str, start: int, limit: int) -> int:
-    """Choose a cut at or before `limit`, if possible after a line break, a clause or a word."""
     best = 0
     for match in _BREAK.finditer(text, start + PIECE_CHARS // 2, limit):
         if match.group()[0] != "\\" or text[match.start() - 1] != "\\":

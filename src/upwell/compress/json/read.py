@@ -110,7 +110,6 @@ def _value(parent: Node, match: re.Match[str], token: int) -> Node:
 
 
 def _read_rest(root: Node, array: Node, text: str) -> Node | None:
-    """Parse the siblings of the array of records."""
     if root is array:
         return root
     for index, node in enumerate(root.items):

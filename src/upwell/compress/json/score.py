@@ -100,7 +100,6 @@ def salience(doc: Outline, text: str) -> list[float]:
 
 @lru_cache(maxsize=4)
 def _doubling_costs(step: float, most: int, least: int) -> tuple[float, ...]:
-    """Return the costs of the sizes 0 … `most`: `step` for each doubling beyond `least`."""
     return tuple(step * math.log2(max(size, least) / least) for size in range(most + 1))
 
 
@@ -385,7 +384,6 @@ def _naming_rank(key: str) -> int:
 
 
 def _records(node: Node) -> Iterator[Node]:
-    """Yield the objects around a value that are items of an array, innermost first."""
     box = node.parent
     while box is not None and box.parent is not None:
         if box.kind == OBJECT and box.parent.kind == ARRAY:

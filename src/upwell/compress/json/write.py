@@ -108,14 +108,12 @@ class Writer:
         return parts
 
     def _selected_children(self, node: Node) -> list[Node]:
-        """Return the selected children that are not in a row or a head, in their order."""
         selected = node.selected or []
         if self._shown:
             selected = [child for child in selected if id(child) not in self._shown]
         return sorted(selected, key=_START) if len(selected) > 1 else selected
 
     def _head(self, table: Table) -> str:
-        """Write the values that are equal in all rows, and the names of the columns."""
         colon = self._style.colon
         parts = [f'"{SIGN}"{colon}"table"']
         same = [
@@ -187,7 +185,6 @@ class Writer:
         return self._as_mark(node, text + note)
 
     def _as_mark(self, node: Node, text: str) -> str:
-        """Write a mark that is valid in `node`: an entry, an object among objects, or a string."""
         name = SIGN
         if self._has_signs and node.kind == OBJECT:
             source_keys = {_plain(child.key) for child in node.items}

@@ -39,7 +39,6 @@ def _list(match: re.Match[str]) -> str:
 
 
 def _row(item: object) -> str:
-    """Write an object of strings as a line. Returns "" for anything else."""
     if not isinstance(item, dict) or not all(isinstance(value, str) for value in item.values()):
         return ""
     if "\n" in "".join(item.values()):

@@ -71,7 +71,6 @@ def parts(text: str) -> str:
 
 
 def _is_likely(rows: list[str], pattern: re.Pattern[str]) -> bool:
-    """Judge by a sample whether most rows may match."""
     sample = [row for row in rows[:: 1 + len(rows) // _SAMPLE_ROWS] if row.strip()]
     return sum(1 for row in sample if pattern.match(row)) >= _LIKELY * len(sample)
 

@@ -138,8 +138,6 @@ def normalise(
 
 
 def _page(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal:
-    """Write a page as Markdown. If scripts or styles were left out, the last line counts their
-    characters and gives the key of the original."""
     markdown = to_markdown(passage.text)
     omitted = _unseen(passage.text)
     if not omitted:

@@ -1,8 +1,4 @@
-"""Units: the smallest parts of a text that are selected or left out as a whole.
-
-This module also derives the salience of lines from their words (`Marks`), and splits a text into
-plain lines.
-"""
+"""Units: the smallest parts of a text that are selected or left out as a whole."""
 
 import math
 import re
@@ -106,7 +102,6 @@ def pieces(text: str, start: int, end: int, size: int = PIECE) -> Iterator[tuple
 
 
 def _cut(text: str, start: int, size: int) -> int:
-    """Choose a cut after a tag if there are tags, else after a sentence or word."""
     tag = text.rfind(">", start + size // 2, start + size)
     if tag >= 0 and text.find("<", start, tag) >= 0:
         return tag + 1

@@ -94,8 +94,6 @@ def _first_word(units: Units, text: str, unit: int) -> str:
 
 
 class _Changes:
-    """Adds the lines of a diff to `units`."""
-
     def __init__(self, text: str, units: Units) -> None:
         self._text = text
         self._units = units

@@ -55,7 +55,6 @@ def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
 
 
 def _add_fence(units: Units, text: str, block: Block, needs: tuple[int, ...]) -> None:
-    """Add the lines of a fenced block. Each line needs both ends of the block."""
     spans = list(lines(text, block.start, block.end))
     if len(spans) <= _SHORT_FENCE + 2 and block.end - block.start <= _LONG:
         units.add(block.start, block.end, 0.0, needs)
@@ -66,7 +65,6 @@ def _add_fence(units: Units, text: str, block: Block, needs: tuple[int, ...]) ->
 
 
 def _add_table(units: Units, text: str, block: Block, needs: tuple[int, ...]) -> None:
-    """Add the rows of a table. Each row needs the head of the table."""
     spans = list(lines(text, block.start, block.end))
     head: tuple[int, ...] = ()
     for index, (start, end) in enumerate(spans):

@@ -124,7 +124,6 @@ def _salience(bare: str, definition: re.Match[str] | None) -> float:
 
 
 def _ends_signature(text: str, start: int, end: int) -> bool:
-    """Return whether the line above an opening brace ends the signature of a function."""
     line = text[start:end].rstrip()
     return line.endswith(")") and not _CONTROL.match(line.lstrip())
 

@@ -88,7 +88,6 @@ def split_grep(text: str, name: str = "") -> Units:
 
 
 def _bind(units: Units, matches: list[int], context: list[int], groups: list[int]) -> None:
-    """Raise the matches, and make each context line need the nearest match of its group."""
     for unit in matches:
         units.salience[unit] = max(1.0, units.salience[unit])
     for unit in context:

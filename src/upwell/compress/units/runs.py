@@ -40,7 +40,6 @@ _FOREIGN = re.compile(
 
 
 def _template(line: str) -> str:
-    """Replace each word of a line that is not purely alphabetic with `#`."""
     return " ".join(
         word if word.strip(_PUNCTUATION).isalpha() else "#"
         for word in line.split()[:_TEMPLATE_WORDS]
@@ -163,7 +162,6 @@ def split_tests(text: str, name: str = "") -> Units:
 
 
 def _worth(marks: Marks, line: Line, units: Units) -> float:
-    """Return the salience of a line or of the head of its fold, whichever is higher."""
     worth = marks.worth(line.start, line.end)
     for head in line.needs:
         worth = max(worth, marks.worth(units.starts[head], units.ends[head]))
