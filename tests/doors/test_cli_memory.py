@@ -75,9 +75,12 @@ def test_forgetting_a_project_leaves_the_others(upwell: Upwell, tmp_path: Path) 
     for name in ("shop", "blog"):
         (tmp_path / name / ".git").mkdir(parents=True)
         upwell("remember", f"The tide of {name} turns at noon", cwd=tmp_path / name)
+        upwell("stm", "add", f"the pilot of {name} is on leave", cwd=tmp_path / name)
     upwell("remember", "The tide of everybody turns at noon", cwd=tmp_path)
     done = upwell("forget", "--project", str(tmp_path / "shop"))
-    assert "forgot 1 memory of" in done.out
+    assert "forgot 1 memory and 1 note of" in done.out
+    (left,) = upwell("stm", "search", "pilot", "--json").json
+    assert left["content"] == "the pilot of blog is on leave"
     texts = [hit["text"] for hit in upwell("recall", "--json").json["hits"]]
     assert sorted(text.split()[3] for text in texts) == ["blog", "everybody"]
     assert len(upwell("recall", "--trash", "--json").json["hits"]) == 1

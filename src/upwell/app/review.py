@@ -1,11 +1,13 @@
 """Memories that a person may want to remove, each with its reason."""
 
+import asyncio
 import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from upwell.capture.inbox import Inbox, Proposal
 from upwell.ground.text.format import counted
@@ -14,6 +16,7 @@ from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.memory import Memory, Trust
 from upwell.learn.thresholds import Use
 from upwell.memory.library import Library
+from upwell.memory.notes.stm import ShortTerm
 from upwell.memory.transfer import exported
 from upwell.surface.episodes import lack_of
 from upwell.surface.learning import Learning
@@ -66,12 +69,18 @@ class Review:
     store or the inbox fails."""
 
     def __init__(
-        self, library: Library, learning: Learning, ttl_store: TtlStore, inbox: Inbox
+        self,
+        library: Library,
+        learning: Learning,
+        ttl_store: TtlStore,
+        inbox: Inbox,
+        notes: ShortTerm,
     ) -> None:
         self._library = library
         self._learning = learning
         self._ttl_store = ttl_store
         self._inbox = inbox
+        self._notes = notes
 
     async def offers(self, project: str | None, reason: Reason | None = None) -> list[Offer]:
         """The offers for the memories of a project (of all projects if None), at most one for each
@@ -111,10 +120,10 @@ class Review:
             forget_for_good(self._inbox, memory)
         return deleted
 
-    async def forget_project(self, project: str, *, for_good: bool) -> int:
-        """Forget every memory of a project as `forget()` does, and drop the project's proposals.
-        Memories that the project shares under its remote address stay. Returns the number of
-        forgotten memories.
+    async def forget_project(self, project: str, *, for_good: bool) -> tuple[int, int]:
+        """Forget every memory of a project as `forget()` does, and its short notes, and drop the
+        project's proposals. Memories that the project shares under its remote address stay.
+        Returns the numbers of forgotten memories and notes.
         """
         memories = [memory async for memory in exported(self._library)]
         if for_good:
@@ -124,7 +133,8 @@ class Review:
             await self.forget(memory_id, for_good=for_good)
         waiting = self._inbox.waiting()
         self._inbox.withdraw([proposal.id for proposal in waiting if proposal.project == project])
-        return len(ids)
+        forget = partial(self._notes.forget_project, project, for_good=for_good)
+        return len(ids), await asyncio.to_thread(forget)
 
     async def _evidence(self, memories: Sequence[Memory]) -> Evidence:
         sightings = await self._learning.sightings()

@@ -429,7 +429,7 @@ class App:
         """Offers memories for removal."""
         from upwell.app.review import Review
 
-        return Review(self.memory, self.learning, self._ttl_store, self.inbox())
+        return Review(self.memory, self.learning, self._ttl_store, self.inbox(), self.notes)
 
     def inbox(self) -> "Inbox":
         """The proposals that wait for a decision."""

@@ -273,7 +273,9 @@ def forget(
     project: Annotated[
         Path | None,
         typer.Option(
-            "--project", metavar="DIR", help="Forget all memories and proposals of this project."
+            "--project",
+            metavar="DIR",
+            help="Forget all memories, notes and proposals of this project.",
         ),
     ] = None,
 ) -> None:
@@ -290,12 +292,14 @@ def _forget_project(folder: Path, now: bool) -> None:
     # The path of a deleted repository still identifies its project.
     path = str(folder.expanduser().absolute())
     project = (project_of(path) if folder.expanduser().exists() else None) or path
-    number = with_app(lambda app: app.review().forget_project(project, for_good=now))
-    memories = counted(number, "memory", "memories")
+    memories, notes = with_app(lambda app: app.review().forget_project(project, for_good=now))
+    what = counted(memories, "memory", "memories")
+    if notes:
+        what += f" and {counted(notes, 'note')}"
     if now:
-        say(f"deleted {memories} of {project} for good; daily backups expire within seven days")
+        say(f"deleted {what} of {project} for good; daily backups expire within seven days")
     else:
-        say(f"forgot {memories} of {project}; `upwell recall --trash` lists them")
+        say(f"forgot {what} of {project}; `upwell recall --trash` lists the memories")
 
 
 def _forget_one(memory_id: str, now: bool) -> None:

@@ -7,7 +7,7 @@ copy of the notes; `memory/notes/file.py` reads and writes it.
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -218,20 +218,38 @@ class ShortTerm:
         for 30 days. Notes without a readable time stay. Returns the number of moved notes."""
         horizon = self._clock.now() - self.options.retention_days * _DAY
         old = {raw["id"] for raw, _ in self._with_origins() if _is_forgotten(raw, horizon)}
-        if not old:
-            return 0
-        cleared: list[Raw] = []
+        return self._move_out(old, self._to_trash)
 
-        def clear(notes: list[Any]) -> list[Any]:
-            cleared[:] = [raw for raw in notes if is_note(raw) and raw["id"] in old]
+    def forget_project(self, project: str, *, for_good: bool) -> int:
+        """Move the notes of a project to the trash, or delete them. Returns their number."""
+        ids = {raw["id"] for raw, origin in self._with_origins() if origin.project == project}
+        return self._move_out(ids, (lambda _: None) if for_good else self._to_trash)
+
+    def _move_out(self, ids: Collection[str], receive: Callable[[list[Raw]], None]) -> int:
+        if not ids:
+            return 0
+        removed: list[Raw] = []
+
+        def remove(notes: list[Any]) -> list[Any]:
+            removed[:] = [raw for raw in notes if is_note(raw) and raw["id"] in ids]
             # Write the trash first, so that a crash in between duplicates notes instead of losing
             # them.
-            _move_to_trash(self._cleared, cleared, self._clock.now())
-            return [raw for raw in notes if raw not in cleared]
+            receive(removed)
+            return [raw for raw in notes if raw not in removed]
 
-        self.file.change(clear)
-        self._forget_origins({raw["id"] for raw in cleared})
-        return len(cleared)
+        self.file.change(remove)
+        self._forget_origins({raw["id"] for raw in removed})
+        return len(removed)
+
+    def _to_trash(self, notes: list[Raw]) -> None:
+        now = self._clock.now()
+        cleared = [raw | {"cleared_at": _stamp(now)} for raw in notes]
+
+        def add(trash: list[Any]) -> list[Any]:
+            oldest = now - TRASH_DAYS * _DAY
+            return [*(raw for raw in trash if (_time(raw, "cleared_at") or 0) > oldest), *cleared]
+
+        self._cleared.change(add)
 
     def entries(self) -> list[Entry]:
         """Every note, except those left out because of their origin."""
@@ -272,16 +290,6 @@ class ShortTerm:
         if self._origins is not None:
             with writing(self.path):
                 self._origins.drop(ids)
-
-
-def _move_to_trash(trash: NotesFile, old: Sequence[Raw], now: float) -> None:
-    cleared = [raw | {"cleared_at": _stamp(now)} for raw in old]
-
-    def add(notes: list[Any]) -> list[Any]:
-        recent = [raw for raw in notes if now - (_time(raw, "cleared_at") or 0) < TRASH_DAYS * _DAY]
-        return [*recent, *cleared]
-
-    trash.change(add)
 
 
 def _memory(entry: Entry, origin: Origin) -> Memory:

@@ -248,6 +248,21 @@ def test_a_note_is_visible_in_its_project_and_a_global_one_everywhere(
     assert list(json.loads((tmp_path / "origins.json").read_text())) == [everywhere.id]
 
 
+def test_the_notes_of_a_project_are_forgotten_and_no_others(path: Path, tmp_path: Path) -> None:
+    notes = ShortTerm(path, origins=Origins(tmp_path / "origins.json"))
+    for text in ("kettle", "grille"):
+        notes.add(text, Origin(project="/a"))
+    other, _ = notes.add("pump", Origin(project="/b"))
+    everywhere, _ = notes.add("valve")
+    assert notes.forget_project("/c", for_good=False) == 0
+    assert notes.forget_project("/a", for_good=False) == 2
+    assert [entry.id for entry in notes.entries()] == [other.id, everywhere.id]
+    assert [raw["content"] for raw in written(notes.trash)] == ["kettle", "grille"]
+    assert notes.forget_project("/b", for_good=True) == 1
+    assert [raw["content"] for raw in written(notes.trash)] == ["kettle", "grille"]
+    assert list(json.loads((tmp_path / "origins.json").read_text())) == [everywhere.id]
+
+
 def test_in_a_projects_file_only_notes_written_here_count(path: Path) -> None:
     origins = Origins(path.with_name("origins.json"))
     elsewhere, _ = ShortTerm(path.with_name("x.json"), origins=origins, root="/other").add("kettle")
