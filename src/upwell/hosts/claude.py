@@ -1,6 +1,6 @@
 """Claude Code.
 
-Claude Code moves context of more than 10 000 characters into a file and shows a preview, so our
+Claude Code moves context of more than 10,000 characters into a file and shows a preview, so our
 output stays below that limit. Since 2.1.121 a hook can replace a tool's result with one of the same
 shape: an object for Bash, a list of content blocks for MCP tools. If the shape differs, Claude Code
 drops the replacement or ends the session.

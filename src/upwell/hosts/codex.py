@@ -1,6 +1,6 @@
 """Codex CLI.
 
-Codex moves text of more than 2 500 tokens into a file, and ignores hook output with unknown keys.
+Codex moves text of more than 2,500 tokens into a file, and ignores hook output with unknown keys.
 After a tool call, `continue: false` does not end the turn: `reason` replaces the tool's result, and
 the call does not count as failed. Codex rejects `updatedToolOutput`.
 
@@ -19,7 +19,7 @@ from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 
 MAX_BYTES = 7_500
-"""The limit of 2 500 tokens in bytes, at a cautious three bytes per token."""
+"""The limit of 2,500 tokens in bytes, at a cautious three bytes per token."""
 
 
 def _read_reply(tool: str, reply: Any) -> Any:

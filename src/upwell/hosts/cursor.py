@@ -1,6 +1,6 @@
 """Cursor.
 
-Cursor drops context of more than 10 000 characters. Hook output is flat, with snake_case keys. An
+Cursor drops context of more than 10,000 characters. Hook output is flat, with snake_case keys. An
 MCP tool is called `MCP:tool`, without its server's name, so upwell recognises its own tools by
 their names. Only the results of MCP tools can be replaced; `tool_output` is a JSON string. At the
 end of a turn, Cursor submits a `followup_message` as the user's next message. `loop_count` counts

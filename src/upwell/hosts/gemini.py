@@ -1,6 +1,6 @@
 """Gemini CLI.
 
-A hook's stdout must contain only JSON. Gemini CLI documents no limit; we stay within 10 000 bytes.
+A hook's stdout must contain only JSON. Gemini CLI documents no limit; we stay within 10,000 bytes.
 Without a terminal, Gemini CLI inserts the context from the start of a session before the first
 prompt, so the event of that prompt also contains it. A resumed session has lost that context.
 

@@ -1,6 +1,6 @@
 """Plan the lookups of a query, and turn rows into candidates, for all stores.
 
-Scoring every memory that contains any word of a query would be slow: 532 ms for 30 words at 100 000
+Scoring every memory that contains any word of a query would be slow: 532 ms for 30 words at 100,000
 memories, with FTS5. The cost grows with the sum of the words' document frequencies. Each rare word
 is therefore looked up on its own until a budget of rows is used up. Common words are looked up only
 in pairs, where a memory must contain both words.

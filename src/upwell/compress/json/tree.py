@@ -1,7 +1,7 @@
 """Parse JSON into spans of its text, so that numbers, strings and duplicate keys stay as they were
 written: `1.10` stays `1.10`.
 
-The parser does not recurse, so a document may be nested 100 000 levels deep.
+The parser does not recurse, so a document may be nested 100,000 levels deep.
 """
 
 import re

@@ -22,7 +22,7 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
 
 MAX_KEY_BYTES = 1_000
-"""A longer key is cut, and its hash is appended, because PostgreSQL limits an index entry to 2 700
+"""A longer key is cut, and its hash is appended, because PostgreSQL limits an index entry to 2,700
 bytes. `scan()` returns the key as stored."""
 READ_SECONDS = 3.0
 """How long to wait for an original that an agent has asked for. Other entries are not worth such a

@@ -7,7 +7,7 @@ each piece is an estimate. A common word takes one token, some common words even
 punctuation mark before them. The tokens of other words are estimated from pairs of letters, and
 those of runs of punctuation from the number of different marks.
 
-`tokens.txt` contains the words and weights. They were fitted to 1 500 samples of tool outputs,
+`tokens.txt` contains the words and weights. They were fitted to 1,500 samples of tool outputs,
 source code, lists, tables and prose in thirty languages, for each sample to the larger of the two
 tokenizers' counts.
 """

@@ -21,8 +21,8 @@ from upwell.memory.stems import TOKENIZER
 PROJECT_BITS = 18
 """The number of bits that identify the project in a memory's number. Of the number's 63 bits, 34
 are for the sequence within the project (`memory/lookups.py: SEQUENCE_BITS`), 18 for the project and
-the rest for the tenant. This allows 17 billion memories per project, 262 143 projects per tenant,
-and 2 047 tenants."""
+the rest for the tenant. This allows 17 billion memories per project, 262,143 projects per tenant,
+and 2,047 tenants."""
 
 
 def create(db: sqlite3.Connection) -> None:
