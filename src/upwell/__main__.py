@@ -1,5 +1,5 @@
-"""The entry point of the `upwell` command. Everything but `sys` is imported on use, so that `hook`
-and `serve`, for which an agent is waiting, and a daemon started by a hook do not load the CLI.
+"""The entry point of the `upwell` command. Everything but `sys` is imported on use. An agent waits
+for `hook` and `serve`, so they do not load the CLI, and neither does a daemon started by a hook.
 """
 
 import sys

@@ -89,8 +89,8 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The whole configuration. `values` contains only the settings that were set, by dotted key.
-    `overrides` maps a tool pattern or `server:NAME` to tables of settings.
+    """The whole configuration. `values` contains only the settings that were set, keyed by dotted
+    name. `overrides` maps a tool pattern or `server:NAME` to tables of settings.
     """
 
     home: Home
@@ -425,7 +425,7 @@ class _Reading:
 
 
 def _with_line(error: ConfigError, path: Path) -> ConfigError:
-    """Add the number of the line that sets the key, or else of the enclosing table's heading."""
+    """Add the number of the line that sets the key, or of the table heading if no line does."""
     if not error.key or error.origin != str(path):
         return error
     text = read_regular_file(path).decode("utf-8")
@@ -468,8 +468,9 @@ def _table(key: str, value: Any, origin: str) -> Mapping[str, Any]:
 
 
 def _misplaced(section: str, name: str, table: Mapping[str, Any], origin: str) -> ConfigError:
-    """Return the error for a dotted key such as `hook.port` that stands below a table's heading.
-    TOML reads such a key as part of that table."""
+    """Return the error for a dotted key such as `hook.port` below a table heading. TOML takes the
+    key to belong to that table.
+    """
     key = f"{section}.{name}"
     line = f"`{next(iter(table), 'KEY')} = …`"
     here, elsewhere = f"below [{section}], write {line}", f"move it below [{name}], as {line}"

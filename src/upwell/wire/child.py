@@ -2,7 +2,8 @@
 
 Its environment contains only the variables on an allow-list and those that the user configured. It
 has its own process group and, where the system supports it, a parent-death signal. A watcher kills
-the processes that the child has started. The end of the child's stderr is kept for error messages.
+the processes that the child has started. The last lines of the child's stderr are kept for error
+messages.
 """
 
 import asyncio
@@ -82,7 +83,7 @@ class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
         self.ended = asyncio.Event()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Tolerate a caller that no longer waits for the pipe to close, unlike asyncio's method."""
+        """Unlike asyncio's method, tolerate a caller that no longer waits for the pipe to close."""
         with contextlib.suppress(asyncio.InvalidStateError):
             super().pipe_connection_lost(fd, exc)
 
@@ -129,7 +130,7 @@ class Child:
             self._idle_since = None
 
     async def exit_reason(self, patience_seconds: float = 0.5) -> str:
-        """Return how the child ended, and the end of its stderr, for an error message."""
+        """Describe how the child ended, with its last stderr lines, for an error message."""
         await _finishes(patience_seconds, self._ended.wait())
         code = self._process.returncode
         if code is None:

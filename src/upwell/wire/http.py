@@ -95,7 +95,7 @@ async def body_of(response: "httpx2.Response", max_bytes: int, identity: bytes) 
 
 
 def too_large(identity: bytes, size: int) -> Line:
-    """Return the line that replaces an answer that is too large."""
+    """Return the line that stands in for an oversized answer."""
     return Line(b'{"id":%b' % identity, oversize=size)
 
 
@@ -125,9 +125,9 @@ def says_session_is_unknown(body: bytes) -> bool:
 
 
 def refused(identity: bytes, status: int, body: bytes, requirement: str = "") -> bytes:
-    """Return the line that answers a request after an HTTP error. The line contains the requirement
-    that the user has to meet. If there is none, it contains the server's JSON-RPC error or else the
-    HTTP status.
+    """Return the line that answers a request after an HTTP error. If the user has to do something
+    first, the line says what. Otherwise, it contains the server's JSON-RPC error, or the HTTP
+    status if there is none.
     """
     if requirement:
         return answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, requirement)))
@@ -207,8 +207,8 @@ class HttpLink:
         return self._inbox.lines()
 
     async def write(self, line: bytes) -> None:
-        """Send one message. A request is sent in the background. Any other message has been sent
-        when this method returns. A modern request is cancelled by closing its connection.
+        """Send one message. A request is sent in the background. Any other message is sent before
+        this method returns. To cancel a modern request, its connection is closed.
 
         Raises:
             ConnectionError: the link has ended.
@@ -368,8 +368,9 @@ class HttpLink:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _sse(self) -> None:
-        """Read the single stream of the older transport. It gives the URL to POST to, and then all
-        messages."""
+        """Read the single stream of the older transport. It delivers the URL to POST to, and then
+        all messages.
+        """
         import httpx2
 
         headers = {"accept": EVENTS}
@@ -388,7 +389,7 @@ class HttpLink:
             reason = _unreachable(self._address.shown, error)
             locked_out = isinstance(error, LoginNeeded)
         self._end(reason, locked_out=locked_out)
-        # Without this, requests would wait for the URL forever. Now they fail.
+        # Otherwise, requests would wait for the URL forever. This makes them fail.
         self._url_known.set()
 
     def _end(self, reason: str, *, locked_out: bool = False) -> None:
@@ -398,8 +399,9 @@ class HttpLink:
 
 
 def _cancel_post(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
-    """Cancel the POST of a cancelled request. Returns True if this is enough, because a modern
-    server treats the closed connection as the cancellation."""
+    """Cancel the POST of a cancelled request. Returns True if the request was modern. The closed
+    connection then tells the server, so no message is needed.
+    """
     params = RawObject.parse(message.get("params") or b"{}")
     post = posts.get(params.get("requestId") or b"")
     if post is None:
@@ -457,10 +459,10 @@ def _note_session(session: dict[str, str], response: "httpx2.Response", body: by
 
 
 def _same_origin(url: str, endpoint: str) -> str:
-    """Return the URL that the server gives for messages.
+    """Return the URL to which the server wants messages to be posted.
 
     Raises:
-        ValueError: the URL has another origin than the server.
+        ValueError: the URL's origin differs from the server's.
     """
     target = urljoin(url, endpoint.strip())
     if urlsplit(target)[:2] != urlsplit(url)[:2]:

@@ -100,8 +100,9 @@ async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIt
 
 
 def framed(line: bytes) -> bytes:
-    """Return `line` with exactly one newline, at its end. Another newline would begin a forged
-    message, and some readers treat a carriage return as a newline."""
+    """Return `line` with exactly one newline, at its end. A newline elsewhere would let the line
+    forge a second message, and some readers treat a carriage return as a newline.
+    """
     return line.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
 
 
@@ -238,7 +239,7 @@ class Inbox:
         self._wake()
 
     def end(self) -> None:
-        """Close the queue after its last line."""
+        """Close the queue. The lines in it are still delivered."""
         self._ended = True
         self._wake()
 

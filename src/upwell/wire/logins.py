@@ -1,4 +1,4 @@
-"""The user's logins to servers, in one file of the home with mode 0600.
+"""The user's logins to servers, kept in one file in upwell's home, with mode 0600.
 
 A login is valid for one URL. If the configured URL changes, the login no longer applies. The `repr`
 of a login never contains a secret.
@@ -31,9 +31,10 @@ class LoginNeeded(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A user's login to the server at `url`. With an empty `access_token`, it has expired.
+    """A user's login to the server at `url`. If `access_token` is empty, the login has expired.
     `expires_at` is in epoch seconds, or None if the server does not report it. The other fields are
-    needed to renew the login."""
+    needed to renew the login.
+    """
 
     url: str
     access_token: str = field(repr=False)
@@ -46,8 +47,9 @@ class Login:
     resource: str = ""
     scope: str = ""
     is_machine: bool = False
-    """True if the login was created with client credentials instead of a user (RFC 6749, section
-    4.4). Such a login is also renewed with them."""
+    """True if the login is obtained and renewed with client credentials instead of by a user (RFC
+    6749, section 4.4).
+    """
     wanted: str = ""
     """Scopes that the server has demanded since this login. The next login requests them too."""
 
@@ -64,7 +66,7 @@ class Login:
         return self.holds and (self.expires_at is None or now < self.expires_at - EARLY_SECONDS)
 
     def described(self, now: float) -> str:
-        """Describe the state of the login in a few words, with `needed` for an expired login."""
+        """Describe the state of the login in a few words, or as `needed` if it has expired."""
         if not self.holds:
             return NEEDED
         if self.wanted:
@@ -85,8 +87,9 @@ class Login:
 
 
 class Logins:
-    """The logins of a home by server name. The file is read again whenever it has changed, because
-    other processes also renew logins."""
+    """A home's logins, keyed by server name. The file is read again whenever it has changed,
+    because other processes also renew logins.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

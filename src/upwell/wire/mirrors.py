@@ -18,7 +18,7 @@ from upwell.wire.rawjson import NotJson, RawObject, kind_of, loads
 DECLARATION = "x-mcp-header"
 PREFIX = "mcp-param-"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""The parameter that the header `Mcp-Name` repeats, by method."""
+"""For each method, the parameter that the `Mcp-Name` header repeats."""
 KINDS = frozenset({"string", "integer", "boolean"})
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -108,7 +108,7 @@ class Mirrors:
         return tuple(usable)
 
     def headers_of(self, message: RawObject) -> dict[str, str]:
-        """Return the headers of a modern request. A request of the handshake era has none."""
+        """Return the headers of a modern request. A handshake-era request has none."""
         params = RawObject.parse(message.get("params") or b"{}")
         raw = params.get("_meta") or b""
         meta = RawObject.parse(raw) if kind_of(raw) == "object" else RawObject()

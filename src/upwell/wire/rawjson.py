@@ -107,8 +107,9 @@ def depth(raw: bytes) -> int:
 
 
 def dumps(value: Any) -> bytes:
-    """Encode our own values as compact JSON. The result is UTF-8, or ASCII with escapes if UTF-8
-    cannot encode a text."""
+    """Encode our own values as compact JSON. The result is UTF-8, or ASCII with escapes if a string
+    cannot be encoded in UTF-8.
+    """
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
@@ -123,7 +124,7 @@ class RawObject:
 
     @classmethod
     async def opened(cls, raw: bytes) -> "RawObject":
-        """Do the same as `parse()`, but split long input in a thread.
+        """Like `parse()`, but split long input in a thread.
 
         Raises:
             NotJson: `raw` is not one JSON object.

@@ -1,6 +1,6 @@
 """Read server-sent events (WHATWG HTML, section 9.2.6) as bytes.
 
-The data of an event keeps every byte, except that its lines are joined with LF. Of an event over
+The data of an event keeps every byte, except that its lines are joined with LF. For an event over
 the size limit, only the size and the beginning are reported.
 """
 
