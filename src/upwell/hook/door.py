@@ -54,7 +54,7 @@ async def ignore_turn_end(_: Event) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptIns:
-    """The parts of the door that the user has to turn on.
+    """The parts of `HookDoor` that the user has to turn on.
 
     - `shorten()` shortens tools' results for the hosts in `hook.compress`.
     - `ask()` asks the agent at the end of a turn to store what it learned.
@@ -100,7 +100,7 @@ class HookDoor:
         self._known_sessions = _Recent()
         self._is_cold = True
         self.outcomes: Counter[tuple[str, str]] = Counter()
-        """Events by host and outcome."""
+        """The number of events for each host and outcome."""
 
     async def answer(
         self,
@@ -149,7 +149,7 @@ class HookDoor:
         return NEUTRAL
 
     async def aclose(self) -> None:
-        """Finish the work that was left for after the answers."""
+        """Finish the work that was deferred until after the answers."""
         await self._tasks.drain()
 
     async def _answer(
@@ -170,7 +170,7 @@ class HookDoor:
         return orjson.dumps(merged(context, replacement))
 
     async def _refusal(self, host: Host, event: Event, receipt: Receipt) -> bytes:
-        """Return the output that blocks the tool call, or the neutral answer if no guard does. A
+        """Return the output that blocks the tool call, or the neutral answer if no guard objects. A
         guard blocks only one call in a session. If the output does not reach the agent, the guard
         blocks the next matching call."""
         guards = self._opt_ins.guards
@@ -237,7 +237,7 @@ class HookDoor:
         self, shortening: "asyncio.Task[Mapping[str, Any]]", deadline: float
     ) -> Mapping[str, Any]:
         """Return the output with the shortened result, or an empty output past the deadline. A late
-        shortening is cancelled, because it would count as a saving.
+        shortening is cancelled, because it would otherwise be counted as a saving.
         """
         left = deadline - asyncio.get_running_loop().time()
         done, _ = await asyncio.wait({shortening}, timeout=max(0.0, left))
@@ -303,9 +303,9 @@ class HookDoor:
             await self._surfacer.deliveries.take_back(outcome, cue, late=True)
 
     def _record_session(self, event: Event, parent: int) -> None:
-        """Record the process of a session at the session's first event, and whenever a session
-        begins. Events of subagents are ignored, because the process belongs to the session of the
-        main agent."""
+        """Record a session's process on its first event, and on every event that starts a session.
+        Events of subagents are ignored, because the process belongs to the session of the main
+        agent."""
         if event.agent:
             return
         key = (event.session, event.cwd, parent)
@@ -359,8 +359,8 @@ class DuplicateEvents:
 
 
 def _fingerprint(event: Event) -> bytes:
-    """Return a digest of the parts of an event that are the same for all hosts. The session and the
-    event's name are not."""
+    """Return a digest of the parts of an event that are the same for all hosts, so without the
+    session and the event's name."""
     text = event.text if event.kind is not EventKind.SESSION else ""
     args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
     parts = [str(event.kind), event.cwd or "", text, args]
@@ -368,7 +368,7 @@ def _fingerprint(event: Event) -> bytes:
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two parts of an output. Objects under a key of both parts are merged as well."""
+    """Merge two parts of an output. Objects under a key that both have are merged as well."""
     joined = {
         key: {**value, **second[key]}
         for key, value in first.items()
