@@ -200,7 +200,8 @@ class Config:
 
     @cached_property
     def _scaled(self) -> SurfaceOptions:
-        """The `surface.*` settings. Sizes that the user did not set suit the agent's window."""
+        """The `surface.*` settings. Sizes that the user did not set are scaled to the agent's
+        window."""
         return self._scaled_to(window_in(self.agent))
 
     def _scaled_to(self, window: int | None) -> SurfaceOptions:

@@ -1,9 +1,9 @@
 """At the end of a turn, ask the agent to store what it learned (`capture.ask_agent`).
 
 The agent is asked if, in this turn, something failed and then worked, or if the user corrected the
-agent. It is not asked if a hook has already made it continue this turn, if the last question of the
-session was fewer than `MIN_TURNS` turns ago, or if it has stored a note in this turn. Subagents are
-never asked.
+agent. Nothing is asked if a hook has already made the agent continue this turn, if the session's
+last question was fewer than `MIN_TURNS` turns ago, or if the agent has stored a note in this turn.
+Subagents are never asked.
 """
 
 from collections import OrderedDict
@@ -42,7 +42,7 @@ _QUESTION = (
 _ARGUMENTS = " (`content`, `paths`, `kind`)"
 _COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'
 ToolName = Callable[[Host, Event], Awaitable[str]]
-"""Returns the agent's name for the tool `add_memory`, or "" if the agent does not have the tool."""
+"""Returns the agent's name for the `add_memory` tool, or "" if the agent does not have the tool."""
 Commands = Callable[[Event, float], Awaitable[Sequence[tuple[str, bool]]]]
 """Reads the transcript of the event's session. Returns the commands since a given time, and whether
 each of them failed."""
@@ -121,7 +121,7 @@ class AgentAsking:
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
 
     async def __call__(self, host: Host, event: Event) -> str:
-        """Return the question to ask at this event, or ""."""
+        """Return the question to ask on this event, or ""."""
         turn = self._turn_of(event.session)
         if event.kind is EventKind.PROMPT:
             turn.begin(self._clock.now(), event.text)

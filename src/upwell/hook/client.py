@@ -2,8 +2,8 @@
 
 Whatever the input and the state of the daemon, it exits with status 0 and prints a JSON object or
 nothing. After the deadline, it prints the neutral answer. If no daemon is running, it starts one.
-At the start of a session it then waits for the daemon, and for a prompt it waits for a shorter
-time. Any other event gets the neutral answer immediately.
+It then waits for the daemon if the event starts a session, and for a shorter time if it is a
+prompt. Any other event gets the neutral answer immediately.
 
 The client imports only the cheap part of the stdlib. Importing `socket`, `signal`, `json` or
 `typing` would take as long as the whole run. It can be run as a file: `python -I -S client.py
@@ -36,7 +36,7 @@ STARTING_SECONDS = 5.0
 while this client's own daemon is starting up, and `SESSION_SECONDS` otherwise.
 """
 MARGIN_SECONDS = 0.02
-"""The daemon's deadline is earlier by this time, so that its answer arrives in time."""
+"""The daemon's deadline is this much earlier, so that its answer arrives in time."""
 LOOK_SECONDS = 0.02
 MAX_EVENT_BYTES = 10_000_000
 MAX_SENT_BYTES = 4_000_000
@@ -307,7 +307,7 @@ def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: floa
     _set_deadline(deadline)
     while deadline - MARGIN_SECONDS - time.monotonic() > LOOK_SECONDS:
         time.sleep(LOOK_SECONDS)
-        # This comes before the question, because a daemon that listens removes its `starting` file.
+        # Checked before asking, because a daemon removes its `starting` file once it listens.
         is_coming = bool(daemon) or is_starting(place, STARTING_SECONDS)
         answer = _ask(place, host, name, event, deadline - MARGIN_SECONDS)
         if answer is not None:

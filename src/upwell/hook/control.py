@@ -39,7 +39,7 @@ class Running:
 
 
 def running(root: str = ROOT) -> list[Running]:
-    """Return every daemon of this user, for all homes."""
+    """Return this user's running daemons, for all homes."""
     folder = folder_of_user(root)
     if not is_private(folder):
         return []
@@ -64,7 +64,7 @@ def daemon_at(home: str, root: str = ROOT) -> Running | None:
 
 
 def ask(place: Place, command: str, seconds: float = ASK_SECONDS) -> Mapping[str, Any]:
-    """Return the daemon's answer to `status` or `stop`, or an empty mapping without an answer."""
+    """Return the daemon's answer to `status` or `stop`, or an empty mapping if there is none."""
     reply = client.ask(place, (CONTROL, command, "0", "0"), b"", seconds)
     try:
         state = orjson.loads(reply or b"{}")

@@ -60,9 +60,9 @@ class Service(Protocol):
 
 @dataclass(slots=True)
 class Request:
-    """The first line of a request. `name` is the name of the host's event, `left_ms` is how long
-    the client waits at most, `parent` is the process that ran the client, and `length` is the
-    number of bytes that follow."""
+    """The first line of a request. `name` is the name of the host's event, `left_ms` is the maximum
+    time that the client still waits, `parent` is the process that ran the client, and `length` is
+    the number of bytes that follow."""
 
     protocol: str
     version: str
@@ -98,7 +98,7 @@ class Daemon:
 
         Raises:
             AlreadyRunning: this home already has a daemon.
-            StoreUnwritable: the folder of sockets is not private to this user.
+            StoreUnwritable: the socket folder is not private to this user.
         """
         self._lock = take_lock(self.place)
         try:

@@ -1,8 +1,8 @@
 """The launcher of hooks, a script in upwell's home that agents' settings files call.
 
-It contains the paths of the Python interpreter and of the client of the last upwell that ran. Hooks
-therefore stay valid when Python is upgraded or upwell moves. Starting the script takes less than
-0.5 ms.
+It contains the paths of the Python interpreter and the hook client of whichever upwell ran last.
+Hooks therefore stay valid when Python is upgraded or upwell moves. Starting the script takes less
+than 0.5 ms.
 """
 
 import contextlib

@@ -17,10 +17,10 @@ else:
 class HookOptions:
     """- `prompt_ms`, `tool_ms`: deadlines for an answer.
     - `cold_ms`: the deadline for a prompt if no daemon is running. Only the hook's client reads it.
-    - `port`: the port on which the daemon accepts hooks that are HTTP requests, or 0 for none.
+    - `port`: the port on which the daemon accepts hooks over HTTP, or 0 for none.
     - `idle_minutes`: the daemon stops after this time without an event.
     - `capture`: whether memories may be proposed at the end of a turn.
-    - `compress`: the hosts whose own tools' results are fitted to the budget.
+    - `compress`: the hosts for which the results of built-in tools are fitted to the budget.
     """
 
     enabled: bool = True

@@ -1,4 +1,4 @@
-"""The files of a home's daemon, in a folder of the user.
+"""The files of a home's daemon, in a folder that belongs to the user.
 
     /tmp/upwell-UID/          0700, owner checked, never a link
         KEY.sock              the socket (0600); KEY is a hash of the home's path
@@ -56,7 +56,7 @@ def folder_of_user(root: str = ROOT) -> str:
 
 
 def default_home() -> str:
-    """Return `UPWELL_HOME` or else the platform's folder, like `ground/home.py`."""
+    """Return `UPWELL_HOME` or else the platform's default folder, as in `ground/home.py`."""
     variable = os.environ.get("UPWELL_HOME")
     if variable:
         return os.path.abspath(os.path.expanduser(variable))
@@ -67,8 +67,7 @@ def default_home() -> str:
 
 
 def is_private(folder: str) -> bool:
-    """Return whether this is a folder, and not a link, that the user owns and nobody else can
-    enter."""
+    """Return whether this is a folder (not a link) that the user owns and nobody else can enter."""
     try:
         status = os.lstat(folder)
     except OSError:

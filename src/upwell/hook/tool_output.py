@@ -14,8 +14,7 @@ from upwell.surface.write_tools import writes
 TEXT_KEYS = ("stdout", "stderr", "content", "result", "output")
 """The keys under which built-in tools put text. No other key of an object is changed."""
 MAX_CHARS = 500_000
-"""The longest result that is shortened, in characters. A longer result takes more time than a hook
-has."""
+"""Results with more characters than this are not shortened, because a hook has too little time."""
 UNTOUCHED_TOOLS = frozenset({"Read", "NotebookRead"})
 """Tools that read files. Their results are not shortened, because a later edit must match the file
 byte for byte."""
@@ -58,9 +57,9 @@ async def shortened_output(host: Host, event: Event, shorten: Shorten) -> Mappin
 
 
 def texts_in(reply: Any) -> list[tuple[KeyPath, str]]:
-    """Return the texts of a reply with their places, or nothing if they are too long together. The
-    texts are the reply itself if it is a string, the strings under `TEXT_KEYS`, and the text blocks
-    of a list.
+    """Return the texts in a reply with their key paths, or nothing if their total length is too
+    great. The texts are the reply itself if it is a string, the strings under `TEXT_KEYS`, and the
+    text blocks of a list.
     """
     located = list(_texts(reply, ()))
     return located if sum(len(text) for _, text in located) <= MAX_CHARS else []

@@ -1,4 +1,5 @@
-"""Find the principal of a token, and limit the request rates of principals and tenants."""
+"""Find the principal that a token belongs to, and limit the request rates of principals and
+tenants."""
 
 from collections import OrderedDict
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The guard before all routes checks the sender, the origin and the size of a request.
+"""The guard in front of all routes checks the sender, the origin and the size of a request.
 
 Any web page can send requests to 127.0.0.1, and a foreign host name can resolve to this address
 (DNS rebinding). `Host` and, if present, `Origin` must therefore be one of our names. All paths

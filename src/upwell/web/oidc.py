@@ -56,7 +56,7 @@ Verify = Callable[[str], Awaitable[Principal | InvalidToken]]
 
 
 class IssuerKeys:
-    """The public keys of an issuer, by id."""
+    """An issuer's public keys, keyed by id."""
 
     def __init__(self, options: OidcOptions, clock: Clock) -> None:
         self._options = options
@@ -69,7 +69,7 @@ class IssuerKeys:
         """Return the key with this id, or None if the issuer has no such key.
 
         Raises:
-            OSError, ValueError: the keys cannot be fetched, and the last ones are too old.
+            OSError, ValueError: the keys cannot be fetched, and the last ones fetched are too old.
         """
         if self._age() > KEYS_SECONDS or key_id not in self._keys:
             await self._refresh(key_id)
@@ -230,9 +230,9 @@ def open_oidc(options: OidcOptions) -> Oidc | None:
 
 
 def name_of(subject: str) -> str:
-    """Return the name of the principal with this subject. Apart from the colons of its prefix, the
-    name contains no character that our keys use as a separator. The names of upwell's own tokens
-    contain no colon."""
+    """Return the name of the principal with this subject. Apart from the colons in its prefix, the
+    name contains no character that our keys use as a separator. It cannot clash with the name of
+    one of upwell's own tokens, which contain no colon."""
     name = f"oidc:{quote(subject, safe='', errors='surrogatepass')}"
     if len(name) <= MAX_NAME_CHARS:
         return name

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OidcOptions:
     """The `oidc.*` settings. `keys_url` is the address of the issuer's keys. If it is empty, the
-    address is found by discovery. The `_claim` settings are the names of claims.
+    address is found by discovery. The settings that end in `_claim` are names of claims.
     """
 
     issuer: str = ""
@@ -21,7 +21,7 @@ class OidcOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
     """The `limits.*` settings. 0 means no limit. `requests_per_minute` limits each token or
-    subject. Both limits of requests apply to each replica, and never to the owner.
+    subject. Both request limits apply to each replica separately, and never to the owner.
     """
 
     requests_per_minute: int = 0

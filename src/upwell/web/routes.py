@@ -1,4 +1,4 @@
-"""The HTTP application, which has all routes behind the guard."""
+"""The HTTP application, with all routes behind the guard."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

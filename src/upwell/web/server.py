@@ -30,8 +30,8 @@ closed, so that strangers cannot crowd out clients with a token.
 """
 KEEP_ALIVE_SECONDS = 30
 REQUEST_SECONDS = 10.0
-"""The time limit for the head of a request. It starts with the first byte of the head or, for the
-first request, with the connection.
+"""The time limit for the head of a request. It runs from the first byte of the head or, for the
+first request, from the start of the connection.
 """
 LINGER_SECONDS = 0.5
 """How long a draining server keeps reading requests after it stopped accepting connections."""
@@ -95,7 +95,7 @@ class TimedProtocol(H11Protocol):
         return bool(poll.poll(0))
 
     def _recognise(self) -> bool:
-        """Return whether the connection has shown a valid token. If so, the guard has put the
+        """Return whether the connection has sent a valid token. If so, the guard has put the
         principal into the scope, and the connection no longer counts as a stranger's.
         """
         if self.scope and IN_SCOPE in self.scope:
@@ -136,7 +136,7 @@ class Seldom(logging.Filter):
 class HttpServer(uvicorn.Server):
     """Exits when `should_exit` is set, or after `drain()`. The caller handles signals.
 
-    `strangers` are the connections that have not shown a token, oldest first.
+    `strangers` are the connections that have not sent a valid token, oldest first.
     """
 
     is_draining = False

@@ -153,7 +153,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _check_source(memories: AccessedMemories, source: str) -> None:
-    """Check that a machine copies this store, and the part of it that the principal may see.
+    """Check that a machine's copy is of this store, and of the part that the principal may see.
 
     Raises:
         _Refusal: the machine must fill its copy again.

@@ -60,8 +60,9 @@ def token_of(path: Path) -> str:
 
 
 def shared_token(path: Path, secret: bytes) -> str:
-    """Return the owner's token on all machines that have this secret, and write it to the file at
-    `path`. A file in which an earlier version wrote the token without `PREFIX` stays as it is.
+    """Return the owner's token, which is the same on all machines that have this secret, and write
+    it to the file at `path`. If an earlier version wrote it there without `PREFIX`, the file stays
+    unchanged.
 
     Raises:
         StoreUnwritable: the file cannot be written.
@@ -141,8 +142,8 @@ def issue(
     tenant: str = "",
     role: Role = Role.WRITER,
 ) -> str:
-    """Create a token for `name`, who may see these namespaces of a tenant. By default, these are
-    all namespaces of the home's own tenant.
+    """Create a token for `name`, who may see these namespaces of a tenant. The default is all
+    namespaces of the home's own tenant.
 
     Raises:
         UsageError: the name, a namespace or the tenant is invalid, or the name already has a token.

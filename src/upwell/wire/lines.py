@@ -212,7 +212,8 @@ async def open_stdio() -> tuple[Source, Sink]:
 
 
 MAX_QUEUED_BYTES = 4 * 1024 * 1024
-"""A writer waits if its message would exceed this size. An empty queue accepts any message."""
+"""A writer waits if its message would make the queue larger than this. An empty queue accepts any
+message."""
 
 
 class Inbox:

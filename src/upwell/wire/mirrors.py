@@ -154,7 +154,7 @@ def encoded(value: str) -> str:
 
 
 def decoded(value: str | None) -> str | None:
-    """Decode a value of `encoded()`. Returns None for malformed base64 or a missing header."""
+    """Decode a value from `encoded()`. Returns None for malformed base64 or a missing header."""
     if value is None or not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
     try:

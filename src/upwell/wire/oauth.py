@@ -45,8 +45,7 @@ class LoginAuth(httpx2.Auth):
         with a new one.
 
         Raises:
-            LoginNeeded: the server accepts no login, or the login cannot be renewed without the
-                user.
+            LoginNeeded: the server does not accept the login, or only the user can renew it.
             httpx2.HTTPError: the login cannot be renewed at the moment.
         """
         login = self._known()

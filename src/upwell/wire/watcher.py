@@ -27,7 +27,7 @@ for group in $groups; do kill -9 "-$group"; done
 
 
 class Watcher:
-    """The shell of this process, which is started with the first group."""
+    """This process's shell, started when the first group is watched."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
@@ -90,4 +90,4 @@ class Watcher:
 
 
 WATCHER = Watcher()
-"""The watcher that everything in this process shares."""
+"""The watcher shared by everything in this process."""

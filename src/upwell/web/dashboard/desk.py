@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 Fields = Mapping[str, str]
-"""The parameters of a request that are not empty."""
+"""The non-empty parameters of a request."""
 View = Callable[[Fields], Awaitable[Mapping[str, Any]]]
-"""Returns the values of one template."""
+"""Returns the values for one template."""
 Action = Callable[[Fields], Awaitable[str]]
 """Changes something, and returns a sentence about the change for the user."""
 Rows = Sequence[Mapping[str, Any]]
@@ -15,8 +15,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """The `views` by the names of their templates, the `actions` by the names in their paths, and
-    the `stream` of new events that match the fields."""
+    """`views` is keyed by template name and `actions` by the name in the path. `stream` yields new
+    events that match the fields."""
 
     views: Mapping[str, View]
     actions: Mapping[str, Action]

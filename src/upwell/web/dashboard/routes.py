@@ -152,7 +152,7 @@ async def _page(template: str, values: Mapping[str, Any]) -> Response:
 async def _done(desk: Desk, name: str, fields: Fields) -> Response:
     message = await desk.actions[name](fields)
     answer = await _page("message", {"message": message})
-    # This header makes the lists on the page load again.
+    # This header makes the lists on the page reload.
     answer.headers["hx-trigger"] = "changed"
     return answer
 
