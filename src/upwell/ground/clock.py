@@ -16,7 +16,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never decrease. Only differences between them are meaningful."""
+        """Return a number of seconds that never decreases. Only differences are meaningful."""
         ...
 
 

@@ -18,7 +18,7 @@
     ├─ KeyUnknown
     └─ LlmError
 
-Errors of libraries (SQLite, sockets, HTTP, child processes) are converted to these errors where
+Errors from libraries (SQLite, sockets, HTTP, child processes) are converted to these errors where
 they occur: in `ground/{sqlite,postgres}/`, `ground/{embed,endpoint,llm}.py`, `wire/`, and the
 stores of external services.
 """
@@ -44,7 +44,7 @@ class UsageError(UpwellError):
 
 
 class ConfigError(UpwellError):
-    """A setting is wrong. `key` is its dotted name, `origin` the file or variable that set it."""
+    """A setting is wrong. `key`: its dotted name. `origin`: the file or variable that set it."""
 
     def __init__(self, message: str, *, key: str = "", origin: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)

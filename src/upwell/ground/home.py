@@ -1,6 +1,6 @@
 """The home: the folder that contains all of upwell's files.
 
-Every entry point finds the home with this module, so that all entry points share their data.
+All entry points find the home through this module, so that they share their data.
 """
 
 import hashlib
@@ -15,8 +15,8 @@ from upwell.ground.errors import StoreUnwritable
 LAUNCHER = "upwell-hook"
 """The script in the home that agents' hooks run."""
 MAX_PATH_BYTES = 400
-"""The maximum length of the home's path. SQLite's limit for the path of a file is 512 bytes, and
-the paths of a tenant's backups are longer than the home's.
+"""The maximum length of the home's path. SQLite limits file paths to 512 bytes, and a tenant's
+backups have longer paths than the home.
 """
 
 
@@ -68,7 +68,7 @@ class Shared:
 @dataclass(frozen=True, slots=True)
 class Home:
     """The files of one installation under `root`, which has mode 0700 (files have 0600). If
-    `is_shared`, the memories are in a team's database, as those of `tenant` ("" for the default
+    `is_shared`, the memories are in a team's database, under `tenant` ("" for the default
     tenant).
     """
 

@@ -1,8 +1,8 @@
 """Find the agent's session that a gateway belongs to.
 
-Hooks record the session under the process that started them, the agent, and under the working
-directory. A gateway that the same agent started looks the session up under the process. If a
-wrapper hides the agent's process, the gateway uses the working directory.
+Hooks record the session under two keys: the agent's process, which started them, and the working
+directory. A gateway that the same agent started looks the session up by process or, if a wrapper
+hides the agent's process, by working directory.
 """
 
 import os
@@ -61,7 +61,7 @@ def is_of_subagent(session: str) -> bool:
 
 
 def outermost(session: str) -> str:
-    """Return the session that a subagent's session is within. Any other session is returned as
+    """Return the session to which a subagent's session belongs. Any other session is returned as
     is."""
     return session.partition(_BELOW)[0]
 
@@ -86,7 +86,7 @@ class Joined:
         return self._known or own
 
     async def session(self, own: str) -> str:
-        """Return the session, after another look-up if the last one is too old."""
+        """Return the session. If the last look-up is too old, it is repeated first."""
         if self._clock.monotonic() >= self._until:
             self._until = self._clock.monotonic() + LOOK_SECONDS
             try:

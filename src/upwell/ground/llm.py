@@ -14,13 +14,13 @@ from upwell.ground.errors import LlmError
 from upwell.ground.text.tokens import count
 
 MAX_TOKENS = 10**9
-"""An endpoint's token count above this is ignored."""
+"""If an endpoint reports more tokens than this, the count is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmOptions(Endpoint):
-    """The `llm.*` settings. Prices are per million tokens, in the user's currency. With a price of
-    0, costs are not counted.
+    """The `llm.*` settings. Prices are per million tokens, in the user's currency. If a price
+    is 0, costs are not counted.
     """
 
     input_price: float = 0.0

@@ -1,8 +1,8 @@
 """Counts what this process has done since it started, for its metrics.
 
 Label values are names from the configuration or from fixed lists. Tenants, principals, sessions and
-tools are never labels. The metrics therefore reveal nothing about a tenant to others, and there are
-few of them. Counting takes less than a microsecond and never fails.
+tools are never labels. The metrics are therefore few and reveal nothing about a tenant to others.
+Counting takes less than a microsecond and never fails.
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class Meter:
-    """A number that only rises, for each combination of label values."""
+    """A counter for each combination of label values. It only goes up."""
 
     def __init__(self, name: str, help: str, *labels: str) -> None:
         self.name = name
@@ -51,8 +51,8 @@ class Histogram:
 
     @property
     def totals(self) -> Mapping[tuple[str, ...], tuple[Sequence[int], float]]:
-        """The number of durations in each bucket, of which the last has no upper bound, and the sum
-        of all durations."""
+        """How many durations fell into each bucket (the last has no upper bound), and their
+        sum."""
         return {key: (tuple(counts), self._sums[key]) for key, counts in self._counts.items()}
 
 

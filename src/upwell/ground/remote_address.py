@@ -1,5 +1,5 @@
-"""Names that several folders of one repository share: all clones share the address of its remote,
-and all worktrees share its main worktree.
+"""Identifies a repository across its folders: all clones share the address of its remote, and all
+worktrees share its main worktree.
 
 This module reads git's files (git-config(1), gitrepository-layout(5)) without running git.
 """
@@ -29,7 +29,7 @@ def address_of(folder: str | None) -> str | None:
     `github.com/acme/shop`. Returns None if `folder` is not the root of a repository, or if its
     remote cannot be reached from other machines.
 
-    The remote is `origin`, or the only one if it has another name.
+    The remote is `origin`. If there is only one remote, its name does not matter.
     """
     if not folder or folder[0] != "/" or "\0" in folder:
         return None
@@ -54,7 +54,7 @@ def main_worktree_of(folder: str | None) -> str | None:
 
 class _Linked(NamedTuple):
     """What a `.git` file points to. `common` is the git folder that all worktrees of the repository
-    share. `main_worktree` is "" if the folder of the file is not a linked worktree."""
+    share. `main_worktree` is "" if the file is not in a linked worktree."""
 
     common: str = ""
     main_worktree: str = ""

@@ -40,8 +40,8 @@ def new_trace_id() -> str:
 
 
 def contained(action: str) -> AbstractContextManager[None, bool]:
-    """Log an exception raised in the block instead of propagating it. Errors of upwell are logged
-    as one line, others with a traceback. A cancellation is not caught."""
+    """Log an exception raised in the block instead of propagating it. upwell's own errors are
+    logged on one line, others with a traceback. A cancellation is not caught."""
     return _Contained(action)
 
 
@@ -63,8 +63,8 @@ class _Contained:
 
 
 class Spans:
-    """The last span of each trace, so that work after a call joins the call's trace. `close` shuts
-    down the exporter."""
+    """The last span of each trace, so that work done after a call joins the call's trace. `close`
+    shuts down the exporter."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[int, int] = OrderedDict()
@@ -182,8 +182,8 @@ def _recording(
 
 
 def _place(trace_id: str) -> tuple[Any, int]:
-    """Return the context of a new span, or None for the current context, and the trace id for a
-    span without a parent."""
+    """Return the context of a new span (None for the current one), and the trace id to use if the
+    span has no parent."""
     from opentelemetry import context, trace
 
     present = trace.get_current_span().get_span_context()

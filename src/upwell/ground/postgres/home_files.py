@@ -1,7 +1,7 @@
-"""Files of a home that the machines of a team share, such as tokens and short notes.
+"""Files in the home that a team's machines share, such as tokens and short notes.
 
 The database contains the files, and each machine has copies. Reading a copy takes no round trip and
-works even while the database is lost. An empty file is deleted.
+works even while the database is unreachable. A file that becomes empty is deleted.
 """
 
 import asyncio

@@ -29,7 +29,7 @@ _VERSIONS = """
 
 async def listen(postgres: Postgres, tenant: str, changed: Changed) -> None:
     """Call `changed` with the kinds of a tenant's data that have changed, until cancelled. After
-    each connect, these are `EVERYTHING`, because changes may have been missed.
+    each connect, `EVERYTHING` is reported, because changes may have been missed.
     """
     while True:
         try:

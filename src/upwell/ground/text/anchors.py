@@ -1,6 +1,6 @@
 """Find the files and identifiers that a text mentions.
 
-A file that both a memory and an event mention links them more strongly than shared words do.
+A file mentioned in both a memory and an event is a stronger link than shared words.
 Doubtful candidates are left to the word index.
 """
 
@@ -24,7 +24,7 @@ DATA_EXTENSIONS = frozenset(
     """txt log out csv tsv json jsonl ndjson xml pdf lock bak tmp diff patch
     png jpg jpeg gif svg zip gz""".split()
 )
-"""Extensions of files that are not part of a program. Such files may have the same name by
+"""Extensions of files that are not part of a program. Two of them may share a name by
 chance."""
 BARE_FILES = frozenset(
     """

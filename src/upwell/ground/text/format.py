@@ -21,6 +21,6 @@ def iso(at: float | None) -> str | None:
 
 
 def bar(number: int, largest: int) -> str:
-    """Return the bar for `number` in a chart whose bar for `largest` has `BAR_CHARS` characters.
+    """Return a chart's bar for `number`, on a scale where `largest` takes `BAR_CHARS` characters.
     The bar for 0 is ""."""
     return "▇" * max(1, round(BAR_CHARS * number / largest)) if number > 0 else ""

@@ -1,7 +1,7 @@
-"""Makes invisible characters, and those that control a terminal, visible.
+"""Makes invisible characters and terminal control characters visible.
 
 Such characters can hide text from a person but not from a model: control and format characters,
-characters that reverse a line, private-use characters, and letters without a glyph.
+characters that reverse the direction of text, private-use characters, and letters without a glyph.
 """
 
 import re

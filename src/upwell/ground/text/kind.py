@@ -129,8 +129,8 @@ _MIN_LITERALS = 3
 def detect(text: str, name: str = "") -> Kind:
     """Detect the kind of `text`. `name`, a path or URL, is a hint.
 
-    JSON is recognised by its first and last characters. If parsing it fails, call
-    `detect_plain()`.
+    JSON is recognised by its first and last characters. If it then fails to parse,
+    call `detect_plain()`.
     """
     head = text[:_SAMPLE_CHARS].lstrip("\ufeff \t\r\n")
     if head[:1] in ("{", "[", '"'):
@@ -258,7 +258,7 @@ def _is_like_code(sample: str, per_line: float = 0.0) -> bool:
 
 
 def _describes_calls(sample: str) -> bool:
-    # For most texts, the count of the verbs is enough. It is faster than the pattern.
+    # Counting the verbs is faster than matching the pattern, and rules out most texts.
     return sum(map(sample.count, _VERBS)) >= 3 and len(_HTTP.findall(sample)) >= 3
 
 

@@ -5,7 +5,7 @@ import unicodedata
 _ZWJ = "\u200d"
 _LOOK_BACK = 64
 _BOUNDARIES = ("\n\n", "\n", ". ", "。", "; ", ", ", " ")
-"""What to cut after, best first: a paragraph, line, sentence, clause or word."""
+"""Where to cut, best first: after a paragraph, line, sentence, clause or word."""
 
 
 def safe_cut(text: str, limit: int) -> int:
@@ -67,7 +67,7 @@ def boundary(text: str, start: int, end: int) -> int:
 
 
 def clip(text: str, max_chars: int) -> str:
-    """Return `text`, cut to at most `max_chars` with a final `…` if it is longer."""
+    """Return `text`, truncated to `max_chars` including a final `…` if it is longer."""
     if len(text) <= max_chars:
         return text
     if max_chars <= 1:

@@ -1,7 +1,7 @@
 """Split a Markdown document into blocks, each with the heading above it.
 
 A single pass over the lines finds headings (both kinds), fenced code, tables, list items and
-paragraphs, so the time is linear. Only the CommonMark rules that matter for cutting are followed.
+paragraphs, so the time is linear. Only the CommonMark rules that matter for splitting are followed.
 Tests compare the result with that of a complete CommonMark parser.
 """
 
@@ -19,14 +19,14 @@ _LIST = re.compile(r" {0,6}(?:[-*+]|\d{1,9}[.)])[ \t]")
 _RULE = re.compile(r"(?<![^\n]) {0,3}(?:(?:\*[ \t]*+){3,}+|(?:-[ \t]*+){3,}+|(?:_[ \t]*+){3,}+)$")
 _QUOTE = re.compile(r" {0,3}>")
 _BAR = re.compile(r"(?<=\s)\|(?=\s)")
-"""A bar between two cells, for rows that do not both begin and end with a bar."""
+"""A bar between two cells, for rows that do not have a bar at both ends."""
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(?:[^\n]*+\n){0,200}?---[ \t]*(?:\r?\n|\Z)")
 
 HEADING, PARAGRAPH, FENCE, ITEM, TABLE, BLANK = (
     "heading", "paragraph", "fence", "item", "table", "blank",
 )  # fmt: skip
 _SIGNS = frozenset("#`~=-*+>|_0123456789")
-"""A line that begins with another character is prose, unless it is a row of a table."""
+"""A line that begins with none of these characters is prose, unless it is a table row."""
 _ENDED_BY_PROSE = (BLANK, TABLE)
 _PLAIN = re.compile(
     r"(?<![^\n])(?:"

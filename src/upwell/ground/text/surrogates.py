@@ -1,6 +1,6 @@
 """Replaces lone surrogates, which are halves of characters. They come from escapes in JSON and from
 file names that are not UTF-8. Encoders reject them, so a lone surrogate in the name of a session or
-folder would make every entry of the same batch fail.
+folder would make every entry in the same batch fail.
 """
 
 import json

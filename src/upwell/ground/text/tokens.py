@@ -1,15 +1,15 @@
-"""Estimate the number of tokens of a text without a tokenizer.
+"""Estimate the number of tokens in a text without a tokenizer.
 
-A text is split as byte-pair tokenizers split it before they merge bytes: into words with the
-character before them, groups of up to three digits, runs of punctuation, and blanks.
-The split is exact for cl100k_base and nearly exact for o200k_base. Only the number of tokens in
-each piece is an estimate. A common word takes one token, some common words even with the
-punctuation mark before them. The tokens of other words are estimated from pairs of letters, and
-those of runs of punctuation from the number of different marks.
+A text is split as byte-pair tokenizers split it before they merge bytes: into words (each with the
+character before it), groups of up to three digits, runs of punctuation, and whitespace. The split
+is exact for cl100k_base and nearly exact for o200k_base. Only the number of tokens in each piece is
+an estimate. A common word takes one token, which may include the punctuation mark before it. Other
+words are estimated from their pairs of letters, and runs of punctuation from the number of
+different marks.
 
 `tokens.txt` contains the words and weights. They were fitted to 1,500 samples of tool outputs,
-source code, lists, tables and prose in thirty languages, for each sample to the larger of the two
-tokenizers' counts.
+source code, lists, tables and prose in thirty languages. For each sample, the target was the larger
+of the two tokenizers' counts.
 """
 
 import math
@@ -37,31 +37,30 @@ _BLOCK = 16_384
 """The number of characters in a block. Longer texts are read block by block, to limit memory."""
 _MIN_REPEATED, _MAX_BLOCKS = 1_024, 16
 """The results for the last `_MAX_BLOCKS` blocks of at least `_MIN_REPEATED` characters are cached,
-because such texts are often measured several times in a row.
+because long texts are often measured several times in a row.
 """
 _CHARS_PER_TOKEN, _CUT_PIECE = 4.5, 64.0
-"""A text that is too long for its budget usually exceeds it within the first `_CHARS_PER_TOKEN`
-characters per token of the budget. A piece that is cut may count for up to `_CUT_PIECE` tokens more
-than the whole piece.
+"""Reading `_CHARS_PER_TOKEN` characters per token of the budget usually shows that a text exceeds
+it. The estimate for a truncated piece may be up to `_CUT_PIECE` tokens higher than for the whole.
 """
 _MAX_PIECES, _LONGEST_PIECE = 60_000, 48
 """The maximum number of pieces in a cache, and the length of the longest piece that is cached."""
 
 
 def weigh(text: str) -> float:
-    """Estimate the tokens of `text` without rounding, for sums over many small texts."""
+    """Estimate the tokens in `text` without rounding, for sums over many small texts."""
     if len(text) > _BLOCK:
         return sum(map(_weigh_block, _blocks(text)))
     return _weigh_block(text)
 
 
 def count(text: str) -> int:
-    """Estimate the tokens of `text`. The estimate is rarely too low."""
+    """Estimate the tokens in `text`. The estimate is rarely too low."""
     return math.ceil(weigh(text))
 
 
 def exceeds(text: str, limit: float) -> bool:
-    """Return `count(text) > limit`. Only as much of a long text is read as is needed."""
+    """Return `count(text) > limit`. No more of a long text is read than necessary."""
     total = 0.0
     if _weigh_block(_beginning(text, limit)) > limit + _CUT_PIECE:
         return True
@@ -73,8 +72,8 @@ def exceeds(text: str, limit: float) -> bool:
 
 
 def chars_per_token(text: str, limit: float) -> float:
-    """Estimate the number of characters per token from the beginning of the text. The beginning is
-    the part that `exceeds()` reads first for this `limit`."""
+    """Estimate the number of characters per token, from the part of the text that `exceeds()`
+    reads first for this `limit`."""
     beginning = _beginning(text, limit)
     return len(beginning) / max(1.0, _weigh_block(beginning))
 
@@ -119,9 +118,9 @@ class _Table:
     """The contents of `tokens.txt`.
 
     `words`: maps each common word to the punctuation marks that share one token with it. `pairs`:
-    the weights of pairs of letters. `styles`: the bias of each style of a word, and the weight of
-    the word's length in this style. `rare`, `common`: the weights of the character before a word,
-    by the length of rare words and by the style of common words. `joined`: runs of different marks
+    the weights of pairs of letters. `styles`: the bias of each style of word, and the weight of a
+    word's length in that style. `rare`, `common`: the weights of the character before a word, by
+    length for rare words and by style for common words. `joined`: runs of different marks
     that take one token. `signs`, `symbols`, `letters`: the weights of ASCII punctuation, of symbols
     beyond ASCII, and of letters by script.
     """
@@ -138,7 +137,7 @@ class _Table:
 
 
 _VISIBLE = str.maketrans("␣↵»", " \n\t")
-"""How blanks are written in `tokens.txt`."""
+"""How `tokens.txt` writes whitespace."""
 
 
 @lru_cache(maxsize=1)
@@ -195,8 +194,8 @@ for some lists of paths, which repeat the same words in every line, would be too
 """
 _LOWER, _TITLE, _UPPER, _MIXED = range(4)
 _SHORT, _MEDIUM, _LONG_PART, _LONGEST_TOKEN = 2, 5, 20, 8
-"""Lengths of parts in letters. For parts longer than `_LONG_PART`, the pairs of letters are not
-reliable. Up to `_LONGEST_TOKEN` repeated letters share a token.
+"""Lengths of a name's parts, in letters. For parts longer than `_LONG_PART`, the pairs of letters
+are not reliable. Up to `_LONGEST_TOKEN` repeated letters share a token.
 """
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """The kind of a text. It decides how the text is split, shortened and reassembled."""
+    """The kind of a text. It determines how the text is split, shortened and reassembled."""
 
     JSON_ARRAY = "json_array"
     JSON_OBJECT = "json_object"
@@ -28,11 +28,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The space that a text may take. The smallest limit that is set applies.
+    """How much space a text may take. If several limits are set, the smallest applies.
 
     `max_chars`, `max_tokens`: soft limits, which `floor` may raise.
     `hard_chars`, `hard_tokens`: limits that are never exceeded.
-    `floor`: the share of the characters, 0..1, that is kept if the original cannot be fetched later
+    `floor`: the share of characters (0..1) to keep if the original cannot be fetched later
     (seed 002's `min_result_retention`).
     """
 
@@ -93,7 +93,7 @@ class Compressed:
 
     `before`, `after`: the number of characters in the original and in `text`. `tokens`: the
     estimated tokens of `text`. `lossless`: whether `text` has all the content of the original.
-    `key`: the key of the original, "" if it is not stored. `tried`: the attempts of the fallback
+    `key`: the key of the original, "" if it is not stored. `tried`: the attempts on the fallback
     ladder, in order.
     """
 

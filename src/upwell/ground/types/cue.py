@@ -9,7 +9,7 @@ from upwell.ground.types.principal import OWNER, Principal
 
 
 class Door(StrEnum):
-    """The entry point of a cue."""
+    """Where a cue enters upwell."""
 
     ASK = "ask"
     """An explicit request (`memory_context`, `upwell context`). It is always answered."""
@@ -22,8 +22,8 @@ class Door(StrEnum):
 
 
 AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
-"""The doors without an explicit request. Only these have limits on repeats and rate, and a
-cooldown."""
+"""The doors without an explicit request. Repeat limits, rate limits and the cooldown apply only
+here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,9 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cue:
-    """The agent's current step. It is the only input of surfacing, for every door.
+    """The agent's current step. At every door, it is the only input to surfacing.
 
-    `text`: the message. At the session door: why the session starts, in the host's word (`startup`,
+    `text`: the message. At the session door: the host's word for why the session starts (`startup`,
     `resume`, `clear`, `compact`), or `subagent`. `args`: the decoded arguments of the tool call.
     `session`: the session for which deliveries are recorded; "" records none. `cwd`: the absolute
     working directory, which determines the project; None sees every project. `window`: the agent's

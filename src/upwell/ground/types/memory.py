@@ -1,4 +1,4 @@
-"""Memories, the queries for them, and the hits."""
+"""Memories, queries and hits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class Query:
     - `awaited`: whether a user or agent is waiting for the result. If so, a store first reads files
       that have changed; otherwise, it uses the index as it is. An awaited query is scored as an
       explicit question, which gives higher scores.
-    - `command`: the command of a tool call as written, with flags. Documents are searched for it.
+    - `command`: a tool call's command as written, including flags. It is used to search documents.
     - `file`: if set, only memories about exactly this file are useful. A store without such
       memories may return nothing without searching.
     """

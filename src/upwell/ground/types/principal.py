@@ -23,7 +23,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The owner of the home, or a client with a token from the owner or an issuer.
+    """The home's owner, or a client with a token from the owner or an issuer.
 
     `name`: the token's name; "" for the owner, who is also the principal on stdio. `namespaces`:
     patterns of the namespaces that the client may see (`is_visible()`); empty for all of them.
@@ -44,8 +44,8 @@ class Principal:
         return self.role is not Role.READER
 
     def may_write_to(self, namespace: str, read_only: Sequence[str] = ()) -> bool:
-        """Return whether this principal may add to a namespace and delete from it. `read_only` are
-        the patterns of the read-only namespaces."""
+        """Return whether this principal may add to a namespace and delete from it. `read_only`
+        contains the patterns of read-only namespaces."""
         if not self.may_write or not self.sees(namespace):
             return False
         return self.role is Role.ADMIN or not read_only or not is_visible(namespace, read_only)

@@ -10,7 +10,7 @@ class ToolCall:
     """A call to a tool.
 
     `tool`: the server's own name for the tool. `params`: the raw JSON bytes to send, without
-    upwell's own argument `_context_query`. `args`: the decoded arguments, read-only. `query`: the
+    upwell's own `_context_query` argument. `args`: the decoded arguments, read-only. `query`: the
     agent's question, "" for none. `request`: the user's last request in the session, "" if unknown.
     `annotations`: the tool's MCP hints. `declared`: a digest of the tool's declaration.
     `principal`: the name of the principal. `host`, `session`, `cwd`: the agent, its session and its

@@ -133,7 +133,7 @@ class Rating(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """A rating of one memory of a `Surfacing`, or of all of them if `memory_id` is None.
+    """A rating of one memory in a `Surfacing`, or of all its memories if `memory_id` is None.
 
     `at`: epoch seconds; None means now.
     """
