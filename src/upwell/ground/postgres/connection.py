@@ -31,7 +31,7 @@ from upwell.ground.trace import LOG
 MAX_CONNECTIONS = 8
 PREPARE_THRESHOLD = 3
 """A connection prepares a statement after running it this many times. Until then, the server plans
-the statement again for each run."""
+the statement again on every run."""
 CONNECT_SECONDS = 5.0
 PROMPT_SECONDS = 0.25
 """How long a tool call waits for the database."""
@@ -40,10 +40,10 @@ BUSY_SECONDS = 2.0
 is not mistaken for a lost database."""
 LATE_LOOP_SECONDS = 0.05
 SUSPICIOUS_SECONDS = 0.1
-"""After this time without a response, a second connection shows whether the server is lost."""
+"""After this time without a response, a second connection is opened to test the server."""
 PROBE_PAUSE_SECONDS = 1.0
 PROMPT_STATEMENT_MS = 5_000
-"""The server's time limit for the statements of tool calls. It stops them even if their caller has
+"""The server's time limit for statements from tool calls. It stops them even if their caller has
 given up."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
 CLOSING_SECONDS = 1.0
@@ -102,7 +102,7 @@ class Use:
 
 
 class Transaction:
-    """An open transaction of one tenant."""
+    """An open transaction for one tenant."""
 
     def __init__(self, connection: AsyncConnection, pipeline: AsyncPipeline, tenant: int) -> None:
         self._connection = connection
@@ -117,8 +117,8 @@ class Transaction:
 
 
 async def send(connection: AsyncConnection, tenant: int, statement: Statement) -> Cursor:
-    """Send a statement in a pipeline, with the tenant as one of its values. All statements of
-    tenants are sent with this function."""
+    """Send a statement in a pipeline, with the tenant as one of its values. All of a tenant's
+    statements are sent with this function."""
     return await connection.execute(statement.sql, {**statement.values, "tenant": tenant})
 
 
@@ -142,7 +142,7 @@ class Postgres:
             max_size=size,
             open=False,
             timeout=CONNECT_SECONDS,
-            # `_reach_again()` retries, not the pool.
+            # Only `_reach_again()` retries.
             reconnect_timeout=0.0,
             kwargs=dict(CONNECTION),
             configure=self._configure,
@@ -221,8 +221,8 @@ class Postgres:
         return await asked.answer
 
     async def _answer_batch(self, tenant: str, seconds: float) -> None:
-        """Run in one transaction the statements of all callers who asked at the same moment. If the
-        transaction fails quickly, run the statements of each caller in a separate transaction."""
+        """Run the statements of all callers who asked at the same moment in one transaction. If it
+        fails quickly, run each caller's statements in a separate transaction."""
         batch = self._batches.pop((tenant, seconds))
         # All processes must lock rows in the same order, or they could deadlock.
         batch.sort(key=lambda asked: asked.kind)
@@ -262,7 +262,7 @@ class Postgres:
             self._connected(CONNECT_SECONDS) as connection,
             connection.pipeline(),
         ):
-            # The statements of a pipeline form one transaction. It ends with this block.
+            # The statements in a pipeline form one transaction, which ends with this block.
             await connection.execute(settings_of(tenant, settings))
             cursors = [await send(connection, tenant, statement) for statement in statements]
         rows = await _rows_of(cursors)
@@ -270,8 +270,8 @@ class Postgres:
         return rows
 
     def _is_busy(self, began: float, waited_since: float, seconds: float) -> bool:
-        """Return whether a response may be late only because of load. This is so if other callers
-        have received responses in the meantime, or the event loop is behind."""
+        """Return whether load may explain why a response is late: other callers have received
+        responses in the meantime, or the event loop is behind."""
         now = time.monotonic()
         if now - began > BUSY_SECONDS:
             return False
@@ -279,7 +279,7 @@ class Postgres:
 
     async def _wait_for[T](self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
         """Await `work`, for `seconds` if given, and longer if this process or the server is busy. A
-        caller who gives up does not wait until `work` is cancelled, because a lost server never
+        caller who gives up does not wait for `work` to be cancelled, because a lost server never
         confirms a cancellation."""
         began = time.monotonic()
         task = self._tasks.start(_outcome(work))
@@ -430,7 +430,7 @@ def _first_line(error: Exception) -> str:
 
 
 def store_error(error: Exception) -> StoreError:
-    """Convert an error of the driver to a StoreError."""
+    """Convert the driver's error to a StoreError."""
     is_full = getattr(error, "sqlstate", None) == _DISK_FULL
     return StoreError(
         f"PostgreSQL failed: {_first_line(error)}",

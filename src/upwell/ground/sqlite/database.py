@@ -2,7 +2,7 @@
 
 Slow writes therefore never delay searches. Reading a few rows takes less time than switching to
 another thread, so such reads run on the event loop, on a third connection that never waits for a
-lock. Several owners may share a file. The tables of each owner have a version of their own.
+lock. Several owners may share a file. Each owner's tables have their own version.
 
 Several processes may also share a file. A process that finds damage moves the file aside
 (`ground/sqlite/salvage.py`). Before each use, a connection checks whether the path still leads to
@@ -43,7 +43,7 @@ __all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
 
 
 MISREAD = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
-"""Errors of code that reads values of unexpected types."""
+"""Errors raised by code that reads values of unexpected types."""
 
 CHECK_SECONDS = 1.0
 """How long a check of the whole file may take. The rest of a larger file is not checked."""
@@ -52,8 +52,8 @@ _STEPS_PER_LOOK = 10_000
 
 
 class Follower:
-    """A connection that is reopened when its file has been replaced. The current file is the file
-    that the path leads to now."""
+    """A connection that is reopened when its file has been replaced. The current file is the one to
+    which the path leads now."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -236,8 +236,8 @@ class Database:
     async def write[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in one `BEGIN IMMEDIATE` transaction on the writing thread.
 
-        The change is then as durable as the file's `synchronous` level promises. A file that was
-        opened read-only is opened for writing as soon as possible.
+        The change is as durable as the file's `synchronous` level promises. A file that was opened
+        read-only is opened for writing as soon as possible.
 
         Raises:
             StoreError: SQLite failed; nothing was changed.
@@ -299,7 +299,7 @@ class Database:
         """Return a value that changes when another connection or process changes the file."""
 
         def look(db: sqlite3.Connection) -> tuple[int, int]:
-            # Versions of two connections cannot be compared, so the generations differ in sign.
+            # Versions from different connections cannot be compared, so their generations differ.
             generation = self._inline_read.generation
             if not self._inline_read.owns(db):
                 generation = -self._reading.generation
@@ -359,9 +359,10 @@ def _flaw(db: sqlite3.Connection) -> str:
 def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchronous) -> Database:
     """Open or create the file (mode 0600, WAL) and migrate the tables of every owner.
 
-    With `synchronous` FULL, a completed write survives a power loss. With NORMAL, it survives only
-    a `kill -9`. A damaged file is moved aside, and its readable rows are copied to a new file. A
-    file that cannot be written is opened read-only, and writes fail until it becomes writable.
+    With `synchronous` FULL, a completed write survives a power loss. With NORMAL, it survives a
+    `kill -9` but not a power loss. A damaged file is moved aside, and its readable rows are copied
+    to a new file. A file that cannot be written is opened read-only, and writes fail until it
+    becomes writable.
 
     Raises:
         StoreTooNew: a later version of upwell wrote the file. The file is not changed.

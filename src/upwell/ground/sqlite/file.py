@@ -31,7 +31,7 @@ _SIGNS_OF_DAMAGE = (
     "no such module: ",
     "unsupported file format",
 )
-"""Messages of errors that have no error code of their own. They mean damage, because upwell's
+"""How messages begin for errors without a code of their own. These mean damage, because upwell's
 statements use only tables and columns that the migrations create.
 """
 _CHECK_OWNER = "check its owner and permissions"
@@ -44,11 +44,11 @@ _FORBIDDEN = frozenset({"SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQ
 class Owner:
     """A component that owns tables in a file.
 
-    `name`: the owner in the `schema_version` table. `migrations`: oldest first; the 1-based
+    `name`: the owner's key in the `schema_version` table. `migrations`: oldest first; the 1-based
     position of a migration is the version that it creates. Released migrations are never edited.
     `salvage(damaged, fresh)`: copies readable rows and returns their number; without it, tables are
-    copied row by row. `expendable`: the rows may be lost, so the file is not copied before a
-    migration.
+    copied row by row. `expendable`: whether rows may be lost. If so, the file is not copied before
+    a migration.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Owner:
 class Plan:
     """How to open a file.
 
-    `is_read_only`: for a file that currently cannot be written. It is only read, never created.
+    `is_read_only`: whether the file is only read and never created, because it cannot be written.
     """
 
     path: Path
@@ -78,9 +78,9 @@ def recreate(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
 def from_failure(error: Exception, path: Path) -> StoreError:
     """Convert any exception raised while opening a file or preparing its tables.
 
-    The `sqlite3` module raises not only `sqlite3.Error`. A schema or SQLite message that is not
-    valid UTF-8 causes a `UnicodeDecodeError`, and an absurd length causes a `MemoryError`. Any
-    failure without another known cause means damage.
+    The `sqlite3` module does not only raise `sqlite3.Error`. A schema or SQLite message that is not
+    valid UTF-8 causes a `UnicodeDecodeError`, and an absurd length causes a `MemoryError`. A
+    failure is attributed to damage if no other cause is known.
     """
     if isinstance(error, StoreError):
         return error
@@ -266,8 +266,9 @@ def version(db: sqlite3.Connection, owner: str) -> int:
 def _make_private(path: Path) -> None:
     """Create the file if it does not exist.
 
-    An existing file must not be opened and closed here. POSIX locks belong to the process, so this
-    would release the locks of its other connections (sqlite.org/howtocorrupt.html, section 2.2).
+    An existing file must not be opened and closed here. POSIX locks belong to the process, so
+    closing it would release the locks held by other connections (sqlite.org/howtocorrupt.html,
+    section 2.2).
     """
     try:
         with suppress(FileExistsError):
@@ -294,7 +295,7 @@ def delete_database(path: Path) -> None:
 
 
 def connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
-    """Open a connection with the pragmas of all upwell files."""
+    """Open a connection with the pragmas that all upwell files use."""
     db = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
     )
