@@ -24,7 +24,7 @@ _HTTP_SECONDS = 10.0
 class Embedder(Protocol):
     """Turns texts into unit vectors of `dim` numbers. `embed()` blocks, and any thread may call it.
 
-    `name` identifies the model. Vectors of different models must not be compared.
+    `name` identifies the model. Vectors from different models must not be compared.
     """
 
     @property
@@ -108,14 +108,14 @@ EMBEDDERS: dict[str, type[Model2Vec] | type[FastEmbed] | type[HttpEmbedder]] = {
     "fastembed": FastEmbed,
     "http": HttpEmbedder,
 }
-"""The classes of embedders by name. The local ones read only the model of the `Endpoint`."""
+"""Embedder classes, keyed by name. The local ones read only `model` from the `Endpoint`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedOptions:
     """The `embed.*` settings.
 
-    `kind`: a name in `EMBEDDERS`, "" for none. `model`: "" for the default model of the kind.
+    `kind`: a name from `EMBEDDERS`, "" for none. `model`: "" for the default model of the kind.
     `base_url`, `api_key`: only for the kind `http`.
     """
 

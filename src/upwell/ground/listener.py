@@ -2,7 +2,7 @@
 
 asyncio's own server accepts all waiting connections before it handles the first. A burst of
 connections then uses up the process's file descriptors, and every failing `accept` is logged with a
-traceback. A `Listener` leaves further connections in the system's queue until a connection ends.
+traceback. At its limit, a `Listener` leaves new connections in the system's queue until one ends.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ RETRY_SECONDS = 0.5
 """How long to wait after `accept` has failed, usually because no file descriptor is left."""
 WARNING_SECONDS = 60.0
 DESCRIPTOR_SHARE = 2
-"""A listener uses at most the number of free file descriptors divided by this number. The other
-descriptors are for databases, servers and files.
+"""A listener uses at most one in this many free file descriptors. The others are for databases,
+servers and files.
 """
 
 

@@ -20,7 +20,7 @@ class Pause:
         self._locking = locking
 
     def holds(self, session: str) -> bool:
-        """Return whether this session, or the outermost session that it is within, is paused."""
+        """Return whether this session, or the outermost session that contains it, is paused."""
         paused = self._read()
         named = {session, outermost(session)} - {""}
         return EVERYBODY in paused or not paused.isdisjoint(named)
@@ -47,7 +47,7 @@ class Pause:
             self._write(self._read() | {name})
 
     def end(self, session: str | None) -> None:
-        """End the pause of a session, or every pause if `session` is None.
+        """End a session's pause, or every pause if `session` is None.
 
         Raises:
             UsageError: no session can have this name.

@@ -17,7 +17,7 @@ _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
 """The layout of git's index: the first version with compressed paths, the sizes of the header and
-of an entry before its path, and the flag of an entry that has two more bytes before its path."""
+of an entry before its path, and the flag on entries that have two more bytes before the path."""
 
 
 def project_of(folder: str | None) -> str | None:
@@ -55,8 +55,8 @@ def is_own(owner: str | None, project: str | None) -> bool:
 
 def owners_of(project: str) -> tuple[str, str, str]:
     """Return the names under which data of a project is stored: the path, the remote address of the
-    repository, and the main worktree. Where the project has no remote address or no main worktree,
-    the tuple contains the path instead."""
+    repository, and the main worktree. The path stands in for a remote address or main worktree that
+    does not exist."""
     return project, address_of(project) or project, main_worktree_of(project) or project
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 Settled = Callable[[bool], None]
-"""A callback. Its argument is whether the response arrived."""
+"""A callback that is told whether the response arrived."""
 
 
 class Receipt:

@@ -1,8 +1,8 @@
-"""Short-lived state of sessions: how often memories surfaced, late answers, calls waiting for their
-client.
+"""Short-lived state of sessions: how often memories surfaced, late answers, and calls that wait for
+their client.
 
-All of this state is stored through `SessionState`, so that replicas of a gateway can share it. The
-loss of a value may cause a repetition or a retry, but breaks no promise.
+All of this state is stored through `SessionState`, so that replicas of a gateway can share it. If a
+value is lost, something may be repeated or retried, but no promise is broken.
 """
 
 from collections import OrderedDict
@@ -21,11 +21,11 @@ is dropped first.
 
 
 class SessionState(Protocol):
-    """Small values by session, kind and key.
+    """Small values, keyed by session, kind and key.
 
     Callers choose the kinds, which must not collide. `key` may be empty if a session has only one
-    value of a kind. `is_shared`: whether other processes see the values, so that each access takes
-    a round trip. `is_cut_off`: whether the shared storage fails at the moment. Other processes then
+    value of a kind. `is_shared`: whether other processes see the values. If so, each access takes a
+    round trip. `is_cut_off`: whether the shared storage fails at the moment. Other processes then
     do not see the values, and a value that is missing here may exist there.
     """
 
@@ -33,8 +33,8 @@ class SessionState(Protocol):
     is_cut_off: bool
 
     def now(self) -> float:
-        """Return epoch seconds by the storage's clock, on which all processes that share the values
-        agree, even if one machine's clock is wrong."""
+        """Return epoch seconds by the storage's clock. It is the same for all processes that share
+        the values, even if one machine's clock is wrong."""
         ...
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
@@ -80,7 +80,7 @@ class _Value:
 
 
 class LocalSessionState:
-    """The sessions of one process."""
+    """The state of one process's sessions."""
 
     is_shared = False
     is_cut_off = False
@@ -150,9 +150,9 @@ class LocalSessionState:
 
 
 class StoredSessionState:
-    """The sessions of several processes, in a TTL store that they share. While the store fails, the
-    process uses values of its own, which other processes do not see. `ahead` returns by how many
-    seconds the store's clock is ahead of `clock`.
+    """The state of several processes' sessions, in a TTL store that they share. While the store
+    fails, the process uses values of its own, which other processes do not see. `ahead` returns how
+    many seconds the store's clock is ahead of `clock`.
     """
 
     is_shared = True

@@ -17,7 +17,7 @@ from upwell.ground.type_hints import CHOICES, choices_of, listed_choices_of, sho
 
 SHARES = frozenset({"min_score", "cooldown_similarity", "min_confidence", "min_result_retention"})
 MAX_NUMBER = 10**12
-"""The largest number that a setting accepts, so that infinity is not accepted."""
+"""The largest number that a setting accepts. It rules out infinity."""
 ADDRESSES = frozenset({"url", "base_url"})
 DATABASE = "store.url"
 """The only setting that accepts the address of a database."""
@@ -33,7 +33,7 @@ _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False
 def checked(kind: type, key: str, name: str, value: Any, origin: str, known: Sequence[str]) -> Any:
     """Return `value` converted for the option `name` of the dataclass `kind`.
 
-    `key` and `origin` identify the setting in errors. `known` are the names of all options.
+    `key` and `origin` identify the setting in errors. `known` lists the names of all options.
 
     Raises:
         ConfigError: the option does not exist, or does not accept this value.
@@ -82,7 +82,7 @@ def unknown(key: str, name: str, known: Sequence[str], origin: str) -> ConfigErr
 def masked(key: str, value: Any) -> Any:
     """Return `value` with secrets replaced by `***`.
 
-    These are values whose name denotes a secret, everything in `env` and `headers`, and credentials
+    These are values whose names denote secrets, everything in `env` and `headers`, and credentials
     in addresses and arguments.
     """
     parts = key.lower().replace("-", "_").split(".")
@@ -137,7 +137,7 @@ def _check_address(key: str, address: str, origin: str) -> None:
 
 
 def _check_store(key: str, address: str, origin: str) -> None:
-    """Reject an address that is not the address of a database or a gateway, or that would expose a
+    """Reject an address that belongs to neither a database nor a gateway, or that would expose a
     secret."""
     fault, hint = "", "write https://HOST"
     if not _is_address(address, (*_DATABASES, "https", "http")):

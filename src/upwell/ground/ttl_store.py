@@ -1,7 +1,7 @@
 """The TTL store contains entries that expire: originals of shortened results, the seen log (which
 memories each session was given), cached responses, usage counters, rates.
 
-The loss of an entry must do no harm. Durable data belongs in `memory.db`. Every entry has a tenant,
+Losing an entry must do no harm. Durable data belongs in `memory.db`. Every entry has a tenant,
 a kind and a time to live. A kind may have a cap in bytes, beyond which the oldest entries are
 evicted. The durable implementations are `sqlite/ttl_store.py` and `postgres/ttl_store.py`.
 """
@@ -84,9 +84,9 @@ class Options:
 class TtlStore(Protocol):
     """A store of expiring entries, shared by all processes that open it.
 
-    Callers choose kinds and keys. To every method, an expired entry is absent, even if `expire()`
-    has not removed it yet. The methods of the durable implementations raise `StoreError` if the
-    database fails.
+    Callers choose kinds and keys. Apart from `drop()`, methods treat an expired entry as absent,
+    even if `expire()` has not removed it yet. The methods of the durable implementations raise
+    `StoreError` if the database fails.
     """
 
     async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
@@ -152,8 +152,8 @@ class TtlStore(Protocol):
 
 
 _CHECKS_PER_CAP = 50
-"""A kind is measured this many times until the bytes written to it add up to its cap. One process
-therefore exceeds the cap by about a fiftieth at most.
+"""By the time the bytes written to a kind add up to its cap, the kind is measured this many times.
+One process therefore exceeds the cap by about a fiftieth at most.
 """
 
 
@@ -163,7 +163,7 @@ _ROW_BYTES = 90
 
 
 def file_bytes(size: int) -> int:
-    """Estimate the space in the file for an entry whose key and value take `size` bytes.
+    """Estimate the space that an entry takes in the file if its key and value have `size` bytes.
 
     Keys are random, so B-tree pages are about two thirds full. A payload that is too large for its
     page takes whole overflow pages (sqlite.org/fileformat2.html, section 1.6).

@@ -1,4 +1,4 @@
-"""Describe settings to the person who writes them, and find the line of a file that sets a key.
+"""Describe settings to the person who edits them, and find the line on which a file sets a key.
 
 A description such as "a whole number of milliseconds, like 300" never mentions a Python type.
 """
@@ -22,7 +22,7 @@ UNITS: Mapping[str, str] = {
     "chars": "characters",
     "tokens": "tokens",
 }
-"""Units by the last word of a setting's name."""
+"""Units, keyed by the last word of a setting's name."""
 
 
 def type_hint(kind: Any, name: str, default: Any) -> str:
@@ -57,7 +57,7 @@ def choices_of(kind: Any) -> Sequence[str]:
 
 
 def listed_choices_of(kind: Any) -> Sequence[str]:
-    """Return the names that lists of this type may contain, or () if the type has no such lists."""
+    """Return the names that lists of this type may contain, or () if it allows no such lists."""
     for option in get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,):
         if get_origin(option) is tuple and (names := choices_of(get_args(option)[0])):
             return names
@@ -88,8 +88,8 @@ def line_of(text: str, key: str) -> int | None:
 
 
 def _sets_soon(lines: Sequence[str], number: int, key: str) -> bool:
-    """Return whether the lines up to `number`, with further lines that complete the last value, set
-    the key."""
+    """Return whether the lines up to `number` set the key. If they end inside a value, the lines
+    that complete it are added."""
     for end in range(number, len(lines) + 1):
         sets = _sets(lines[:end], key)
         if sets is not None:

@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 _NAME_CHARS = 80
 MEMORY_URI = "upwell://memory/"
 LTM_ID = "ltm:"
-"""The prefix of ids of memories in an external memory server."""
+"""The prefix of ids of memories on an external memory server."""
 QMD_SCHEME = "qmd://"
 """The prefix of addresses of documents that the program qmd has indexed."""
 STM_ID = "stm:"

@@ -42,8 +42,8 @@ async def connect(url: str) -> AsyncConnection:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A database server. `clock_offset`: by how many whole seconds its clock is ahead of this
-    machine's clock. `is_pooled`: whether a pooler is in front of the server."""
+    """A database server. `clock_offset`: how many whole seconds its clock is ahead of this
+    machine's. `is_pooled`: whether a pooler is in front of the server."""
 
     clock_offset: float
     is_pooled: bool

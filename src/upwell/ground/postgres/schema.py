@@ -3,30 +3,29 @@
     tenant ──< scope ──< memory >── posting      words of a memory, by stem
                             ├──< about           exact joins with files and symbols
                             └──< memory_trigger  the situations in which a memory surfaces
-    term, anchor            how many memories of a scope have a stem, or a key of `about`
+    term, anchor            how many memories in a scope have a stem, or a key in `about`
     null_score              the best scores of random queries, by scope and number of words
     trash                   deleted memories, kept for 30 days
-    embedding               the vector of a memory by a model, if an embedder is configured
+    embedding               each memory's vector from each model, if an embedder is configured
     embedding_model         the models, and the replica that is currently embedding
 
 Everything else that the machines of a team share:
 
     entry                   data that expires: originals, the seen log, cached responses, sessions
     feedback, threshold     ratings, and the thresholds derived from them
-    home_file               files of the home: notes, tokens, the pause, the inbox, the secret, …
+    home_file               files in the home: notes, tokens, the pause, the inbox, the secret, …
     audit                   who stored or removed memories, and whose requests were denied
-    change                  the version of the tenant at which each memory of a project last changed
-                            or was removed, for the copies on developers' machines; rows of removed
+    change                  the tenant's version when each memory of a project last changed or was
+                            removed, for the copies on developers' machines; rows for removed
                             memories are pruned (`memory/postgres/pruning.py`)
 
-A scope is the memories of one project. Every key begins with the tenant, so the tables can be
+A scope contains the memories of one project. Every key begins with the tenant, so the tables can be
 partitioned or distributed by tenant. No table has a sequence: a tenant's number is a hash of the
 tenant's name, and memories are numbered within their scope. The high bits of a memory's number are
-the number of the scope (`memory/lookups.py: SEQUENCE_BITS`), so the memories of a project form a
-range.
+the scope's number (`memory/lookups.py: SEQUENCE_BITS`), so a project's memories form a range.
 
-Statements have conditions on the tenant. In addition, row-level security shows a statement only the
-rows of the tenant that is set in the transaction. Triggers notify a tenant's channel when the
+Statements filter by tenant. In addition, row-level security limits every statement to the rows of
+the tenant that is set in the transaction. Triggers notify a tenant's channel when the
 tenant's memories, ratings or files change.
 """
 
@@ -124,7 +123,7 @@ _CREATE = (
 )
 
 _SHARE = (
-    # The type of keys is `bytea`, because `text` does not allow all bytes.
+    # Keys are `bytea`, because `text` does not allow all bytes.
     """CREATE TABLE upwell.entry (
         tenant bigint, kind text COLLATE "C", key bytea, value bytea NOT NULL DEFAULT '',
         number bigint NOT NULL DEFAULT 0, created_at double precision NOT NULL,
@@ -180,7 +179,7 @@ _AUDIT = (
 _UNWALLED = ("tenant", "memory", "change")
 
 _CHANGES = (
-    # Copies recognise the store by its identity, even if the address changes.
+    # Copies recognise the store by its identity, even if its address changes.
     "ALTER TABLE upwell.tenant ADD COLUMN identity uuid NOT NULL DEFAULT gen_random_uuid()",
     """CREATE TABLE upwell.change (
         tenant bigint, project text COLLATE "C", id text COLLATE "C", version bigint NOT NULL,
@@ -214,7 +213,7 @@ _EMBED = (
     """CREATE TABLE upwell.embedding (
         tenant bigint, model bigint, n bigint, numbers bytea NOT NULL,
         PRIMARY KEY (tenant, model, n))""",
-    # Compression does not help with such numbers.
+    # Vectors do not compress well.
     "ALTER TABLE upwell.embedding ALTER COLUMN numbers SET STORAGE EXTERNAL",
     "CREATE INDEX embedding_memory ON upwell.embedding (tenant, n)",
     """CREATE TABLE upwell.embedding_model (
@@ -222,7 +221,7 @@ _EMBED = (
         used_at double precision NOT NULL, complete bigint NOT NULL, holder text NOT NULL,
         leased_until double precision NOT NULL, PRIMARY KEY (tenant, model))""",
     *_walls(_EMBEDDED),
-    # This is a trigger, because replicas of an earlier version do not delete from this table.
+    # A trigger does this, because replicas on an earlier version do not delete from this table.
     """CREATE FUNCTION upwell.forget_embeddings() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         DELETE FROM upwell.embedding e USING changed c WHERE e.tenant = c.tenant AND e.n = c.n;
         RETURN NULL; END $$""",
@@ -236,25 +235,25 @@ _PRUNE = (
     """ALTER TABLE upwell.scope ADD COLUMN pruned_version bigint NOT NULL DEFAULT 0,
         ADD COLUMN pruned_id text COLLATE "C" NOT NULL DEFAULT ''""",
     "CREATE INDEX change_gone ON upwell.change (tenant, at) WHERE gone",
-    # Replicas of an earlier version cannot tell a copy that it has missed pruned deletions. The
-    # reset makes every deletion too young to be pruned while such replicas still run.
+    # Replicas on an earlier version cannot tell a copy that it has missed pruned deletions. This
+    # makes every deletion too recent to be pruned while such replicas still run.
     "ALTER TABLE upwell.change NO FORCE ROW LEVEL SECURITY",
     "UPDATE upwell.change SET at = extract(epoch FROM clock_timestamp())::float8 WHERE gone",
     "ALTER TABLE upwell.change FORCE ROW LEVEL SECURITY",
 )
 
 _CODE = (
-    # These columns are nullable, because replicas of an earlier version store vectors without them,
+    # These columns are nullable, because replicas on an earlier version store vectors without them,
     # under other model numbers.
     """ALTER TABLE upwell.embedding ADD COLUMN code bit varying,
         ADD COLUMN namespace text COLLATE "C" """,
-    # The index is empty at first, so its creation delays no search.
+    # The index is empty at first, so creating it delays no search.
     """CREATE INDEX embedding_code ON upwell.embedding (tenant, model, n)
         INCLUDE (code, namespace) WHERE code IS NOT NULL""",
 )
 
 MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE, _CODE)
-"""The statements of each migration, oldest migration first."""
+"""Each migration's statements, oldest migration first."""
 
 
 def tenant_number(name: str) -> int:

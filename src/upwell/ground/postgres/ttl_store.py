@@ -22,8 +22,8 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
 
 MAX_KEY_BYTES = 1_000
-"""A longer key is cut, and its hash is appended, because PostgreSQL limits an index entry to 2,700
-bytes. `scan()` returns the key as stored."""
+"""A longer key is truncated, and its hash is appended, because PostgreSQL limits an index entry to
+2,700 bytes. `scan()` returns the key as stored."""
 READ_SECONDS = 3.0
 """How long to wait for an original that an agent has asked for. Other entries are not worth such a
 long wait."""
@@ -57,8 +57,8 @@ _SIZES = f"""
 
 
 class PostgresTtlStore(TtlStore):
-    """The `TtlStore` of one tenant. All machines use the database's clock, so that a machine with a
-    wrong clock loses no entries.
+    """The `TtlStore` of one tenant. All machines use the database's clock, so that a wrong
+    clock on one machine loses no entries.
 
     Methods raise StoreError if the database fails or takes longer than `seconds`. Reading originals
     has a longer limit. `expire()` and `ping()` have no limit, and `ping()` does not raise.

@@ -1,7 +1,7 @@
 """Mask secrets in addresses and commands before these are logged or shown to a model or user.
 
 A server's address often contains a secret (`?key=…`, `user:password@`, a long random part of the
-path), and so do the arguments of its command (`--token …`). `ground/secrets/redact.py` finds
+path), as do the arguments of its command (`--token …`). `ground/secrets/redact.py` finds
 secrets by their format.
 """
 

@@ -7,8 +7,8 @@ of Base64 with the same rules. A rule is compiled when first needed, and matched
 keywords.
 
 A text is searched in several forms: as is, without escapes and colour codes, with wrapped lines
-joined, and decoded from Base64. Mask a text before you cut it, because no rule recognises half a
-key.
+joined, and decoded from Base64. Mask a text before you truncate it, because no rule recognises half
+a key.
 """
 
 import math
@@ -74,7 +74,7 @@ def redact(text: str, *, keep_lines: bool = False) -> tuple[str, tuple[str, ...]
     """Replace every secret in `text` with `[REDACTED:RULE]`. Returns the text and the rules that
     matched.
 
-    `keep_lines` preserves the line numbers after a secret of several lines, such as a private key.
+    `keep_lines` preserves the line numbers after a multi-line secret, such as a private key.
     If the search fails, the whole text counts as a secret.
     """
     if not text:
@@ -99,14 +99,14 @@ def redact(text: str, *, keep_lines: bool = False) -> tuple[str, tuple[str, ...]
 
 
 def redacted_start(text: str | bytes, max_chars: int) -> str:
-    """Return at most the first `max_chars` of `text`, which is masked before it is cut."""
+    """Mask `text`, and return at most its first `max_chars`."""
     if isinstance(text, bytes):
         text = text[: (max_chars + SLACK_CHARS) * 4].decode(errors="replace")
     return redact(text[: max_chars + SLACK_CHARS])[0][:max_chars]
 
 
 def without_secrets(text: str, max_chars: int) -> str:
-    """Return at most the first `max_chars` of `text` without its secrets. This is for texts that
+    """Return at most the first `max_chars` of `text` without its secrets. This is for text that
     will be split into words, because no rule recognises a key that has been split."""
     masked, rules = redact(text[: max_chars + SLACK_CHARS])
     return (_MASK.sub("…", masked) if rules else masked)[:max_chars]
@@ -133,7 +133,7 @@ def _find(data: bytes) -> Iterator[Finding]:
 
 
 def _folded(data: bytes, plain: views.View | None) -> Iterator[Finding]:
-    """Find secrets that a terminal wrapped."""
+    """Find secrets that a terminal has wrapped."""
     view = views.unfolded(plain.data if plain else data)
     if view is None:
         return

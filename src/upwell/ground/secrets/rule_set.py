@@ -17,12 +17,12 @@ BEFORE_BYTES = 400
 AFTER_BYTES = 700
 LONG_AFTER_BYTES = 16_384
 LONG_RULES = frozenset({"jwt", "jwt-base64", "curl-auth-header", "curl-auth-user"})
-"""Rules whose matches may extend far beyond the keyword, such as tokens of any length and commands
-of many lines."""
+"""Rules whose matches may extend far beyond the keyword, such as tokens of any length and
+multi-line commands."""
 GENERIC = "generic-api-key"
 REPLACED = frozenset({"private-key"})
-"""Rules that code in `redact.py` replaces. The code masks a key up to its end, or up to the point
-where the key was cut.
+"""Rules that code in `redact.py` replaces. That code masks a key up to its end, even if the key is
+truncated.
 """
 MAX_STOPWORD_RATIO = 6
 """A value with a stopword is not a secret if the value is at most this many times as long as the
@@ -31,8 +31,8 @@ _RULE_FILES = ("gitleaks.toml", "upwell.toml")
 _NARROW_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _WIDE_END = r"(?:[^0-9A-Za-z]|$)"
 _VALUE_END = r"""(?:[\x60'"\s;,)\]}<>&|*\\\x1b\x00]|[.:#/!?](?:\s|$)|[^\x00-\x7f]|$)"""
-"""What may follow a value that counts as a secret only because of its name. These are not
-characters that continue an expression.
+"""What may follow a value that counts as a secret only because of its name. Characters that
+continue an expression are not included.
 """
 _NOT_BASE64 = r"(?:[^a-zA-Z0-9+/]|\z)"
 _WIDE_START = r"(?:^|[^A-Za-z])"
@@ -63,7 +63,7 @@ class Allowlist:
 class Rule:
     """One kind of secret.
 
-    `entropy`: a secret has more Shannon entropy than this, in bits per byte; 0 for any. `group`:
+    `entropy`: a secret must exceed this Shannon entropy, in bits per byte; 0 for any. `group`:
     the group that contains the secret; 0 means the first group that matched, or else the whole
     match. `allow`: exceptions. `after`: how many bytes to search after a keyword.
     """

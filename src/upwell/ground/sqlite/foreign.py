@@ -28,12 +28,12 @@ FROM (SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%AS%(%')
      pragma_table_xinfo(tables.name) AS columns
 WHERE columns.hidden IN (2, 3)
 """
-"""A query for the views, and for the tables with a computed column."""
+"""A query for the names of views and of tables with a computed column."""
 _HEADER = b"SQLite format 3\0"
 
 
 def refuse_computed(connection: sqlite3.Connection) -> None:
-    """Make reads of views, tables with computed columns, and values over `MAX_VALUE_BYTES` fail."""
+    """Refuse to read views, tables with computed columns, and values over `MAX_VALUE_BYTES`."""
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     connection.execute("PRAGMA trusted_schema = OFF")
     computed = {name.lower() for (name,) in connection.execute(_COMPUTED)}
@@ -49,8 +49,8 @@ class ForeignDatabase:
     """The tables of another program's database.
 
     Text that is not UTF-8 is read with replacement characters. Views and tables with computed
-    columns cannot be read, because their content could be endless. `file_bytes`, the size of the
-    file, limits the number of rows of each query and the total size of all rows.
+    columns cannot be read, because their content could be endless. The size of the file,
+    `file_bytes`, limits the number of rows in each result and the total size of all rows.
     """
 
     def __init__(self, connection: sqlite3.Connection, file_bytes: int) -> None:
@@ -94,7 +94,7 @@ def is_database(path: Path) -> bool:
 def _mode(path: Path) -> str:
     """Return the mode in which to open the file. Reading a database in WAL mode creates two more
     files, unless SQLite is told that the database is immutable. A database without a log has no
-    writer, so it counts as immutable.
+    writer, so it is opened as immutable.
     """
     has_log = any(Path(f"{path}{ending}").exists() for ending in ("-wal", "-journal"))
     return "mode=ro" if has_log else "mode=ro&immutable=1"

@@ -3,7 +3,7 @@
 SQLite reads nothing from a file whose header or schema is damaged, even if most pages are intact.
 This module needs neither the header nor the schema. It collects the leaf pages of every b-tree and
 decodes the records. A table is recognised by its root page, if the schema can be read, or by the
-shape of its rows. Pages in the write-ahead log replace pages of the file. The format is described
+shape of its rows. Pages in the write-ahead log replace those in the file. The format is described
 at https://www.sqlite.org/fileformat2.html.
 """
 
@@ -71,7 +71,7 @@ def _fits(value: Value, kind: str, required: bool) -> bool:
 
 
 def tables_of(db: sqlite3.Connection) -> list[Table]:
-    """Describe the tables of a sound database. They include the tables of text indexes, but no
+    """Describe the tables of a sound database, including those of text indexes but excluding
     virtual tables."""
     tables = []
     for name, sql in db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
@@ -108,9 +108,9 @@ def _numbered(row: Row, number: int, alias: int) -> Row:
 def _recognised(
     pages: "_Pages", leaves: Sequence[int], tables: Sequence[Table], name: str
 ) -> Table | None:
-    """Return the table that a tree belongs to. The candidates are the tables that fit the most of
-    the first rows. The result is the candidate that the schema names, else the only candidate, else
-    None."""
+    """Return the table that a tree belongs to. Candidates are the tables that fit the most of the
+    first rows. If the schema names one of them, return it. Otherwise, return the only candidate, or
+    None if there are several."""
     is_table = pages.kind(leaves[0]) == TABLE_LEAF
     votes = dict.fromkeys((table.name for table in tables if table.has_rowid == is_table), 0)
     by_name = {table.name: table for table in tables}
@@ -148,9 +148,9 @@ class _Pages:
         return self._likely_size(), 0
 
     def _likely_size(self) -> int:
-        """Return the smallest page size for which nearly as many pages begin like b-tree pages as
-        for the best size. Multiples of the true size also have many such pages. They may have the
-        highest share by chance, because a file has fewer pages of these sizes."""
+        """Return the smallest page size with which nearly as many pages begin like b-tree pages as
+        with the best size. Multiples of the true size do nearly as well, and may do best by chance,
+        because they split the file into fewer pages."""
         shares = {size: self._leaf_share(size) for size in sorted(PAGE_SIZES)}
         enough = NEARLY * max(shares.values())
         return next((size for size, share in shares.items() if share >= enough), PAGE_SIZES[0])
@@ -177,7 +177,7 @@ class _Pages:
         return page[start] if len(page) > start else 0
 
     def trees(self) -> dict[int, list[int]]:
-        """Map the root of each tree, or the highest page left of it, to the leaves of the tree."""
+        """Map each tree's root, or the highest page left of the tree, to the tree's leaves."""
         parents: dict[int, int] = {}
         leaves = []
         for number in range(1, self.last + 1):
@@ -303,8 +303,8 @@ def _value(data: bytes, at: int, kind: int) -> tuple[Value, int]:
 
 
 def _from_log(log: bytes, size: int) -> dict[int, bytes]:
-    """Return the committed pages of a write-ahead log: those up to the last commit, in frames with
-    the same salts as the log's header."""
+    """Return the committed pages of a write-ahead log: those up to the last commit, in frames
+    whose salts match the log's header."""
     generation = log[16:24]
     committed: dict[int, bytes] = {}
     pending: dict[int, bytes] = {}

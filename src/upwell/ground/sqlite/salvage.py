@@ -1,9 +1,8 @@
 """Replace a damaged database with a sound one that contains the rows that can still be read.
 
 The caller holds the lock of the file (`files.exclusively()`). The file is checked again, because
-another process may have repaired it. If SQLite can still lock the damaged file, SQLite's write lock
-is held until the new file is in place. Otherwise, another process could commit a row that would be
-lost.
+another process may have repaired it. If SQLite can still lock the damaged file, its write lock is
+held until the new file is in place, because a row committed by another process would be lost.
 """
 
 import json
@@ -176,7 +175,7 @@ def rows_left(
     db: sqlite3.Connection, table: str, columns: str, key: str = "rowid"
 ) -> Iterator[tuple[object, ...]]:
     """Yield the readable rows of a table, each as the key followed by the columns. In unreadable
-    ranges, one key after another is tried."""
+    ranges, keys are tried one by one."""
     last, skips = -1, 0
     while skips < MAX_SKIPS:
         try:
@@ -225,7 +224,8 @@ def _hold(damaged: sqlite3.Connection) -> None:
 
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
     """Create a sound file at `path` with the rows that SQLite can read and the rows that are found
-    page by page. If an unreadable file has no such rows, use the newest backup with readable rows.
+    page by page. If the file is unreadable and has no such rows, use the newest backup that has
+    some.
     """
     damaged.text_factory = _lenient
     with closing(connect(path, plan.synchronous)) as fresh, _page_by_page(plan) as pages:

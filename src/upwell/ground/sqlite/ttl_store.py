@@ -1,4 +1,4 @@
-"""The TTL store of one home: rows of `ledger.db`, which all processes of the home share."""
+"""The TTL store of one home: rows in `ledger.db`, shared by all processes that use the home."""
 
 import math
 import sqlite3
@@ -179,8 +179,8 @@ class SqliteTtlStore(TtlStore):
         def look(db: sqlite3.Connection) -> list[Item]:
             # All entries of a kind have the same time to live, so they expire in the order in which
             # they were written. The `+` makes SQLite use the index on expiry instead of sorting the
-            # whole kind. A kind with few entries is sorted, because most of the index is about
-            # other kinds.
+            # whole kind. A kind with few entries is sorted, because most of the index belongs
+            # to other kinds.
             (number,) = db.execute(
                 "SELECT count(*) FROM (SELECT 1 FROM shelf WHERE tenant = ? AND kind = ? LIMIT ?)",
                 (DEFAULT_TENANT, kind, _SORTED_ENTRIES),
@@ -276,7 +276,7 @@ class SqliteTtlStore(TtlStore):
 
 
 def _having(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
-    """SQLite looks up this range in the primary key. For `substr(key, …) = …`, it would read every
+    """SQLite looks up this range in the primary key. With `substr(key, …) = …`, it would read every
     key of the kind."""
     # No byte of UTF-8 is 0xff, so every key with the prefix sorts below the prefix with 0xff.
     after = prefix.encode(errors="surrogatepass") + b"\xff"
@@ -308,8 +308,8 @@ def _items(rows: Iterable[Sequence[Any]]) -> Iterator[Item]:
 
 
 def copy_in_memory(path: Path, options: Options, clock: Clock) -> MemoryTtlStore:
-    """Return a store in memory with the entries of a file that cannot be written. New entries last
-    as long as this process. Originals are left out because of their size.
+    """Return a store in memory with the entries from a file that cannot be written. New entries
+    last as long as this process. Originals are left out because of their size.
     """
     plan = Plan(path, (OWNER,), "NORMAL", is_read_only=True)
     with closing(prepare_read_only(plan)) as db:

@@ -23,9 +23,9 @@ class Due:
 
 
 async def packed_vectors(questions: Questions, batch: Sequence[Due]) -> dict[Due, bytes]:
-    """Return the packed vectors of these memories. If the model rejects a batch, each text is tried
-    on its own, so that one bad text does not stop the others from being embedded. If the model is
-    down, no vectors are returned."""
+    """Return the packed vectors of these memories. If the model rejects a batch, each text is
+    embedded on its own, so that one bad text does not affect the others. If the model is down, no
+    vectors are returned."""
     # numpy takes 100 ms to import, and only searches by meaning need it.
     from upwell.memory.embedding.numbers import packed
 

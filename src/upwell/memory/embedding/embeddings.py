@@ -1,4 +1,4 @@
-"""All vectors of a library: those of its store and of its documents."""
+"""All of a library's vectors: those of its store and of its documents."""
 
 import asyncio
 import contextlib

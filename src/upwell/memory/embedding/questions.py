@@ -40,17 +40,17 @@ class VectorIndex(Protocol):
     questions: "Questions"
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector of this model yet. Returns how many were
+        """Embed the memories that have no vector from this model yet. Returns how many were
         embedded."""
         ...
 
     async def counts(self) -> tuple[int, int]:
-        """Count the memories that have a vector, and the memories that should have one."""
+        """Return how many memories have a vector, and how many should have one."""
         ...
 
 
 class Questions:
-    """The vectors of query texts. Each text is embedded once for all stores that search by meaning.
+    """The vectors of query texts. Each text is embedded only once, for all stores.
 
     `failure` says why the model cannot be used, or is "" if the model works.
     """

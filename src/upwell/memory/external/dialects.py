@@ -53,8 +53,8 @@ _NUMBERED_END = re.compile(r"^   Hash: \S*+\n   Created: [^\n]*+$", re.M)
 _CITED = re.compile(
     r"^\[(?P<source>[^\]\n]*+)\] \((?P<score>\d\.\d{1,30}), id [^\s),]++[^)\n]*+\)\n", re.M
 )
-"""Tool results are untrusted. Every pattern starts at a line start and is possessive, so that
-matching takes linear time."""
+"""Tool results are untrusted. Every pattern is possessive and matches only from the start of a
+line, so that matching takes linear time."""
 
 
 class Unreadable(Exception):

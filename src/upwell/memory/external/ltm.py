@@ -78,9 +78,9 @@ class Calls(Protocol):
 
 class KeptHits:
     """Stores hits so that they can be read by id later, because most servers have no tool for that.
-    The latest hits are in memory. `ttl_store` contains those of the last 30 days, where other
-    processes can also read them. Hits are written to it after the search. If it fails, `get()`
-    finds only the hits in memory."""
+    The latest hits are held in RAM. Those of the last 30 days are also in `ttl_store`, where other
+    processes can read them; they are written there after the search. If it fails, `get()` finds
+    only the hits in RAM."""
 
     def __init__(self, ttl_store: TtlStore | None = None) -> None:
         self._ttl_store = ttl_store

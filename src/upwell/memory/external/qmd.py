@@ -1,7 +1,7 @@
 """Recall from the external program `qmd` (npm `@tobilu/qmd`), which indexes the user's Markdown
 collections.
 
-`qmd search` uses BM25 and requires all words of a query; `vsearch` and `query` need qmd's models.
+`qmd search` uses BM25 and requires all words in a query; `vsearch` and `query` need qmd's models.
 qmd runs without a shell and within the deadline. It runs in upwell's home, so that no project
 folder can configure it. Its output is limited to a few megabytes. Its scores cannot be compared
 across queries, so `memory/sqlite/rescore.py` scores the hits again. In explicit searches by
@@ -59,7 +59,7 @@ class Passages:
 
 
 class QmdRecall:
-    """`Recall` over the index of `qmd`. The program runs in `folder` with `environment`."""
+    """`Recall` from qmd's index. The program runs in `folder` with `environment`."""
 
     name = "qmd"
 
@@ -257,8 +257,7 @@ def _body(output: str) -> str:
 
 def _joined(passages: Sequence[Memory]) -> list[Memory]:
     """Join passages that overlap or are adjacent, because several requests can find parts of the
-    same place. The passages of a file stay together. Otherwise, each passage takes the position of
-    its first part."""
+    same place. A file's passages stay together, and each takes the rank of its best part."""
     windows: dict[str, list[Memory]] = {}
     for passage in passages:
         windows.setdefault(passage.source, []).append(passage)

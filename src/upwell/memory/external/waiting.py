@@ -20,15 +20,15 @@ LATE_ANSWER_SECONDS = 60.0
 """How long a late answer remains usable."""
 MAX_LATE_ANSWERS = 5
 PATIENCE = 0.7
-"""The share of its deadline for which an explicit search waits for the source."""
+"""The share of its deadline that an explicit search spends waiting for the source."""
 RACE_SHARE = 2 / 3
-"""The share of `race_seconds` for which an automatic search waits. The rest is left for other
+"""The share of `race_seconds` that an automatic search spends waiting. The rest is left for other
 hits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """`race_seconds` is the time that an automatic search has. The other fields configure the
+    """`race_seconds` is how long an automatic search may take. The other fields configure the
     breaker."""
 
     race_seconds: float = 0.3

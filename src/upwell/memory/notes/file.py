@@ -1,6 +1,6 @@
 """The notes file `stm.json`, and the file that records the origin of each note.
 
-`stm.json` is an array of JSON objects. upwell reads the file at each use, so edits by hand take
+`stm.json` is an array of JSON objects. upwell reads the file on each use, so edits by hand take
 effect. Every change takes a lock, writes a temporary file, syncs it and renames it. An unreadable
 file is moved aside, never overwritten. Array members that are not notes are preserved.
 
@@ -56,7 +56,7 @@ class NotesFile:
         self._moved_aside: Path | None = None
 
     def read(self) -> list[Raw]:
-        """The readable notes of the file.
+        """The readable notes in the file.
 
         Raises:
             StoreError: the file cannot be read.
@@ -121,7 +121,7 @@ class NotesFile:
 
 
 def is_note(raw: object) -> TypeGuard[Raw]:
-    """Whether this is an object with an id and a content, both strings."""
+    """Whether this is an object whose `id` and `content` are strings."""
     return (
         isinstance(raw, dict)
         and isinstance(raw.get("id"), str)
@@ -166,7 +166,7 @@ class Origins:
         self._locking = locking
 
     def all(self) -> dict[str, Origin]:
-        """Map note ids to origins, without unreadable origins."""
+        """Map note ids to origins, leaving out unreadable ones."""
         return {key: origin for key, raw in self._load().items() if (origin := _origin(raw))}
 
     def keep(self, note_id: str, origin: Origin) -> None:

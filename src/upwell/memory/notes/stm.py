@@ -49,7 +49,7 @@ class Entry:
 
 
 class ShortTerm:
-    """The notes of one `stm.json`. The methods block; call them in a thread.
+    """The notes in one `stm.json`. The methods block; call them in a thread.
 
     A note without an origin was added to the file by hand. In the home's file, such a note belongs
     to the user. In a project's file (`root` is the project), such a note is left out, because the
@@ -221,7 +221,7 @@ class ShortTerm:
         return self._move_out(old, self._to_trash)
 
     def forget_project(self, project: str, *, for_good: bool) -> int:
-        """Move the notes of a project to the trash, or delete them. Returns their number."""
+        """Move the notes of a project to the trash, or delete them. Returns how many there were."""
         ids = {raw["id"] for raw, origin in self._with_origins() if origin.project == project}
         return self._move_out(ids, (lambda _: None) if for_good else self._to_trash)
 

@@ -106,15 +106,15 @@ def probability(signals: Mapping[str, float]) -> float:
 
 
 ASKED_SHARE = 0.9
-"""The highest score that matching words alone can give, because no hit is certain. On the
-development questions whose answer is in memory, the share of first hits that were the answer was
-close to their `idf_coverage`: .85 for coverages of .7 and more, .55 for .5, and .35 for .3."""
+"""The highest score that matching words alone can give, because no hit is certain. For development
+questions whose answer is in memory, the first hit was the answer about as often as its
+`idf_coverage` suggests: .85 for coverages of .7 and more, .55 for .5, and .35 for .3."""
 
 
 def asked_probability(signals: Mapping[str, float]) -> float:
     """Return the probability that a memory with these signals answers an explicit request. Whoever
-    makes such a request expects an answer, so a memory that contains the words of the question is
-    likely to be the answer. Everyday words alone do not count."""
+    asks explicitly expects an answer, so a memory that contains the words of the question is likely
+    to be the answer. Everyday words alone do not count."""
     covered = signals.get("idf_coverage", 0.0) if signals.get("telling_words") else 0.0
     return max(probability(signals), ASKED_SHARE * covered)
 

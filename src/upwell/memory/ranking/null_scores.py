@@ -2,7 +2,7 @@
 
 A threshold found on some stores is wrong for others (`docs/decisions.md`). Therefore, each store is
 queried with words drawn from unrelated memories, and the best scores are recorded for each number
-of words. A real match is judged by its distance above these scores. This method needs no labels.
+of words. A real match is judged by how far it is above these scores. This method needs no labels.
 """
 
 import math

@@ -34,7 +34,7 @@ TRIGGER = "trigger"
 SPEAKING = ("matched_words", "window", "path_join", "symbol_join", "meaning", TRIGGER)
 """A candidate needs at least one of these signals to become a hit."""
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
-"""The margin of a hit is the difference between its BM25 and the mean BM25 of these ranks."""
+"""The margin of a hit is the difference between its BM25 and the mean BM25 at these ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ def scored(assessed: Sequence[Assessed], readings: Sequence[Reading], query: Que
 
 
 def _triggered(assessed: Sequence[Assessed], readings: Sequence[Reading]) -> list[Hit]:
-    """The score is the measured precision of the kind of trigger; the words of the query do not
-    matter."""
+    """The score is the measured precision of the kind of trigger, whatever the words of the
+    query."""
     return [_hit(entry, precision_of(entry.trigger), readings) for entry in assessed]
 
 

@@ -1,8 +1,8 @@
 """The raw signals of a hit, which `memory/ranking/calibrate.py` turns into a probability.
 
-The signals from words include BM25 (Robertson and Zaragoza 2009), the share and the sum of the
-query's rarity that the memory covers, and the distance to the other candidates. BM25 counts the
-extra words at half weight. For a turn of a conversation, the neighbouring turns also count. The
+The signals from words include BM25 (Robertson and Zaragoza 2009), how much of the query's rarity
+the memory covers (as a share and as a sum), and the distance to the other candidates. BM25 counts
+the extra words at half weight. For a turn of a conversation, the neighbouring turns also count. The
 signals from files and symbols describe the strictest join, damped by the number of memories that
 share it.
 """
@@ -122,7 +122,7 @@ def matches(candidate: Candidate, reading: Reading) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A candidate, and the weighted count in it of each stem of one query."""
+    """A candidate, and how often each stem of one query occurs in it (weighted)."""
 
     candidate: Candidate
     counts: Mapping[str, float]
@@ -162,7 +162,7 @@ def query_signals(reading: Reading, corpus: Corpus, null_scores: NullScores) -> 
 def word_signals(
     reading: Reading, corpus: Corpus, part: Part, near: Sequence[Part]
 ) -> dict[str, float]:
-    """Return a candidate's signals from the words of one query. `near` are the neighbouring
+    """Return a candidate's signals from the words of one query. `near` contains the neighbouring
     turns."""
     candidate, stems = part.candidate, sorted(part.counts)
     rarities = [reading.idf[stem] for stem in stems]
@@ -188,7 +188,7 @@ def word_signals(
 def join_signals(
     joins: Mapping[str, Join], corpus: Corpus, candidate: Candidate
 ) -> Mapping[str, float]:
-    """Return a candidate's signals from its best file and its best symbol among the exact joins."""
+    """Return a candidate's signals from exact joins with its best file and its best symbol."""
     if not joins:
         return NO_JOIN
     signals = dict(NO_JOIN)

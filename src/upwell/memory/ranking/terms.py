@@ -79,9 +79,9 @@ _LABELS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """The texts that a store indexes for a memory. `extra` contains words from the memory's
-    context, and words that are not separate words of `body`: parts of identifiers and paths, tags,
-    and pairs of CJK characters."""
+    """The text that a store indexes for a memory. `extra` contains words from the memory's context,
+    and words that are not separate words of `body`: parts of identifiers and paths, tags, and pairs
+    of CJK characters."""
 
     body: str
     extra: str

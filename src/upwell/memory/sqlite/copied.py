@@ -69,7 +69,7 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    """Salvage these tables of a damaged file. The memories are already in the fresh file. Storing
+    """Salvage these tables from a damaged file. The memories are already in the fresh file. Storing
     them there has put all of them into the outbox, so it is emptied first. Every project is copied
     again, because memories may be missing."""
     from upwell.ground.sqlite.salvage import copy_table
@@ -84,7 +84,7 @@ def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
 
 
 OWNER = Owner("team", (create,), _salvage)
-"""The tables of the copy in a database file."""
+"""The copy's tables in a database file."""
 
 
 @dataclass(frozen=True, slots=True)

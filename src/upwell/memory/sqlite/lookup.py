@@ -76,7 +76,7 @@ class Filter:
 
 
 def filter_of(db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: float = 0.0) -> Filter:
-    """Return the filter of a search. It checks for expired memories and standing rules only if the
+    """Return the filter for a search. It checks for expired memories and standing rules only if the
     file contains any."""
     conditions: list[str] = []
     values: list[object] = []
@@ -99,7 +99,7 @@ def corpus_of(db: sqlite3.Connection, number: int) -> Corpus:
 
 
 def corpus_seen_by(db: sqlite3.Connection, scope: Scope) -> Corpus:
-    """Return the corpus of all memories that a query of this scope may see."""
+    """Return the corpus of all memories that a query with this scope may see."""
     condition, values = seen_by(scope)
     return _corpus(
         db.execute(f"SELECT no, memories, words FROM scope WHERE {condition} ORDER BY no", values)
@@ -109,7 +109,7 @@ def corpus_seen_by(db: sqlite3.Connection, scope: Scope) -> Corpus:
 def _corpus(rows: Iterable[tuple[int, int, int]]) -> Corpus:
     numbers, memories, words = tuple(zip(*rows, strict=True)) or ((), (), ())
     if not all(type(count) is int for count in (*memories, *words)):
-        # The count is damaged. The read is repeated once the file has been repaired.
+        # The count is damaged. The read is repeated after the file has been repaired.
         raise ValueError(f"{memories!r:.40} memories with {words!r:.40} words")
     return Corpus(numbers, sum(memories), sum(words))
 
@@ -149,8 +149,8 @@ def by_words(
     db: sqlite3.Connection, lookup: Lookup, corpus: Corpus, keep: Filter, limit: int = PER_TEXT
 ) -> list[int]:
     """Return the numbers of the best matching memories, best first. With more than `FEW_CLAUSES`
-    clauses, the rarity of the words decides. This costs a third of BM25, which would look up the
-    length of every memory."""
+    clauses, memories are ordered by the rarity of the words. This takes a third as long as BM25,
+    which would look up the length of every memory."""
     if not lookup.clauses:
         return []
     if len(lookup.clauses) > FEW_CLAUSES:
@@ -197,8 +197,8 @@ def existing_joins(
 
 
 def has_memory_about(db: sqlite3.Connection, file: str, scope: Scope) -> bool:
-    """Return whether a query of this scope may see a memory about exactly this file. The result may
-    also be True if there is only a memory about a file with a similar path."""
+    """Return whether a query with this scope may see a memory about exactly this file. The result
+    may also be True if there is only a memory about a file with a similar path."""
     keys = exact_keys(file)
     condition, values = seen_by(scope)
     rows = db.execute(
@@ -258,7 +258,7 @@ def candidates(
     keep: Filter | None = None,
 ) -> dict[int, Candidate]:
     """Load the memories with these numbers, and count the occurrences of `stems` in them. Deleted
-    memories are left out, and so are memories that do not pass the filter `keep`."""
+    memories are left out, as are memories that do not pass the filter `keep`."""
     rows: list[Sequence[Any]] = []
     for chunk in batched(numbers, CHUNK):
         rows += db.execute(

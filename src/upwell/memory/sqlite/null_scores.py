@@ -60,8 +60,8 @@ def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
 
 
 def due(db: sqlite3.Connection, scopes: Iterable[Scope]) -> list[Scope]:
-    """Return the scopes to measure. They are large enough, and were never measured or have grown
-    enough since."""
+    """Return the scopes to measure: those that are large enough and were never measured, or have
+    grown enough since."""
     return [scope for scope in scopes if _is_due(db, scope)]
 
 
@@ -76,8 +76,8 @@ def _is_due(db: sqlite3.Connection, scope: Scope) -> bool:
 
 
 async def measure(database: Database, scope: Scope) -> None:
-    """Measure and store the null scores of what this scope sees. Each size of query is measured in
-    a separate read, so that searches can run in between."""
+    """Measure and store the null scores for the memories that this scope sees. Each size of query
+    is measured in a separate read, so that searches can run in between."""
 
     def draw(db: sqlite3.Connection) -> tuple[Corpus, list[list[str]]]:
         corpus = corpus_seen_by(db, scope)
@@ -95,7 +95,7 @@ async def measure(database: Database, scope: Scope) -> None:
 
 
 def sample_words(db: sqlite3.Connection, corpus: Corpus, rng: random.Random) -> list[list[str]]:
-    """Draw random memories of the corpus, and return the words of each."""
+    """Draw random memories from the corpus, and return the words of each."""
     sizes = db.execute(
         f"SELECT no, last, memories FROM scope WHERE no IN ({marks(corpus.scopes)}) "
         "AND memories > 0",

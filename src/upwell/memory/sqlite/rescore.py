@@ -22,7 +22,7 @@ from upwell.memory.sqlite.store import pool_of
 from upwell.memory.sqlite.writing import insert
 
 UNSCORED = 0.2
-"""In explicit searches, the score of a text that the source found but did not score."""
+"""The score that a text without a score from the source gets in explicit searches."""
 
 
 def rescored(

@@ -97,8 +97,8 @@ def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
 
 
 def seen_by(scope: Scope) -> tuple[str, tuple[str, ...]]:
-    """Return an SQL condition for the rows of the table `scope` that a query of this scope may see,
-    and the condition's values."""
+    """Return an SQL condition for the rows of the `scope` table that a query with this scope may
+    see, and the condition's values."""
     if scope.project is None:
         return "tenant = ?", (scope.tenant,)
     return "tenant = ? AND project IN ('', ?, ?, ?)", (scope.tenant, *owners_of(scope.project))
@@ -109,7 +109,7 @@ CHUNK = 500
 
 
 def marks(values: Sequence[object]) -> str:
-    """Return question marks for the values of an `IN (…)`."""
+    """Return question marks for the values in an `IN (…)`."""
     return ",".join("?" * len(values))
 
 
@@ -165,13 +165,13 @@ def newest(
     offset: int = 0,
     is_common: bool = False,
 ) -> list[Memory]:
-    """Load memories of these scopes that meet `condition`, newest first. `condition` is trusted SQL
+    """Load memories in these scopes that meet `condition`, newest first. `condition` is trusted SQL
     with placeholders for `values`. `is_common` means that most memories meet the condition."""
     spans = list(ranges(scopes))
     if not spans:
         return []
-    # Without the plus sign, SQLite would sort all memories of the scopes. With it, SQLite walks the
-    # index of dates, and soon finds enough memories if most of them qualify.
+    # Without the plus sign, SQLite would sort all memories in the scopes. With it, SQLite walks the
+    # date index, and soon finds enough memories if most of them qualify.
     number = "+n" if is_common and _hold_most(db, scopes) else "n"
     within = " OR ".join(f"{number} BETWEEN ? AND ?" for _ in spans)
     rows = db.execute(

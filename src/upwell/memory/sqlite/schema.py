@@ -4,7 +4,7 @@
                 │                          in one integer: the memories of a project are a range
                 ├──< about >── anchor      exact joins with files and symbols
                 ├──< memory_trigger        the situations in which a memory surfaces
-                └── term                   how many memories of a scope contain a stem
+                └── term                   how many memories in a scope contain a stem
     background                             null scores of each scope
     trash                                  deleted memories, kept for 30 days
 

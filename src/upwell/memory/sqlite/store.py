@@ -72,7 +72,7 @@ class Question:
 
 
 class SqliteStore:
-    """`Store` of one tenant over one database.
+    """The `Store` for one tenant, in one database.
 
     With `questions`, searches also find memories by meaning. Adding a memory does not create its
     vector; only `vectors.catch_up()` does.
@@ -185,7 +185,7 @@ class SqliteStore:
         return await self._database.write(restore_row)
 
     async def purge(self, memory_id: str | None = None) -> int:
-        """Permanently delete one memory, or without an id, everything that has expired or has been
+        """Permanently delete one memory or, without an id, everything that has expired or has been
         in the trash for 30 days. No part of the texts remains in the file. Returns the number of
         deleted memories."""
         now = self._clock.now()
@@ -193,7 +193,7 @@ class SqliteStore:
         def delete_rows(db: sqlite3.Connection) -> int:
             if memory_id is not None:
                 return _delete_everywhere(db, self._tenant, memory_id)
-            # The plus sign keeps the query planner from reading all memories of the tenant.
+            # The plus sign keeps the query planner from reading all of the tenant's memories.
             expired = db.execute(
                 "SELECT n FROM memory WHERE expires_at <= ? AND +tenant = ?", (now, self._tenant)
             ).fetchall()
@@ -272,7 +272,7 @@ class SqliteStore:
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put all of these memories or none in the trash."""
+        """Put these memories in the trash, all or none."""
 
         def put(db: sqlite3.Connection) -> None:
             for item in items:
@@ -298,8 +298,8 @@ class SqliteStore:
         """Return the memories that may match `query`, or none after the deadline."""
         query = replace(query, scope=replace(query.scope, tenant=self._tenant))
         if query.file and not query.triggers:
-            # Most files that an agent reads have no memory, and a search takes ten times as long as
-            # this check.
+            # No memory is about most files that an agent reads, and a search takes ten times as
+            # long as this check.
             about = partial(has_memory_about, file=query.file, scope=query.scope)
             if not await self._database.inline_read(about):
                 return NOTHING
@@ -515,4 +515,4 @@ def _columns_in(db: sqlite3.Connection) -> str:
 
 
 OWNER = Owner("memory", schema.MIGRATIONS, _salvage)
-"""The tables of memories in a database file."""
+"""The memory tables in a database file."""

@@ -25,7 +25,7 @@ WAITING_AT_ONCE = 100
 
 
 class TeamStore(SqliteStore):
-    """`Store` of a developer's own memories and of a copy of the team's memories. No method waits
+    """The `Store` for a developer's own memories and a copy of the team's memories. No method waits
     for the network.
 
     Memories in the namespace `team` and below belong to the team; all others stay here. `wanted` is
@@ -45,8 +45,8 @@ class TeamStore(SqliteStore):
         self._has_removed = False
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """Like `SqliteStore.add`, but also queues memories for the team to be sent. A memory from a
-        folder without a remote address stays here."""
+        """Like `SqliteStore.add`, but also queues memories that belong to the team for sending. A
+        memory from a folder without a remote address stays here."""
         return await super().add([_prepared(memory) for memory in memories])
 
     async def update(self, memory: Memory) -> None:
@@ -75,8 +75,8 @@ class TeamStore(SqliteStore):
         await self._database.write(lambda db: copied.begin(db, source, self._clock.now()))
 
     async def cursors(self) -> list[Cursor]:
-        """Return the cursor of each project's copy. Before that, projects that have come into use
-        are added, and copies of unused projects are removed."""
+        """Add projects that have come into use, remove copies of unused projects, and return the
+        cursor of each project's copy."""
         self.wanted.clear()
         projects, now = list(self._in_use), self._clock.now()
 
@@ -102,8 +102,8 @@ class TeamStore(SqliteStore):
         )
 
     async def outgoing(self, *, again: bool = True) -> list[Outgoing]:
-        """Return the writes that wait to be sent. Rejected writes are included only if `again` is
-        True."""
+        """Return the writes that are waiting to be sent. Rejected writes are included only if
+        `again` is True."""
         find = partial(copied.outgoing, limit=WAITING_AT_ONCE, again=again)
         return await self._database.read(find)
 

@@ -59,8 +59,8 @@ class VectorTable:
         return self._nearness.look(db, vector, scopes, namespaces, others)
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector of this model yet, in batches. Does nothing while
-        another process is embedding, and stops if the model fails."""
+        """Embed the memories that have no vector from this model yet, in batches. Does nothing
+        while another process is embedding, and stops if the model fails."""
         if await self._database.data_version() == self._complete_at:
             return 0
         if not await self.questions.load():
@@ -78,7 +78,7 @@ class VectorTable:
             lock.release()
 
     async def counts(self) -> tuple[int, int]:
-        """Count the memories that have a vector, and the memories that should have one."""
+        """Return how many memories have a vector, and how many should have one."""
         model = await self._model()
         return await self._database.read(lambda db: counts(db, model))
 
@@ -124,7 +124,7 @@ def known_model(db: sqlite3.Connection, name: str, dim: int) -> int | None:
 
 def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[Due]:
     """Return the next memories, in the order of their numbers, that come after number `after` and
-    have no vector of this model. Standing rules are left out, because no search returns them."""
+    have no vector from this model. Standing rules are left out, because no search returns them."""
     rows = db.execute(
         "SELECT m.n, m.content_hash, m.text FROM memory m "
         "LEFT JOIN vector v ON v.n = m.n AND v.model = ? "
@@ -137,7 +137,7 @@ def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[Due]
 def keep(
     db: sqlite3.Connection, model: int, batch: Sequence[Due], vectors: Sequence[bytes]
 ) -> None:
-    """Store these vectors, except those of memories that have since been deleted or changed."""
+    """Store these vectors, unless their memories have since been deleted or changed."""
     db.executemany(
         "INSERT OR REPLACE INTO vector (n, model, numbers) "
         "SELECT n, ?, ? FROM memory WHERE n = ? AND content_hash = ?",
@@ -146,8 +146,7 @@ def keep(
 
 
 def counts(db: sqlite3.Connection, model: int) -> tuple[int, int]:
-    """Count the memories that have a vector of this model, and the memories that should have
-    one."""
+    """Return how many memories have a vector from this model, and how many should have one."""
     (embedded_count,) = db.execute(
         "SELECT count(*) FROM vector WHERE model = ?", (model,)
     ).fetchone()
