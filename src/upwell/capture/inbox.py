@@ -62,13 +62,14 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """An id, which is the same for equal texts of one project."""
+        """An id, which is the same for equal texts in one project."""
         return _key("p", self.project or "", " ".join(self.text.lower().split()))
 
     @property
     def is_habit(self) -> bool:
-        """Whether `HABIT_SESSIONS` sessions made the same mistake with a command. The correction
-        then becomes a standing rule, which an agent gets before it can repeat the mistake."""
+        """Whether at least `HABIT_SESSIONS` sessions made the same mistake with a command. The
+        correction then becomes a standing rule, which an agent gets before it can repeat the
+        mistake."""
         return self.why == WHY_COMMAND and self.occurrences >= HABIT_SESSIONS
 
     @property
@@ -109,7 +110,7 @@ Mask = Callable[[str], tuple[str, tuple[str, ...]]]
 
 
 class Inbox:
-    """Proposals in a file of the home (mode 0600) that all processes share. `mask` is applied to
+    """Proposals in a file in the home (mode 0600) that all processes share. `mask` is applied to
     each text before it is written. `locking` takes the lock under which the file is changed."""
 
     def __init__(self, path: Path, mask: Mask, locking: Locking = exclusively) -> None:
@@ -122,13 +123,13 @@ class Inbox:
         return [_proposal(entry) for entry in self._read()["waiting"]]
 
     def displaced(self) -> Mapping[str, int]:
-        """Return how many open proposals of each project were removed to make room."""
+        """Return how many open proposals were removed from each project to make room."""
         displaced: dict[str, int] = self._read()["displaced"]
         return displaced
 
     def forget_displaced(self, project: str | None) -> int:
-        """Once the user has been told, reset the number of removed proposals of a project (None for
-        all projects). Returns the number.
+        """Reset the number of removed proposals for a project (None for all projects), once the
+        user has been told. Returns the old number.
         """
         with self._locking(self._path):
             content = self._read()
@@ -257,7 +258,7 @@ def inbox_at(path: Path, locking: Locking = exclusively) -> Inbox:
 def of_project(
     proposals: Iterable[Proposal], project: str | None, kind: str | None
 ) -> list[Proposal]:
-    """Return the proposals of a project (None for all) and kind (None for all).
+    """Return the proposals of this kind for a project. None means all kinds or all projects.
 
     Raises:
         UsageError: there is no such kind.

@@ -1,5 +1,5 @@
-"""Reads a session's transcript: the texts that the agent wrote, and whether a compaction has
-removed the memories that upwell delivered.
+"""Reads a session's transcript: what the agent wrote, and whether a compaction has removed the
+memories that upwell delivered.
 
 The texts are read from the JSON lines of Claude Code and Codex. The readers in `replay/transcripts`
 leave out subagents and calls without a result, but this module includes them.
@@ -27,7 +27,8 @@ _TEXTS = ("text", "output_text")
 
 def written_in(path: str, since: float) -> list[tuple[float, str]]:
     """Return the agent's messages and the arguments of its calls from the time `since` on, each
-    with its timestamp. The arguments include files that the agent wrote. No hook reports them."""
+    with its timestamp. The arguments include the content of files that the agent wrote, which no
+    hook reports."""
     texts: list[tuple[float, str]] = []
     for line in _tail_of(path, WRITTEN_BYTES).splitlines():
         try:

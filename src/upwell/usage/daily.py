@@ -1,5 +1,5 @@
-"""Numbers by UTC day and names. They are added up in memory, stored in batches, and kept for 90
-days."""
+"""Numbers, keyed by UTC day and names. They are added up in memory, stored in batches, and kept for
+90 days."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ _SEPARATOR = "\t"
 
 
 class DailyNumbers:
-    """The stored and pending numbers of one kind. Names are cut to `max_name_chars`."""
+    """The stored and pending numbers of one kind. Names are truncated to `max_name_chars`."""
 
     def __init__(
         self, ttl_store: TtlStore, kind: Kind, clock: Clock, *, max_name_chars: int
@@ -45,7 +45,8 @@ class DailyNumbers:
             LOG.warning("numbers of %s were not stored: %s", self._kind, error)
 
     async def since(self, days: int) -> list[tuple[str, list[str], int]]:
-        """Return day, names and number of each entry of the last `days` days, including today.
+        """Return the day, names and number of each entry from the last `days` days, including
+        today.
 
         Raises:
             StoreError: the store cannot be read.

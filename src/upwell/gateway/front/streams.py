@@ -125,7 +125,7 @@ class Streams:
             del self._streams[oldest.name]
 
     def find(self, identity: str) -> tuple[Outbox, int] | None:
-        """Return the stream and the number that an event id refers to, or None if unknown."""
+        """Return the stream and message number that an event id refers to, or None if unknown."""
         name, _, number = identity.partition("-")
         outbox = self.own if name == self.own.name else self._streams.get(name)
         if outbox is None or not (number.isascii() and number.isdigit() and len(number) < 16):
@@ -169,7 +169,8 @@ class Questions:
         self._next = 0
 
     async def ask(self, put: Callable[[bytes], None], method: str, params: bytes) -> Reply:
-        """Put a request on a stream and wait for the reply. Cancelling the wait cancels it.
+        """Put a request on a stream and wait for the reply. If the wait is cancelled, so is the
+        request.
 
         Raises:
             PeerGone: the session has ended.

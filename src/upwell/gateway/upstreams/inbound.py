@@ -125,7 +125,7 @@ class InFlight:
 
     @contextmanager
     def asking(self, client: Client) -> Iterator[None]:
-        """Pause the timeouts of all calls of this client's agent while the agent is being asked."""
+        """Pause the timeouts of all calls from this client's agent while it is being asked."""
         agents_calls = [call for call in self._calls if call.client.agent == client.agent]
         timeouts = [call.timeout for call in agents_calls if call.timeout]
         clients_calls = [call for call in agents_calls if call.client is client]
@@ -192,7 +192,7 @@ class Surroundings(Protocol):
         ...
 
     async def notified(self, message: Message, clients: list[Client]) -> None:
-        """Handle a notification from the upstream, to which `clients` have calls in flight."""
+        """Handle a notification from the upstream. `clients` have calls to it in flight."""
         ...
 
     def only_client(self) -> Client | None:

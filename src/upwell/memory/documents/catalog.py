@@ -1,4 +1,4 @@
-"""The access to `index.db`, which is opened when it is first needed."""
+"""Access to `index.db`, which is opened on first use."""
 
 import asyncio
 import sqlite3
@@ -71,7 +71,7 @@ class Catalog:
         return await database.read(lambda db: self._sections.search(db, query, deadline))
 
     async def passages(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Cut each section in `hits` to the passage relevant to `query`."""
+        """Reduce each section in `hits` to the passage relevant to `query`."""
         database = await self._open()
         return await database.read(lambda db: self._sections.passages(db, query, hits))
 

@@ -41,13 +41,13 @@ def front_of(text: str) -> Front:
 
 
 def _mapping(block: str) -> dict[str, object] | None:
-    """Return the fields of a YAML mapping by lower-case name. Returns {} for an empty block, and
-    None for a block that is not a mapping."""
+    """Return the fields of a YAML mapping, keyed by lower-case name. Returns {} for an empty block,
+    and None for a block that is not a mapping."""
     # Imported here because only documents with front matter need it.
     import yaml
 
-    # With this loader, scalars stay text. No constructor runs, and `2026-04-09` and `no` keep their
-    # spelling.
+    # With this loader, scalars stay text. No constructor runs, and `2026-04-09` and `no` stay as
+    # written.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         if not _is_plain(yaml.parse(block, loader), yaml):
@@ -79,9 +79,9 @@ def _is_plain(events: Iterable[Any], yaml: Any) -> bool:
 
 
 def namespace_of(front: Front, path: str) -> str:
-    """Return the namespace of a document. If its front matter has none, it is that of the nearest
-    folder in `path` with the name of a usual namespace (`memory/decisions/db.md`), or the
-    default."""
+    """Return the namespace of a document. If its front matter has none, it is taken from the
+    nearest folder in `path` that is named after a usual namespace (`memory/decisions/db.md`), or
+    else is the default."""
     folders = path.split("/")[:-1]
     known = (name.lower() for name in reversed(folders) if name.lower() in {*KNOWN, *ALIASES})
     return front.namespace or namespace(next(known, ""))

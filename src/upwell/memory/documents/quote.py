@@ -165,7 +165,7 @@ EXTRA_LINE = 0.25
 """How many more of the queries' words a citation must contain for each line that is added to its
 first statement."""
 HEADED = 0.5
-"""The weight of a matched word that a heading contains too."""
+"""The weight of a matched word that also occurs in a heading."""
 
 
 def lines_for(text: str, queries: Iterable[str]) -> tuple[int, int] | None:
@@ -209,7 +209,8 @@ def _stems(text: str, stems: set[str]) -> set[str]:
 
 def quoted(text: str, queries: Iterable[str]) -> str:
     """Return the paragraphs, items, tables or fences of `text` that contain the lines for these
-    queries, or the whole text if no line matches. The mark of a single list item is removed."""
+    queries, or the whole text if no line matches. If that is a single list item, its marker is
+    removed."""
     span = lines_for(text, queries)
     if span is None:
         return text

@@ -26,7 +26,7 @@ from upwell.memory.sources import Form, Source
 
 TICK_NS = 50_000_000
 """Two changes within this time, in nanoseconds, may have the same time stamp. A file that changed
-so recently is therefore read again at the next check.
+so recently is therefore read again on the next check.
 """
 MAX_TAGS = 50
 
@@ -44,7 +44,7 @@ class Notes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads files for a tenant. `notes` are those of the tenant's `stm.json`. With `embeds`, every
+    """Reads files for a tenant. `notes` are those in the tenant's `stm.json`. With `embeds`, every
     section also becomes a memory, so that searches by meaning find it."""
 
     tenant: str
@@ -61,7 +61,7 @@ class Reader:
         self, files: Iterable[FoundFile], known: Mapping[str, Known], now_ns: int
     ) -> list[Reading]:
         """Read these files. `known` is the state when they were last read. Unchanged content is not
-        cut into sections again, and a file that still cannot be opened is left out."""
+        split into sections again, and a file that still cannot be opened is left out."""
         readings = []
         for file in files:
             before = known.get(file.path)

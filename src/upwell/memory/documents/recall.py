@@ -1,4 +1,4 @@
-"""Let searches find imported files and `stm.json` as they find memories.
+"""Let searches find imported files and `stm.json` in the same way as memories.
 
 The files are the source of truth, and `index.db` is derived from them. Before a search, upwell
 compares the sizes and modification times of the files with the index. Automatic doors do so only at

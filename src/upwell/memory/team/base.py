@@ -20,7 +20,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The last change of a project that a copy has applied. `version` is the version of the change,
+    """The last change in a project that a copy has applied. `version` is the version of the change,
     and `after` is the id of the changed memory. A new copy begins at version -1.
 
     While a copy is being filled, `version` is `-2 - base`, where `base` is the store's version when
@@ -57,7 +57,7 @@ class Cursor:
         return int(version), id
 
     def behind(self, version: int, id: str) -> "Cursor":
-        """Return the cursor of a copy that has also applied this change of the next page."""
+        """Return the cursor of a copy that has also applied this change from the next page."""
         if self.base < 0:
             return Cursor(self.project, version, id)
         return Cursor.filling(self.project, self.base, version, id)

@@ -104,8 +104,7 @@ class OtherProtocol(Malformed):
 
 
 def encoded(message: Any) -> bytes:
-    """Encode a message as JSON. Lone surrogates in texts are replaced, because UTF-8 cannot encode
-    them."""
+    """Encode a message as JSON. Lone surrogates are replaced, because UTF-8 cannot encode them."""
     try:
         return msgspec.json.encode(message)
     except UnicodeEncodeError:
@@ -193,7 +192,7 @@ def storable(memory: Memory) -> Memory:
 
 
 def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple[Page, ...]:
-    """Cut the pages after these cursors to about `max_bytes` in total. The very first change is
+    """Trim the pages after these cursors to about `max_bytes` in total. The very first change is
     always included, whatever its size, so that every response makes progress."""
     remaining, is_first, result = max_bytes, True, []
     for cursor, page in zip(cursors, pages, strict=True):

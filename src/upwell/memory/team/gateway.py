@@ -44,7 +44,7 @@ _HELP = "see `upwell team`; meanwhile, upwell works from its copy"
 
 
 class GatewayMemories:
-    """`SharedMemories` of a token's tenant and namespaces. `token()` returns the token or raises
+    """`SharedMemories` for a token's tenant and namespaces. `token()` returns the token or raises
     StoreError. It is called before every request, so a new token needs no restart."""
 
     def __init__(self, url: str, token: Callable[[], str]) -> None:
@@ -260,6 +260,6 @@ def _storable(page: Page) -> Page:
 
 
 def _line(text: str) -> str:
-    """Make a text from the gateway safe for a line of a log."""
+    """Make text from the gateway safe for one log line."""
     shown = "".join(char if char.isprintable() else " " for char in text[:MAX_REASON_CHARS])
     return redacted_start(shown, MAX_REASON_CHARS)

@@ -15,7 +15,7 @@ from upwell.ground.trace import LOG
 from upwell.memory.team.base import Cursor, Outgoing, Page, Refused, SharedMemories
 
 BUSY_SHARE = 0.5
-"""Filling a copy is busy for at most this share of the time, so that an agent's events are not
+"""Filling a copy takes up at most this share of the time, so that an agent's events are not
 delayed."""
 
 
@@ -47,8 +47,8 @@ class Replication:
         await self.pull()
 
     async def push(self, *, again: bool = True) -> None:
-        """Send the waiting writes. If `again`, writes that were refused earlier are sent too. A
-        refused write keeps waiting, and the copy records the reason.
+        """Send the waiting writes. If `again` is set, writes that were refused earlier are sent
+        too. A refused write keeps waiting, and the copy records the reason.
 
         Raises:
             StoreError: a store failed.

@@ -55,9 +55,8 @@ def addressed(memory: Memory) -> Memory:
 
 
 def for_worktrees(memory: Memory) -> Memory:
-    """Return a memory of a linked worktree as a memory of the main worktree. Every worktree of the
-    repository then sees the memory, and it outlives the linked worktree. Other memories are
-    returned unchanged."""
+    """Move a memory from a linked worktree to the main worktree, so that every worktree of the
+    repository sees it and it outlives the linked one. Other memories are returned unchanged."""
     main_worktree = main_worktree_of(memory.project)
     return memory if main_worktree is None else _owned_by(main_worktree, memory)
 
@@ -75,9 +74,9 @@ def _owned_by(project: str, memory: Memory) -> Memory:
 
 
 def for_team(memory: Memory) -> Memory:
-    """Return `memory` as it is sent to the team. It is `addressed()`, and other folders of this
-    machine and the session are removed. A memory of a folder without a remote address cannot be
-    shared and is returned unchanged.
+    """Return `memory` as it is sent to the team. It is `addressed()`, and the session and other
+    folders on this machine are removed. A memory that belongs to a folder without a remote address
+    cannot be shared and is returned unchanged.
     """
     shared = addressed(memory)
     if shared.project is not None and shared.project.startswith("/"):

@@ -1,1 +1,1 @@
-"""Documentation by sections: cut, indexed, ranked, judged, and quoted as whole passages."""
+"""Documentation, split into sections that are indexed, ranked, judged and quoted in passages."""

@@ -1,8 +1,8 @@
 """The sections that a question may see, opened for searching.
 
 An outline of all sections is read once. Postings and the terms of blocks are read when they are
-needed, and cached. Texts are not cached. A new process can therefore search without reading
-everything.
+needed, and then cached, so a new process can search without reading everything. Texts are not
+cached.
 """
 
 import math
@@ -30,7 +30,7 @@ WEIGHTS = {
     "link": 1.5, "near": 0.4,
 }  # fmt: skip
 """The weight of an occurrence in each field, in BM25F (Robertson, Zaragoza, Taylor 2004). `link` is
-the text of links to the section, and `near` is the text around these links. The weights were chosen
+the text of links to the section, and `near` is the text around these links. The weights were tuned
 on the documentation of six projects (`docs/measurements.md`)."""
 LENGTH_SHARES = {
     "prose": 0.2, "code": 0.5, "table": 0.3, "heading": 0.3, "trail": 0.3, "path": 0.3,
@@ -235,7 +235,8 @@ class Index:
 
     def _read_links(self) -> tuple[dict[str, dict[int, list[int]]], dict[int, tuple[float, float]]]:
         """Map each term to the sections whose incoming links contain it, with its counts in the
-        links' texts and around them. Also map each such section to the scales of both fields."""
+        links' texts and around them. Also map each of those sections to the scales of both
+        fields."""
         targets = Targets()
         for number, row in self.places.items():
             targets.add(self.files[row.file].cited, row.heading, number)

@@ -65,7 +65,8 @@ def _target(path: str, url: str) -> tuple[str, str] | None:
 
 
 class Targets:
-    """Maps pages and anchors to sections. Of sections with the same name, the first is found."""
+    """Maps pages and anchors to sections. If several sections have the same name, the first is
+    found."""
 
     def __init__(self) -> None:
         self._by_page: dict[tuple[str, str], int] = {}

@@ -27,7 +27,7 @@ def section_memory(
     tenant: str,
     paths: tuple[str, ...] = (),
 ) -> Memory:
-    """Build the memory of the `text` on these `lines` of a file."""
+    """Build a memory from the `text` on these `lines` of a file."""
     memory = Memory(
         text=text,
         id=id,

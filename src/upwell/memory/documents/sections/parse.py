@@ -1,4 +1,4 @@
-"""Cut Markdown into sections, and sections into blocks, with their line numbers.
+"""Split Markdown into sections, and sections into blocks, with their line numbers.
 
 A section is a heading and the text up to the next heading of any level. The parser takes time
 proportional to the size of the text. It supports the dialects used in documentation, such as the

@@ -2,7 +2,7 @@
 
 A passage consists of whole blocks and of the text that governs them. An item of a list, for
 instance, is quoted with the sentence that introduces the list, because "Do not:" turns the item
-into its opposite. Text that is too long is cut to whole sentences or rows where possible.
+into its opposite. Text that is too long is shortened to whole sentences or rows where possible.
 """
 
 import re
@@ -32,7 +32,7 @@ GOVERNING = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+(?=[\"'(\[`*_]{0,3}[^\W_a-z])")
 
 Piece = tuple[str, tuple[int, int]]
-"""A text, and its first and last line number."""
+"""A text, and the numbers of its first and last lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class Passage:
 
 
 def passage(index: Index, number: int, reading: Reading) -> Passage:
-    """Choose the text to quote from a section: the best blocks and the text that governs them, cut
-    to about `MAX_PASSAGE_CHARS`. A bare heading is replaced by the first section with text below
-    it."""
+    """Choose the text to quote from a section: the best blocks and the text that governs them,
+    shortened to about `MAX_PASSAGE_CHARS`. A bare heading is replaced by the first section with
+    text below it."""
     number = _with_text(index, number)
     section = index.places[number]
     headings = _headings(section.trail)
@@ -254,7 +254,7 @@ def _excerpt(
     index: Index, block: Block, reading: Reading, max_chars: int, *, is_lead: bool
 ) -> Piece:
     """Shorten a long block to the sentences, or rows of a fence or table, that contain most of the
-    question. Of a lead-in, the last ones remain."""
+    question. For a lead-in, the last ones are kept."""
     by_rows = block.kind in (CODE, TABLE)
     parts = block.text.split("\n") if by_rows else _SENTENCE.split(block.text)
     begins, position = list[int](), 0

@@ -14,11 +14,12 @@ from upwell.memory.documents.sections.index import SATURATION, Index
 from upwell.memory.documents.sections.question import Question
 
 CLOSELY = 60
-"""How many of the best sections by terms gain from their best pair of blocks."""
+"""How many of the sections with the best term scores also get a share for their best pair of
+blocks."""
 MAX_TERMS = 20
 """How many terms of a question are looked up. They are those with the highest weight times IDF."""
 ENOUGH = 1_000
-"""Once rarer terms have found this many sections, commoner terms only raise the scores of these
+"""Once rarer terms have found this many sections, commoner terms only raise the scores of those
 sections."""
 PASSAGE_SHARE, PAGE_SHARE, ABOVE_SHARE, BESIDE_SHARE = 0.3, 0.15, 0.1, 0.1
 
@@ -105,7 +106,7 @@ def _contributions(
     index: Index, term: str, reading: Reading, among: frozenset[int] | None
 ) -> dict[int, float]:
     """Return the BM25F of a term in each section, or that of its best variant if this is higher. If
-    `among` is given, only these sections are scored."""
+    `among` is given, only those sections are scored."""
     own = index.idf(term)
     is_known = bool(index.postings(term).frequencies)
     scores: dict[int, float] = {}

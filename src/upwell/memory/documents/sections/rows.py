@@ -1,4 +1,4 @@
-"""Store sections as rows of `index.db`, with the terms that find them.
+"""Store sections as rows of `index.db`, with the terms by which they are found.
 
     file ──< section ──< posting     term → section, with a count for each field
                    └──< link         to other sections; joined when an index is opened, because
@@ -124,7 +124,7 @@ def _packed(fields: Sequence[Sequence[str]]) -> dict[str, int]:
 
 
 def _digest(text: str) -> int:
-    """Return a digest of the text. Copies with other indents have the same digest."""
+    """Return a digest of the text. Copies that are indented differently have the same digest."""
     bare = "\n".join(line.strip() for line in text.strip().split("\n"))
     return int.from_bytes(hashlib.sha256(bare.encode("utf-8", "replace")).digest()[:7])
 
