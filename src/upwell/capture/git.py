@@ -38,7 +38,7 @@ _SAFE_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TE
 the repository's configuration names. The `protocol.allow` option alone does not override that
 configuration."""
 _LATEST = 4e9
-"""The cap on commit times (in the year 2096). A commit can claim any time."""
+"""Commit times are capped at this (in the year 2096), because a commit can claim any time."""
 _PLAIN = (
     *("--no-merges", "--no-ext-diff", "--no-textconv", "--no-show-signature"),
     *("--no-notes", "--no-color", "--encoding=UTF-8"),
@@ -69,8 +69,8 @@ type Commit = tuple[str, float, str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The proposals from the latest `read` of `total` commits, oldest first. Merges do not count.
-    `redacted` contains the names of the rules that masked a secret."""
+    """The proposals from the latest `read` of `total` commits, oldest first. Merge commits are not
+    counted. `redacted` contains the names of the rules that masked a secret."""
 
     proposals: list[Proposal]
     read: int
@@ -217,8 +217,8 @@ def _redirects_git(name: str) -> bool:
 
 
 def _masked(entry: Commit) -> tuple[Commit, tuple[str, ...]]:
-    """Mask the secrets in a commit's message. This must happen before the message is cut, because
-    half a secret would not be recognised."""
+    """Mask the secrets in a commit's message. This must happen before the message is truncated,
+    because half a secret would not be recognised."""
     sha, seconds, message, files = entry
     masked, rules = redact(message.strip())
     return (sha, seconds, masked, files), rules

@@ -55,7 +55,8 @@ class Client(Protocol):
     @property
     def agent(self) -> object:
         """Identifies the agent that can answer an upstream's questions: the session or, for
-        requests without a session, this single request, because nothing links such requests.
+        requests without a session, this single request, because nothing links those requests to
+        each other.
         """
         ...
 
@@ -362,7 +363,7 @@ class Audience:
         return any(uri in receiver.uris for receiver in self._receivers())
 
     async def relay(self, message: Message, clients: Iterable[Client]) -> None:
-        """Pass on a notification from an upstream, to which `clients` have calls in flight."""
+        """Pass on a notification from an upstream. `clients` have calls to it in flight."""
         method = message.method or ""
         try:
             params = RawObject.parse(message.params)
@@ -382,8 +383,8 @@ class Audience:
 
     async def _relay_log(self, params: RawObject, clients: list[Client]) -> None:
         """Send a log message to `clients` or, if there are none, to all handshake-era agents. If
-        they belong to several principals, the message is dropped, because it could be about any of
-        them.
+        the receivers belong to several principals, the message is dropped, because it could be
+        about any of them.
         """
         receivers: list[Client] = clients or list(self._handshake_sessions())
         if len({client.principal for client in receivers}) > 1:

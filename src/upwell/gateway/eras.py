@@ -119,7 +119,7 @@ def modern_result(result: RawObject) -> RawObject:
 
 
 def modern_error(error: bytes) -> bytes:
-    """Convert an error of `resources/read` for a modern client."""
+    """Convert an error from `resources/read` for a modern client."""
     body = RawObject.parse(error)
     if body.value("code") != RESOURCE_NOT_FOUND:
         return error
@@ -198,7 +198,7 @@ def wants_input(result: bytes) -> bool:
 
 
 def input_requests(result: RawObject) -> Mapping[str, tuple[str, bytes]]:
-    """Return the methods and raw params of the server's questions, by the server's own keys.
+    """Return the method and raw params of each question, keyed by the server's own keys.
 
     Raises:
         NotJson: the result is malformed.
@@ -265,7 +265,7 @@ class ListenFilter:
     uris: frozenset[str] = frozenset()
 
     def acknowledged(self) -> dict[str, Any]:
-        """Return the filter in the form in which we acknowledge it."""
+        """Return the filter as it is sent to acknowledge the request."""
         notifications: dict[str, Any] = {
             f"{kind}ListChanged": True
             for kind in _LIST_KINDS
@@ -331,7 +331,7 @@ EVERYTHING: Mapping[str, Any] = {
     "logging": {},
 }
 """The capabilities that we declare until every server has declared its own. Declaring too many is
-harmless, because a list may be empty. A client never uses a capability that was not declared.
+harmless, because a list may be empty, but a client never uses a capability that was not declared.
 """
 
 

@@ -55,13 +55,13 @@ def unrecorded(actor: str, action: str, subject: str, outcome: str) -> None:
 
 
 def _subject(args: Mapping[str, Any]) -> str:
-    """Return the ids and names in a tool's arguments, but no texts."""
+    """Return the ids and names in a tool's arguments, but no text."""
     named = (args.get(key) for key in ("id", "surfacing_id", "memory_id", "namespace", "tool"))
     return " ".join(value for value in named if isinstance(value, str))
 
 
 class Toolbox:
-    """Tools by name. If a tool raises an `UpwellError`, the call returns an error result."""
+    """Tools, keyed by name. If a tool raises an `UpwellError`, the call returns an error result."""
 
     def __init__(
         self, tools: Sequence[Tool], principal: Principal = OWNER, record: Record = unrecorded

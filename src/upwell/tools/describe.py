@@ -10,14 +10,14 @@ from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 
 
 class Definitions(Protocol):
-    """The tools of all servers, by public name."""
+    """The tools of all servers, keyed by public name."""
 
     def named(self, names: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
-        """Return JSON definitions by name, and the unknown names."""
+        """Return JSON definitions, keyed by name, and the unknown names."""
         ...
 
     def search(self, query: str) -> Mapping[str, str]:
-        """Return JSON definitions by name, the best match first."""
+        """Return JSON definitions, keyed by name, best match first."""
         ...
 
     def names(self) -> list[str]: ...

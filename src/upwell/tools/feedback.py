@@ -76,7 +76,7 @@ def feedback_tool(rate: Rate) -> Tool:
 
 
 def _single(surfacing_id: str, args: object) -> Feedback:
-    """Read one rating. An entry of `ratings` must have a `memory_id`."""
+    """Read one rating. An entry in `ratings` must have a `memory_id`."""
     if not isinstance(args, Mapping) or args.get("rating") not in RATINGS:
         raise UsageError(f"a rating is one of {', '.join(RATINGS)}")
     memory_id = args.get("memory_id")
@@ -103,9 +103,9 @@ def noted(ratings: Sequence[Rated]) -> str:
 
 
 def compression_feedback_tool(record: Recording, served: Served) -> Tool:
-    """Return the tool `compression_feedback(server, tool, kind?, missing?)`. After `FEW` reports of
-    a kind in `MOVING`, the budget of the reported tool changes, within bounds, from the next
-    session on. `upwell tune` shows the remarks in `missing`."""
+    """Return the tool `compression_feedback(server, tool, kind?, missing?)`. Once a tool has `FEW`
+    reports of a kind in `MOVING`, its budget changes, within bounds, from the next session on.
+    `upwell tune` shows the remarks in `missing`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         tool = served(args["server"], args["tool"])

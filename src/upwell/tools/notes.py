@@ -130,8 +130,8 @@ def add_tool(
 def search_tool(
     notes: ShortTerm, project: str | None, principal: Principal = OWNER, *, status: bool
 ) -> Tool:
-    """Return the tool `search_memory(query?, id?, date?)`. Its result contains the full texts of
-    the best notes, at most `stm.max_results`."""
+    """Return the tool `search_memory(query?, id?, date?)`. Its result contains the best notes in
+    full, at most `stm.max_results` of them."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         filters = {name: args.get(name) for name in ("query", "id", "date")}

@@ -55,7 +55,8 @@ Viewed = Callable[[Sequence[Memory]], Awaitable[None]]
 """Receives the memories that an explicit search or read returned. Notes among them count as viewed.
 """
 Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns texts from past sessions for a question, most relevant first, up to the given number."""
+"""Returns passages from past sessions for a question, most relevant first, up to the given number.
+"""
 
 
 async def view_nothing(memories: Sequence[Memory]) -> None:

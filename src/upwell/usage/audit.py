@@ -1,8 +1,8 @@
 """The audit log: who changed memories over MCP, and whose requests were denied. It contains names
-and ids, but no texts.
+and ids, but no text.
 
 A home writes lines of JSON to a file or, if it uses a team's database, rows to a table. The
-database itself adds a row for every memory that is stored or removed, in whatever way.
+database itself adds a row for every memory that is stored or removed, however that happens.
 """
 
 import json
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 5_000_000
 RETENTION_SECONDS = 365 * 86_400.0
 REPEAT_SECONDS = 60.0
-"""In this period, a principal's denials for the same reason are recorded only once."""
+"""A principal's denials for the same reason are recorded only once in this time."""
 STRANGER_SECONDS = 3_600.0
-"""In this period, denials of requests without a valid token are recorded only once per address and
+"""Denials of requests without a valid token are recorded only once in this time per address and
 reason."""
 MAX_OF_STRANGERS = 60
-"""The maximum number of such denials that are recorded within `STRANGER_SECONDS`. An additional
-entry counts all others, so that a flood of requests does not fill the log."""
+"""How many denials of requests without a valid token are recorded within `STRANGER_SECONDS`. One
+more entry counts all others, so that a flood of requests does not fill the log."""
 MAX_REMEMBERED = 2_000
 MAX_CHARS = 300
 UNKNOWN = "unknown"
@@ -126,7 +126,7 @@ class PostgresLog:
 
 
 class _Strangers:
-    """Selects the denials of requests without a valid token to record, and counts the others."""
+    """Decides which denials of requests without a valid token to record, and counts the others."""
 
     def __init__(self) -> None:
         self._until = -math.inf

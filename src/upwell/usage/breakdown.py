@@ -20,7 +20,7 @@ class Metric(StrEnum):
     ASKED = "asked"
     """Explicit questions, such as `upwell context`. They are not included in `SPOKE`."""
     SPOKE = "spoke"
-    """Events at which memories surfaced."""
+    """Events that made memories surface."""
     MEMORIES = "memories"
     SAID_TOKENS = "said_tokens"
     """Tokens of the memories that surfaced."""
@@ -28,7 +28,7 @@ class Metric(StrEnum):
     """Results that were shortened."""
     BEFORE = "before"
     AFTER = "after"
-    """Tokens of these results, before and after shortening."""
+    """The token counts of those results, before and after shortening."""
     READ_AGAIN = "read_again"
     """Tokens of originals that an agent read after it had received the shortened result."""
 
@@ -103,7 +103,7 @@ class Breakdown:
         await self._numbers.flush()
 
     async def since(self, days: int) -> list[Total]:
-        """Return all totals of the last `days` days, including today.
+        """Return all totals from the last `days` days, including today.
 
         Raises:
             StoreError: the store cannot be read.
@@ -116,8 +116,8 @@ class Breakdown:
 
 
 def rows_by(totals: Iterable[Total], dimension: Dimension) -> list[Row]:
-    """Add up the totals for each value of a dimension. Days are in order. Other values are sorted
-    by tokens saved, in descending order."""
+    """Add up the totals for each value of a dimension. Days are in chronological order. Other
+    values are sorted by tokens saved, in descending order."""
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for total in totals:
         name = total.day if dimension is Dimension.DAY else getattr(total.place, dimension)

@@ -24,7 +24,7 @@ class Event(StrEnum):
     LATE = "late"
     """A decision whose memories did not reach the agent with their call. `kind` is `missed` (not
     ready when the call returned), `no_reply` (the call failed, or its reply was not delivered), or
-    `offered` (offered again at a later call).
+    `offered` (offered again with a later call).
     """
     MISSING = "missing"
     """A search in which a store of memories failed. `kind` is the name of the store."""
@@ -37,8 +37,8 @@ class Event(StrEnum):
     `late` if the choice was kept for a later event; or `tokens_in`, `tokens_out` or `millionths`
     (of the currency) for the cost."""
     INTENT = "intent"
-    """A question to the model of `intent.use_llm` about a prompt. `kind` is `answered`, `timeout`,
-    `failed` or `unusable`."""
+    """A question to the language model about a prompt (`intent.use_llm`). `kind` is `answered`,
+    `timeout`, `failed` or `unusable`."""
     COMPRESSED = "compressed"
     """`kind` is `results`, `tokens_before` or `tokens_saved`."""
 
@@ -70,7 +70,7 @@ class Counts:
         await self._numbers.flush()
 
     async def since(self, days: int) -> list[Count]:
-        """Return all counts of the last `days` days, including today.
+        """Return all counts from the last `days` days, including today.
 
         Raises:
             StoreError: the store cannot be read.

@@ -40,7 +40,7 @@ class Stats:
     `asked` and `answered` count explicit questions, which the other totals leave out. `skips` and
     `ratings` contain all reasons for silence and all ratings, even if their count is 0. `late`
     counts decisions whose memories were not ready for their call, and `offered_late` those whose
-    memories were delivered at the next call. `missing` maps the name of a store to the number of
+    memories were offered with a later call. `missing` maps the name of a store to the number of
     searches in which the store failed. `judge` contains the verdicts of the judge, its tokens and
     their cost. `intent_model` counts the outcomes of `intent.use_llm`.
     """

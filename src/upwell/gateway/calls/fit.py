@@ -30,14 +30,14 @@ NOTICE_TOKENS, NOTICE_CHARS = 120, 320
 CONTENTS_SHARE = 0.5
 """The largest part of a budget that a table of contents may use. A larger table is left out."""
 WORTH_SHORTENING = 0.75
-"""A result that would keep more than this part of its size is delivered whole, because gaps cost
-the agent more than so few tokens are worth."""
+"""A result that would keep more than this part of its size is delivered whole, because the gaps
+would cost the agent more than the few tokens saved are worth."""
 SHORT_BYTES = 4096
 MAX_TEXTS = 100
 """If a result has more text blocks, their texts are joined and shortened as one text."""
 TAIL_CHARS = 200
-"""How many characters at the end of a shortened text may contain a strategy's own report of its
-omissions. The notice does not repeat such a report."""
+"""A strategy may report its omissions within this many characters of the end of a text. The notice
+does not repeat that report."""
 READ_MORE = "upwell__read_more"
 SUMMARY = "llm_summary"
 _QUESTION_ARGUMENTS = ("query", "question", "prompt", "q")
@@ -83,8 +83,8 @@ class _Shortened:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The effect of shortening a result. `keys` and `shown` are the keys of the originals that lost
-    content, and the texts that replaced them. The token counts include all texts."""
+    """The effect of shortening a result. `keys` are the keys of the originals that lost content,
+    and `shown` are the texts that replaced them. The token counts cover all texts in the result."""
 
     keys: tuple[str, ...]
     tokens_before: int
@@ -227,12 +227,13 @@ class Fitter:
         how_to_read: Reading,
         hard_tokens: int | None = None,
     ) -> list[str | None]:
-        """Fit the texts of a reply that is not an MCP result. Together, they should fit the budget
-        of the tool and `hard_tokens`. Returns None for each unchanged text.
+        """Fit the texts of a reply that is not an MCP result. Together, they should stay within the
+        tool's budget and `hard_tokens`. Returns None for each unchanged text.
 
-        The notice is appended to the last shortened text. It precedes the text if this is a chunk,
-        which must end with its footer (seed 002, docs/names.md). All texts stay unchanged if
-        shortening saves nothing, or if another process could not read an original later.
+        The notice is appended to the last shortened text. If that text is a chunk, the notice
+        precedes it, because a chunk must end with its footer (seed 002, docs/names.md). All texts
+        stay unchanged if shortening saves nothing, or if another process could not read an original
+        later.
         """
         options = self._options(call.server, call.tool)
         if options.strategy == "none":
@@ -340,8 +341,8 @@ def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
 
 
 def _with_time_left(options: Options, elapsed_seconds: float) -> Options:
-    """Reduce the timeout, so that the texts of a result together wait for the model for at most
-    `llm_timeout_seconds`."""
+    """Reduce the timeout so that all texts of a result together spend at most `llm_timeout_seconds`
+    waiting for the model."""
     if options.strategy != SUMMARY:
         return options
     seconds = options.llm_timeout_seconds - elapsed_seconds
@@ -363,9 +364,9 @@ async def blocks_of(result: RawObject) -> list[bytes] | None:
 
 def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
     """Return the blocks and their texts. If there are more than `MAX_TEXTS` texts, they are joined
-    in the first text block, and the other text blocks are left out. For the texts above this
-    number, only strings are collected, because with so many objects the garbage collector would
-    hold up the event loop.
+    in the first text block, and the other text blocks are left out. Beyond this number, only
+    strings are collected, because collecting so many objects as garbage would hold up the event
+    loop.
     """
     texts: list[_Text] = []
     strings: list[str] = []
@@ -467,8 +468,8 @@ def notice(
 
 def _query_of(call: ToolCall) -> str:
     """Return the agent's `_context_query`, or else the question in the arguments of a tool that
-    answers questions. Paths, patterns and commands are not used, because they select less of the
-    text that the agent needs next.
+    answers questions. Paths, patterns and commands are not used, because they are worse at
+    selecting the text that the agent needs next.
     """
     if call.query or kind_of(call) not in (ToolKind.OTHER, ToolKind.PAGE):
         return call.query

@@ -102,7 +102,7 @@ Search = asyncio.Task[tuple[Outcome, Cue]]
 MAX_ANSWER_CHARS = 8_000
 """How many characters of a result are used to search again."""
 MAX_EMPTY_BYTES = 400
-"""A longer result is not examined, because it says more than that nothing was found."""
+"""A longer result is not examined, because it must say more than that nothing was found."""
 _FINAL = frozenset(
     {
         SkipReason.DISABLED,
@@ -115,8 +115,8 @@ _FINAL = frozenset(
 
 
 class Race:
-    """A search for memories that runs while a call is in flight. The reply waits for the search for
-    at most `seconds` after the search has started. The caller sets `is_injected` once the outcome
+    """A search for memories that runs while a call is in flight. The reply waits for the search
+    until at most `seconds` after the search started. The caller sets `is_injected` once the outcome
     is in the reply. `again` starts a second search, which also uses the result of the call."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Race:
         self._deadline = time.monotonic() + seconds
 
     def look_again(self, answer: ToolAnswer) -> None:
-        """Search again, and also use the result of a call that failed or found nothing."""
+        """Search again, this time also with the result of a call that failed or found nothing."""
         self.search = self._again(answer)
         self._deadline = time.monotonic() + self._seconds
 

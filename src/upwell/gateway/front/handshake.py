@@ -114,7 +114,7 @@ async def answer_with_error(lines: AsyncIterator[Line], sink: Sink, error: Upwel
 
 
 def _introduced(message: Message) -> Reply | None:
-    """Return the reply to `initialize` if the gateway cannot start, or None if the request is
+    """Return the reply to `initialize` from a gateway that cannot start, or None if the request is
     malformed."""
     try:
         offered = Offer(united([EVERYTHING])).initialize_result(RawObject.parse(message.params))

@@ -38,7 +38,7 @@ class BadRequest(Exception):
 
 
 def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return the headers of a request by lower-case name.
+    """Return a request's headers, keyed by lower-case name.
 
     Raises:
         BadRequest: an MCP header occurs twice. A proxy might read the first one, and a server the

@@ -50,7 +50,7 @@ class HttpSession:
     checked_at: float = 0.0
     running: dict[bytes, "asyncio.Task[bytes]"] = field(default_factory=dict)
     followed: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
-    """The streams that the client has opened with GET, by name."""
+    """The streams that the client has opened with GET, keyed by name."""
 
     @property
     def is_idle(self) -> bool:
@@ -58,7 +58,8 @@ class HttpSession:
 
 
 class HttpSessions:
-    """Opens, finds and ends sessions. Opening a session ends those idle for `IDLE_SECONDS`."""
+    """Opens, finds and ends sessions. Opening a session ends all sessions that have been idle for
+    `IDLE_SECONDS`."""
 
     def __init__(
         self, audience: Audience, state: SessionState, clock: Clock = SYSTEM_CLOCK

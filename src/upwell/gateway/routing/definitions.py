@@ -37,7 +37,7 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 
 
 class Definitions:
-    """The full definitions of all tools, by public name. A list of more than `max_tokens` is
+    """The full definitions of all tools, keyed by public name. A list of more than `max_tokens` is
     shortened. 0 disables this.
     """
 
@@ -62,7 +62,7 @@ class Definitions:
         return RawArray((*brief, *own.values())).encode()
 
     def hidden_schema(self, name: str) -> bytes:
-        """Return the input schema of a tool that is listed without it. Otherwise, return b""."""
+        """Return a tool's input schema if the list omits it, or b"" otherwise."""
         full = self._full.get(name)
         if full is None or name not in self._shortened_names:
             return b""
@@ -119,7 +119,7 @@ def shortened(tool: RawObject) -> RawObject:
 
 
 def one_line(text: object) -> str:
-    """Return the first line of a description. A long line is cut, at the end of a sentence if
+    """Return the first line of a description. A long line is truncated, at the end of a sentence if
     possible."""
     lines = (line.strip().lstrip("#").strip() for line in str(text or "").splitlines())
     line = " ".join(next((line for line in lines if line), "").split())

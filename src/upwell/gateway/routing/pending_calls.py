@@ -65,8 +65,8 @@ class _PendingCall:
 class PendingCalls:
     """Keeps calls open while their clients answer questions, and then resumes them.
 
-    The right to resume a call is stored in `session_state` under the call's session, so that only
-    a request of this session can take the right, and only one request can do so.
+    The right to resume a call is stored in `session_state` under the call's session. Only a request
+    from that session can claim the right, and only one request can.
     """
 
     def __init__(self, session_state: SessionState) -> None:
@@ -81,7 +81,7 @@ class PendingCalls:
     async def resume(self, state: str, params: RawObject, context: RequestContext) -> Reply | None:
         """Continue the call identified by `state` with the client's answers. Returns None if this
         session has no such call."""
-        # A process that does not run the call must not take the right to resume it.
+        # A process that does not run the call must not claim the right to resume it.
         if state not in self._pending:
             return None
         if not await self._session_state.delete(context.session, KIND, state):

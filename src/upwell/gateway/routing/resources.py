@@ -174,8 +174,8 @@ class UpstreamResources:
         return first_error
 
     def _by_prefix(self, name: str) -> Upstream | None:
-        """Find the server with the name's prefix. This server owns the name even if it does not
-        list it."""
+        """Find the server whose prefix the name starts with. That server owns the name even if it
+        does not list it."""
         server = server_of(name)
         return next(
             (upstream for upstream in self.upstreams() if server and upstream.prefix == server),

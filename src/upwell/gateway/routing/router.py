@@ -47,7 +47,7 @@ HANDSHAKE_ONLY = frozenset(
 CACHEABLE = frozenset(
     {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
-"""Modern results of these methods must state how long they may be cached."""
+"""Modern results from these methods must state how long they may be cached."""
 INTRODUCTION_SECONDS = 2.0
 """How long `initialize` waits for servers that are starting."""
 TOOLS_CHANGED = "notifications/tools/list_changed"
@@ -130,8 +130,9 @@ class Router:
     async def relay(
         self, upstream: Upstream, context: RequestContext, work: Callable[[], Awaitable[Reply]]
     ) -> Reply:
-        """Do `work`, a request to `upstream` during which the upstream may ask the client. A modern
-        client of a handshake-era upstream is asked in the result, and the request stays open.
+        """Do `work`, a request to `upstream` during which the upstream may ask the client
+        questions. If only the client is modern, a question is sent to it as the result, and the
+        request stays open.
         """
 
         async def recorded() -> Reply:

@@ -23,8 +23,8 @@ class Tasks:
     def __init__(self, upstreams: Callable[[], Sequence[Upstream]]) -> None:
         self._upstreams = upstreams
         self._servers: dict[str, str] = {}
-        """The server of each task, by session and task id. The same id may belong to different
-        servers in different sessions."""
+        """The server of each task, keyed by session and task id. The same id may belong to
+        different servers in different sessions."""
         self._principals: dict[str, set[Principal]] = {}
 
     async def forward(

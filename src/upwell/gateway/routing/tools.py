@@ -46,7 +46,7 @@ def server_of(name: str) -> str:
 
 
 def may_be_alias(name: str) -> bool:
-    """Return whether `front_name()` may have made this name as an alias, which cannot be split."""
+    """Return whether the name may be an alias from `front_name()`, which cannot be split."""
     return _ALIAS.search(name) is not None
 
 
@@ -64,7 +64,7 @@ class Names:
         self._undecided_servers: set[str] = set()
 
     def look(self, upstreams: Sequence[Upstream]) -> None:
-        """Read the current servers. Call this method before you claim their names."""
+        """Read the current servers. Call this before claiming names."""
         prefixes = (upstream.prefix for upstream in upstreams if upstream.prefix)
         self._prefixes = frozenset({OWN_SERVER, *prefixes})
         bare = [upstream for upstream in upstreams if not upstream.prefix]
@@ -160,7 +160,7 @@ class Catalog:
         return self._targets.get(name)
 
     def hidden_schema(self, name: str) -> bytes:
-        """Return the input schema of a tool that is listed without it. Otherwise, return b""."""
+        """Return a tool's input schema if the list omits it, or b"" otherwise."""
         return self._definitions.hidden_schema(name)
 
     async def refresh(self, *, force: bool = False) -> None:

@@ -180,8 +180,8 @@ class Connection:
     async def every(
         self, method: str, member: str, client: Client = NOBODY, limit: int = MAX_ENTRIES
     ) -> tuple[RawObject, ...]:
-        """Read all pages of a list, up to `limit` entries. If the server does not support the
-        method, there are none.
+        """Read all pages of a list, up to `limit` entries. Returns none if the server does not
+        support the method.
 
         Raises:
             UpstreamError: as for `ask()`, or the list cannot be read.

@@ -190,7 +190,7 @@ class Upstream:
             self.busy -= 1
 
     async def every(self, method: str, member: str, client: Client) -> tuple[RawObject, ...]:
-        """Read all pages of a list. If the server does not support the method, there are none.
+        """Read all pages of a list. Returns no entries if the server does not support the method.
 
         Raises:
             UpstreamError: as for `call()`.
