@@ -38,7 +38,7 @@ _REGEX_SIGNS = re.compile(r"\\[bBdDsSwW<>]|[\\^$*+?()\[\]{}|]")
 
 
 class Speech:
-    """Turns arguments into words, without those that the lexicon lists as `boilerplate` or
+    """Turns arguments into words, leaving out those that the lexicon lists as `boilerplate` or
     `commands`."""
 
     def __init__(self, lexicon: Lexicon) -> None:
@@ -93,7 +93,7 @@ class Speech:
 
 @lru_cache(maxsize=4)
 def speech_of(lexicon: Lexicon | None = None) -> Speech:
-    """The `Speech` of a lexicon (default: the shipped one), built once."""
+    """The `Speech` for a lexicon (by default the shipped one), built once."""
     return Speech(lexicon or shipped())
 
 

@@ -25,7 +25,7 @@ MAX_FILES = 2_000
 """The maximum number of opened files in one sketch. The file opened longest ago is dropped first.
 """
 MAX_READ_CHARS = 40_000
-"""How many characters of a text are read. Hosts cut longer results anyway."""
+"""How many characters of a text are read. Hosts truncate longer results anyway."""
 MAX_PENDING_CHARS = 50_000
 """How many characters of a session's texts are kept whole before they are split into terms."""
 MIN_NEW_SHARE = 0.35
@@ -114,15 +114,15 @@ class ContextSketch:
         return len(new_terms - self.terms()) / len(new_terms) if new_terms else 0.0
 
     def least_new_share(self, text: str) -> float:
-        """A lower bound of `new_share()`, ten times as fast to compute. It also counts a term as
-        known if the term occurs only inside a longer word of the context."""
+        """A lower bound on `new_share()`, ten times as fast to compute. It also counts a term as
+        known if it occurs only inside a longer word."""
         own_terms = set(terms(text))
         return self._terms.new_among(own_terms) / len(own_terms) if own_terms else 0.0
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
-        """True if the context already contains this memory: either nearly word for word, or because
-        the file that contains it was opened or is loaded by hosts. The conclusion of an episode
-        must be in the context outside the call of `cue`."""
+        """True if the context already contains this memory nearly word for word, or if its file was
+        opened or is one that hosts load. An episode's conclusion must occur outside the call that
+        `cue` describes."""
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):
@@ -188,8 +188,8 @@ class ContextSketches:
             self.of(cue.session).add(cue)
 
     def compacted(self, session: str) -> None:
-        """Drop the content of a session's context, but keep its prompt count and its last request,
-        because the session goes on."""
+        """Forget what a session's context contained, but keep its prompt count and its last
+        request, because the session goes on."""
         self._forget(session, goes_on=True)
 
     def _forget(self, session: str, *, goes_on: bool) -> None:
@@ -220,14 +220,15 @@ def _exact_names(words: Iterable[str]) -> set[str]:
 
 
 def _conclusion(text: str, cue: Cue | None) -> list[str]:
-    """The code in a text (between backticks) that is not in the call of `cue` itself."""
+    """The code in a text (between backticks), except code that is part of the call in `cue`."""
     own = " ".join(" ".join(_strings(cue.args)).split()) if cue else ""
     spans = (" ".join(span.split()) for span in text.split("`")[1::2])
     return [span for span in spans if span and span not in own]
 
 
 def _phrases(text: str) -> Iterator[str]:
-    """The phrases that identify a conclusion: lines, the commands in them, and ends of paths."""
+    """The phrases that identify a conclusion: lines, the commands in them, and the ends of
+    paths."""
     for line in dict.fromkeys(text.splitlines()):
         if len(line) <= MAX_PHRASE_CHARS:
             yield from (" ".join(part.split()) for part in _COMMAND_ENDS.split(line))

@@ -53,7 +53,7 @@ class Deliveries:
         await self._pending.settled(session)
 
     async def reserve(self, surfacing: Surfacing, cue: Cue, query: Query) -> None:
-        """Count the memories in `surfacing` as delivered for a minute, and count `surfacing`
+        """Treat the memories in `surfacing` as delivered for a minute, and count `surfacing`
         towards the session's rate limit."""
         if not cue.session:
             return
@@ -132,8 +132,8 @@ def _without_opening(hits: Sequence[Hit]) -> list[Hit]:
 
 
 class PendingWrites:
-    """Runs writes that belong to sessions, and owns their tasks. The session's next decision waits
-    for the writes, but the current one does not."""
+    """Runs writes on behalf of sessions, and owns their tasks. A session's next decision waits for
+    its writes; the current one does not."""
 
     def __init__(self) -> None:
         self._tasks = BackgroundTasks("surfacing")

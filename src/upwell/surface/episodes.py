@@ -38,7 +38,7 @@ _INSTALLED = frozenset({"node_modules", "vendor", "venv", "site-packages", "targ
 
 
 def situation_of(cue: Cue, trigger: str) -> str:
-    """The situation of this cue that the trigger describes, in words."""
+    """The cue's situation as the trigger describes it, in words."""
     kind, _, value = trigger.partition(":")
     failure = failure_of(event_of(cue)) if kind == "fails" else None
     if failure is not None:
@@ -50,13 +50,12 @@ def situation_of(cue: Cue, trigger: str) -> str:
 async def applicable(
     hits: Sequence[Hit], triggers: Sequence[str], project: str | None
 ) -> tuple[list[Hit], str]:
-    """Reduce the episodes among `hits` to at most one, and place it first. Returns the hits and "".
-    If every episode was left out, returns the reason against one of them instead of "".
+    """Reduce the episodes among `hits` to at most one, and place it first. Returns the hits and ""
+    or, if every episode was left out, the hits and a reason why one of them was.
 
-    The first of `triggers` with an episode that holds in `project` decides. Its newest conclusion
-    is chosen, because older conclusions are outdated. If the newest one does not hold, the location
-    that sessions found for the trigger is chosen, provided that exactly one location holds.
-    Episodes that cannot be checked in time are left out.
+    The episode comes from the first of `triggers` that has one to offer: the trigger's newest
+    conclusion, because older ones are outdated, or, if that does not hold in `project`, the only
+    location found for the trigger that does. Episodes that cannot be checked in time are left out.
     """
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:

@@ -94,7 +94,7 @@ def account_of_past(
 
 
 def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
-    """Why upwell stayed silent in this decision of the journal."""
+    """Why upwell stayed silent, according to this decision in the journal."""
     if decision["late"]:
         return "not delivered: too late for this event; offered at the session's next one"
     if decision["outcome"] == SkipReason.REFUSED:
@@ -103,8 +103,8 @@ def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
 
 
 def why_shown(decision: Mapping[str, Any], memory_id: str) -> str:
-    """Why this memory surfaced in this decision of the journal. "" for a standing rule, or if the
-    journal has no signals of the memory."""
+    """Why this memory surfaced, according to this decision in the journal. "" for a standing rule,
+    or if the journal has no signals for the memory."""
     signals = decision["evidence"].get(memory_id, {})
     if signals.get("pinned"):
         return ""

@@ -36,8 +36,8 @@ class Gate:
         self._options = options
 
     def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
-        """The reason to show no memories at this cue, whatever its query is, or None. `Rules`
-        decides separately about standing rules."""
+        """The reason to show no memories for this cue, whatever its query, or None. `Rules` decides
+        separately about standing rules."""
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
@@ -104,8 +104,8 @@ RATE_SECONDS = 60.0
 
 class Pace:
     """Limits how often a session gets memories: at most `surface.rate_per_minute` times a minute,
-    and not twice for similar queries within the cooldown. The counts include every tool of the
-    session, and the limits are those of the tool being called."""
+    and not twice for similar queries within the cooldown. All of a session's tools share the
+    counts; the limits are those of the tool being called."""
 
     def __init__(self, state: SessionState, options: Options) -> None:
         self._state = state
@@ -114,7 +114,7 @@ class Pace:
         """True if replicas share the counts, so that each check queries a database."""
 
     async def refusal(self, cue: Cue, query: Query) -> Skip | None:
-        """The reason to show nothing at this cue right now, or None."""
+        """The reason to show nothing for this cue right now, or None."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
         surface = self._options.for_cue(cue).surface
@@ -156,8 +156,8 @@ NOVELTY = "new"
 
 class PostFilter:
     """The checks on the hits of a search. Each hit must be probable enough, of a kind that helps at
-    this moment, new to the session, and not rated down. The hits for an explicit request only need
-    a sufficient score, also compared with the best score (`MIN_SHARE_ASKED`)."""
+    this moment, new to the session, and not rated down. For an explicit request, a hit only needs a
+    sufficient score, on its own and relative to the best hit (`MIN_SHARE_ASKED`)."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class PostFilter:
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
         """The hits that pass every check, in the order in which they are shown. If none passes, the
-        `Skip` of the check that removed the last of them. Without a `moment`, memories of every
+        `Skip` from the check that removed the last of them. Without a `moment`, memories of every
         kind may pass."""
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {
@@ -283,8 +283,8 @@ def held_back_as(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
 _DAY_SECONDS = 86_400.0
 _NEAR_IDENTICAL = 0.9
 SHARE_OF_A_SOURCE = 3
-"""While other sources have hits left, a source gets at most one position in this many (our own
-constant)."""
+"""As long as other sources have hits left, a source gets at most one in this many positions (our
+own constant)."""
 _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 
@@ -348,8 +348,8 @@ def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
 
 
 def independent(texts: Sequence[str]) -> int:
-    """The number of texts that contain a word not found in any earlier text. The keywords of a
-    message add no word to the message, so a hit that matches both has matched one independent
+    """The number of texts that contain a word not found in any earlier text. A message's keywords
+    contain no word that the message lacks, so a hit that matches both has matched one independent
     query, not two."""
     seen: set[str] = set()
     count = 0

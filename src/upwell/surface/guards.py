@@ -128,7 +128,7 @@ def check_guard(scope: RuleScope) -> None:
     """Check the scope of a guard.
 
     Raises:
-        UsageError: the scope contains no command and no tool of a server.
+        UsageError: the scope contains neither a command nor a server's tool.
     """
     if scope.paths and not scope.tools:
         raise UsageError(
@@ -145,8 +145,8 @@ def check_guard(scope: RuleScope) -> None:
 
 
 def refusal_key(session: str, rule: Memory) -> str:
-    """The key under which a refusal is recorded. It lacks the prefix of the session's other rule
-    records, because a compaction removes the records with that prefix."""
+    """The key under which a refusal is recorded. It does not begin like the session's other rule
+    records, because a compaction removes those."""
     return f"guard:{session}#{rule.id}"
 
 

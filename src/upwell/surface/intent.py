@@ -1,10 +1,10 @@
 """Detects the intent of a prompt by keywords and, if enabled, with a language model (ADR-001,
 ADR-004).
 
-The model has at most `intent.llm_timeout_ms`. It runs in parallel with the search, or before the
-search if the keywords alone would prevent it. Its answer may raise the confidence of the keywords
-but never lowers it. It receives the prompt as data: a JSON string of bounded length. A prompt that
-contains a secret is not sent.
+The model has at most `intent.llm_timeout_ms` to answer. It runs in parallel with the search or, if
+the keywords alone would rule out a search, before it. Its answer may raise the confidence of the
+keywords but never lowers it. It receives the prompt as data: a JSON string of bounded length. A
+prompt that contains a secret is not sent.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ HEAD_CHARS, TAIL_CHARS = 1200, 600
 """Only the head and the tail of a longer prompt are read. Pasted text is usually in between."""
 MAX_TOPICS = 5
 MIN_WEIGHT = 2
-"""The minimum weight of a signal that shows an intent by itself. Weaker signals only support
+"""A signal with at least this weight shows an intent by itself. Weaker signals only support
 others."""
 CAP = 0.95
 _SENTENCE_ENDS = re.compile(r"[.?!](?:\s|$)")
@@ -159,8 +159,8 @@ class Classifier:
         return self._chat is not None and intent.source == "keyword" and bool(prompt.strip())
 
     async def refined(self, prompt: str, intent: Intent, seconds: float) -> Intent:
-        """`intent` with the model's answer, if that comes within `seconds` and the model's own
-        timeout. A failure of the model is logged and counted, and leaves `intent` unchanged."""
+        """`intent` refined by the model's answer, if it arrives within `seconds` and the model's
+        own timeout. A failure of the model is logged and counted, and leaves `intent` unchanged."""
         chat = self._chat
         if chat is None or not self.can_refine(prompt, intent) or has_secret(prompt):
             return intent
@@ -219,7 +219,7 @@ class Classifier:
 
 
 def question(prompt: str) -> str:
-    """The question to the model, with the beginning of the prompt as JSON."""
+    """The question for the model, with the beginning of the prompt as JSON."""
     return _QUESTION + json.dumps(prompt[:MAX_PROMPT_CHARS])
 
 
@@ -256,7 +256,7 @@ def merged(keyword: Intent, reply: Intent, min_confidence: float) -> Intent:
 
 
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, from the left."""
+    """The JSON objects in a text, in order."""
     decoder = json.JSONDecoder()
     start = answer.find("{")
     for _ in range(MAX_OBJECTS):

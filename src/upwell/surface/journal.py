@@ -33,7 +33,8 @@ from upwell.surface.options import Options
 RETENTION_DAYS = 90
 DIGEST = "sha256:"
 _OWN_TRACE_ID = re.compile(r"[0-9a-f]{32}")
-"""The format of our own trace ids and those of W3C Trace Context, which cannot contain a secret."""
+"""The format of our own trace ids and of those in W3C Trace Context. Such an id cannot hold a
+secret."""
 _DAY_SECONDS = 86_400.0
 _MAX_HELD_BACK = 5
 STEP_CHARS = 200
@@ -43,7 +44,7 @@ _STEP_ARGUMENTS = ("command", "cmd", "query", "pattern", "url", "question", "pro
 _FILE = "\tfile"
 _MAX_KEYS = 800
 _MAX_INLINE = 3
-"""Up to this many decisions are encoded faster than they can be handed to a thread."""
+"""Encoding up to this many decisions takes less time than handing them to a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Journal:
         *,
         late: bool = False,
     ) -> None:
-        """Queue a decision. It replaces an earlier decision with this key."""
+        """Queue a decision. It replaces any earlier decision with the same key."""
         if cue.at is None:
             earlier = self._pending.get(key)
             cue = earlier.cue if earlier else replace(cue, at=self._clock.now())
@@ -235,7 +236,7 @@ class Journal:
         return entries, queries, steps
 
     def _situation(self, decision: _Decision) -> dict[str, str]:
-        """The situation of an episode. It may contain words of the cue, so it is stored only if
+        """The situation of an episode. It may contain words from the cue, so it is stored only if
         texts may be stored."""
         outcome = decision.outcome
         if (
@@ -253,7 +254,7 @@ class Journal:
         return [_digest(text) for text in texts]
 
     def may_persist(self, tool: str | None) -> bool:
-        """True if readable texts of this tool, or of messages if `tool` is None, may be stored."""
+        """True if readable text from this tool (from messages, if `tool` is None) may be stored."""
         return self._options.for_cue(Cue(door="", tool=tool)).surface.persist_query_text
 
 

@@ -1,9 +1,9 @@
 """The judge: a language model that chooses which of the memories found, if any, is worth mentioning
 now.
 
-Requests to the model run in separate threads. A prompt waits for the verdict until the time limit
-of the search. A call does not wait, and its verdict is offered at the session's next call. Without
-a usable verdict, the filters' choice applies, as it does without a judge.
+Requests to the model run in separate threads. A prompt waits for the verdict, but no longer than
+the search may take. A call does not wait; its verdict is offered on the session's next call.
+Without a usable verdict, the filters' choice stands.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class JudgeModel:
         self._options = options
         self._counts = counts
         self._clock = clock
-        # A real clock even in a replay, because the model takes real time to answer.
+        # Even a replay needs the real clock here, because the model takes real time to answer.
         self._breaker = Breaker(_FAILURES, _RESET_SECONDS, SYSTEM_CLOCK)
         self._secret = secrets.token_bytes(16)
         self.totals = Counter[str]()
@@ -70,7 +70,7 @@ class JudgeModel:
         self._threads: ThreadPoolExecutor | None = None
 
     def question(self, cue: Cue, moment: Moment | None, hits: Sequence[Hit]) -> Question | None:
-        """The question that asks which of `hits` to mention at this cue."""
+        """The question that asks which of `hits` to mention in response to this cue."""
         return question_of(cue, moment, hits, self.steps, self._secret, self._clock.now())
 
     def remembered(self, cue: Cue, question: Question) -> Verdict | None:
@@ -86,7 +86,7 @@ class JudgeModel:
         )
 
     def late(self, cue: Cue) -> None:
-        """Count a chosen hit that is offered only after its event."""
+        """Count a hit that the judge chose too late for its event."""
         self._count("late", cue)
 
     def may_ask(self, cue: Cue) -> bool:
@@ -147,7 +147,7 @@ class JudgeModel:
             completion.tokens_in * self._options.input_price
             + completion.tokens_out * self._options.output_price
         )
-        # Prices are for a million tokens, so this is the cost in millionths.
+        # Prices are per million tokens, so this is the cost in millionths.
         for kind, number in (
             ("tokens_in", completion.tokens_in),
             ("tokens_out", completion.tokens_out),
@@ -174,7 +174,7 @@ class JudgeModel:
 
 
 def judge_ping(llm: LlmOptions) -> Ping:
-    """Whether the model of `surface.judge` answers a small question in time."""
+    """Check that the model behind `surface.judge` answers a small question in time."""
     if not llm.base_url:
         return Ping(ok=False, detail="surface.judge is on", hint="set llm.base_url and llm.model")
     began = SYSTEM_CLOCK.monotonic()
@@ -211,8 +211,8 @@ class Case:
 
 
 class Judge:
-    """Chooses among the hits of a search, in place of the filters. The judge is not asked if the
-    filters chose an episode whose exact trigger was met."""
+    """Chooses among the hits of a search, in place of the filters. If the filters chose an episode
+    whose exact trigger was met, the judge is not asked."""
 
     def __init__(self, model: JudgeModel, post_filter: PostFilter, late_hits: LateHits) -> None:
         self._model = model
@@ -223,7 +223,7 @@ class Judge:
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """The questions to the model and their cost so far in this process."""
+        """How many questions the model has been asked in this process, and what they have cost."""
         return self._model.totals
 
     def note(self, cue: Cue) -> None:
@@ -264,7 +264,7 @@ class Judge:
         return held_back_as(SkipReason.JUDGING, "", candidates[:MAX_CANDIDATES])
 
     async def take_late(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
-        """The query and the hits of a late verdict, if any of the hits is still new to the
+        """The query and the hits from a late verdict, if any of the hits is still new to the
         agent."""
         late = await self._late_hits.take_judged(cue)
         if late is None:

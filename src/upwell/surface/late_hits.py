@@ -30,8 +30,8 @@ class _Offer:
 
 class LateHits:
     """Keeps each session's latest hits that were found too late for their call. A later cue gets
-    them once, if it is about one of the same files, or has the same words for the same tool, and if
-    the memory has not changed."""
+    them once, provided that it is about one of the same files or has the same words for the same
+    tool, and that the memory has not changed since."""
 
     def __init__(self, state: SessionState, reader: MemoryReader) -> None:
         self._state = state
@@ -52,8 +52,8 @@ class LateHits:
         await self._state.put(cue.session, LATE, "", _encoded(offer), ttl_seconds=LATE_SECONDS)
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
-        """The session's late hits for this cue. Any automatic cue ends the offer, because the cue's
-        own search finds the current memories."""
+        """The session's late hits for this cue. Any automatic cue ends the offer, because its own
+        search finds the current memories."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []
         value = await self._state.get(cue.session, LATE)
@@ -63,8 +63,8 @@ class LateHits:
         return await self._current(offer) if _is_about_the_same(offer, cue, query) else []
 
     async def take_judged(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
-        """The query and the hits of a late verdict, if this cue is a call and the memory has not
-        changed. At a prompt, which may change the subject, `take()` decides."""
+        """The query and the hits from a late verdict, if this cue is a call and the memory has not
+        changed. A prompt may change the subject, so there `take()` decides."""
         if cue.door != Door.TOOL or not cue.session:
             return None
         value = await self._state.get(cue.session, LATE)

@@ -55,8 +55,8 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 
 def _tokens_of(surfacing: Surfacing) -> int:
-    """The number of tokens in `surfacing.text`. If `surfacing` has only the hits that were cut, but
-    still the text of the whole block, only the last lines count, one for each of these hits."""
+    """The number of tokens in `surfacing.text`. If `surfacing` contains only the hits that were
+    dropped, but still the whole block's text, only its last lines count, one per hit."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)
@@ -105,14 +105,14 @@ class Learning:
         return (*watching, self.counts.flush, self.breakdown.flush, self.learned.load_learned)
 
     def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
-        """The minimum score for memories of this case at the cue's tool, or at its door if there is
-        no tool. `exact` is True if the cue is exactly the situation of the memory's trigger."""
+        """The minimum score for memories of this case with the cue's tool, or at its door if there
+        is no tool. `exact` is True if the cue matches the memory's trigger exactly."""
         tool = cue.tool or str(cue.door)
         return self.learned.min_score(tool, cue.principal.name, case, exact=exact)
 
     def is_demoted(self, memory_id: str, cue: Cue) -> bool:
-        """True if the cue's principal has rated the memory down so often that only requests show
-        it."""
+        """True if the cue's principal has rated the memory down so often that it is shown only on
+        request."""
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
     async def sightings(self) -> Sequence[Sighting]:

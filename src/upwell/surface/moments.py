@@ -1,14 +1,14 @@
 """Moments: whether a memory could help the agent now, and which kinds could. In real sessions, a
 useful memory exists for one event in twenty. It answers the user's words, or it supplies an exact
-fact at a step that went wrong. So the moment of a cue classifies its situation, and each moment
-admits only the kinds of memory that help in it.
+fact after a step that went wrong. So each cue is assigned a moment, and each moment admits only the
+kinds of memory that help in it.
 
 Documentation and commits were not written for the agent, and matching words alone rarely make them
 useful: of 105 such memories that surfaced in replayed sessions, two were useful. A document can
 help with the first prompt of a session, if that prompt is complete and does not refer to anything
 else. A later prompt usually continues the conversation, and the words that it shares with a
-document are a coincidence. So a document then needs a clear question and a high score. `lack_of()`
-returns the reason against a document or a commit.
+document are a coincidence. So, from the second prompt on, a document needs a clear question and a
+high score. `lack_of()` returns the reason against a document or a commit.
 """
 
 import re
@@ -73,8 +73,8 @@ class Kind(StrEnum):
 
 
 UNASKED = frozenset({Moment.FILE, Moment.NAME, Moment.TRIGGER, Moment.ROUTINE})
-"""Moments of calls that ask nothing in words. If the user has a template for the tool, such a call
-counts as `ASKING_CALL`."""
+"""Moments of calls that ask no question in words. If the user has a template for the tool, such a
+call counts as `ASKING_CALL`."""
 
 _ANSWERS = frozenset({Kind.NOTE, Kind.DOCUMENT, Kind.COMMIT, Kind.FOREIGN, Kind.EPISODE})
 _FITTING = frozenset({Kind.NOTE, Kind.EPISODE})
@@ -113,7 +113,7 @@ _USUAL: Mapping[str, str] = {
     **dict.fromkeys(("run_command", "execute_command", "shell", "bash", "run_shell"), "Bash"),
     **dict.fromkeys(("search_code", "grep", "grep_search"), "Grep"),
 }
-"""Common names of MCP tools, each with the agents' built-in tool that does the same."""
+"""Common MCP tool names, each mapped to the built-in agent tool that does the same."""
 _HEAD_CHARS = 400
 _READERS = frozenset({"cat", "head", "tail", "sed", "less", "more", "bat", "nl", "grep", "rg"})
 _SEARCH_KEYS = frozenset({"pattern", "query", "regex", "q", "glob"})
@@ -285,7 +285,7 @@ def _searches(args: Mapping[str, object]) -> bool:
 MIN_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
 """The minimum scores at which documents and commits may surface at a prompt."""
 SURE = 0.8
-"""The minimum score of a document at a question after the first prompt of its session."""
+"""The minimum score of a document for a question that is not the first prompt of its session."""
 MIN_SENTENCE_WORDS = 8
 MIN_REASON_WORDS = 10
 """A commit message whose body has fewer words counts as giving no reason."""

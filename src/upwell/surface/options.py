@@ -42,7 +42,7 @@ class InjectionMode(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurfaceOptions:
     """The `surface.*` settings. `templates` maps a tool pattern to a query with `{argument}`
-    placeholders. An intent missing from `namespace_weights` has its weights in `NAMESPACE_WEIGHTS`.
+    placeholders. Intents missing from `namespace_weights` use the weights in `NAMESPACE_WEIGHTS`.
     `moments` lists the moments at which upwell may speak unasked. If it is "all", every cue starts
     a search, and every kind of memory may surface. With `judge`, the model in `llm.*` chooses the
     memories, at most `judge_calls` times per session."""
@@ -126,7 +126,8 @@ class JudgeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentOptions:
-    """The `intent.*` settings. With `use_llm`, the model of `llm.*` also classifies prompts."""
+    """The `intent.*` settings. With `use_llm`, the model configured in `llm.*` also classifies
+    prompts."""
 
     min_confidence: float = 0.5
     required: bool = False
@@ -186,7 +187,7 @@ class Options:
     commands_in: Callable[[str], Sequence[str]] = no_commands
 
     def records(self, cue: Cue) -> bool:
-        """True if this cue may be recorded. The trials of `upwell setup` and cues in an excluded
+        """True if this cue may be recorded. Test cues from `upwell setup` and cues in an excluded
         project must not be recorded."""
         return not (cue.session.startswith(PROBE_SESSIONS) or self.is_excluded(cue.cwd))
 

@@ -1,9 +1,9 @@
 """Matches phrases, written in the small language of `lexicon.toml`, in one pass over the words of a
 text.
 
-A phrase is tried only at its first word, and a gap never crosses a sentence, so the work is linear
-in the length of the text. A word that is not in the lexicon but is one typo away from a word of a
-phrase counts as that word.
+A match is attempted only where a phrase's first word occurs, and a gap never crosses the end of a
+sentence, so the time is linear in the length of the text. A word that is not in the lexicon but is
+one typo away from a word in a phrase counts as that word.
 """
 
 import re
@@ -86,7 +86,7 @@ class Phrases:
         self._slips = Slips(self._vocabulary(), {*map(fold, known), *opening_words})
 
     def found_in(self, text: str) -> dict[int, int]:
-        """The numbers of the phrases that match in `text`, each with the index of its first
+        """The phrases that match in `text`: maps each phrase's number to the index of its first
         word."""
         tokens = [self._slips.corrected(token) for token in _tokens(text)]
         initial = self._beginnings(tokens)

@@ -155,8 +155,8 @@ class Surfacer:
         return self._judge.totals if self._judge else {}
 
     async def surface(self, cue: Cue) -> Outcome:
-        """Decide what to say at this cue, and record it as delivered. An error is logged and
-        becomes `Skip(FAULT)`. Only a cancellation is raised."""
+        """Decide what to say in response to this cue, and record it as delivered. An error is
+        logged and becomes `Skip(FAULT)`. Only a cancellation is raised."""
         outcome = await self.offer(cue)
         if isinstance(outcome, Surfacing):
             await self.deliveries.delivered(outcome, cue)

@@ -53,7 +53,7 @@ _INITIAL = re.compile(r"[A-Z]\.")
 _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
 )
-"""Thai, Lao, Burmese, Khmer, Japanese and Chinese are written without spaces; Korean is not."""
+"""Thai, Lao, Burmese, Khmer, Japanese and Chinese are written without spaces. Korean has spaces."""
 
 
 class Messages:
@@ -167,8 +167,7 @@ def word_count(text: str) -> int:
 
 
 def _tokens(message: str) -> Iterator[tuple[str, bool]]:
-    """The space-separated words, each with True if it is the first of a sentence, line or list
-    item."""
+    """The space-separated words, each with whether it begins a sentence, line or list item."""
     for line in message.splitlines():
         opens = True
         for token in line.split():
@@ -255,8 +254,8 @@ FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", 
 """Tools whose `path` is the folder to search, not the subject."""
 GENERIC_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
 _MAX_ANCHORS = 12
-"""The maximum number of files, and of identifiers, that a query takes from a call, and of items
-read from a list. This bounds the cost of a call."""
+"""The maximum number of files that a query takes from a call, of identifiers, and of items read
+from a list. This bounds the cost of a call."""
 _MAX_ARGUMENTS = 50
 _MAX_CLEANED = 200
 _MAX_DEPTH = 4
@@ -265,7 +264,7 @@ _PLACEHOLDER = re.compile(r"\{([\w.-]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class CueReader:
-    """Turns cues into queries. `templates` are the user's and take precedence over `TEMPLATES`."""
+    """Turns cues into queries. The user's `templates` take precedence over `TEMPLATES`."""
 
     templates: Mapping[str, str] = field(default_factory=dict)
     lexicon: Lexicon = field(default_factory=shipped)
@@ -369,8 +368,8 @@ def _cleaned(value: Any, depth: int) -> Any:
 
 
 def _project(cue: Cue) -> str | None:
-    """The repository of the cue's folder. If the folder is in none, the repository of the first
-    absolute path in the call that is inside a repository, or else the folder itself.
+    """The repository that contains the cue's folder. If none does, the repository that contains an
+    absolute path in the call (the first such path), or else the folder itself.
     """
     if cue.cwd is None or repository_of(cue.cwd):
         return project_of(cue.cwd)

@@ -67,7 +67,7 @@ class DecisionRecord:
         await together(*jobs, self.journal.flush, self.learning.counts.flush)
 
     def write_soon(self) -> None:
-        """Write what is queued in half a second."""
+        """Write what is queued, half a second from now."""
         self._background.request()
 
     async def aclose(self) -> None:

@@ -37,8 +37,8 @@ _OWN_TAG = re.compile(
     r"(?:system|user|assistant|human|instructions?|important|invoke|parameter|result|fnr)\b))",
     re.IGNORECASE,
 )
-"""The beginning of a tag that must be escaped: its name has two parts, like `upwell-memories`, so
-that it could imitate our frame, or it marks a turn or an instruction."""
+"""The beginning of a tag that must be escaped, because it marks a turn or an instruction, or
+because its two-part name could imitate that of our frame, `upwell-memories`."""
 _IMAGE = re.compile(r"!(?=\[[^\]\n]{0,200}\]\()")
 """A Markdown image, which a client would load from its URL."""
 _TURN = re.compile(r"\[(?=/?INST\])")
@@ -151,8 +151,8 @@ def preview(text: str, query_texts: Sequence[str], limit: int) -> str:
 
 @lru_cache(maxsize=64)
 def _best_start(line: str, query_texts: tuple[str, ...], width: int) -> int:
-    """The start of the window of `width` characters with the most distinct query words; in a tie,
-    the first such window.
+    """The start of the `width`-character window with the most distinct query words; in a tie, the
+    first.
     """
     # Cached, because a hit is formatted twice: to check whether it fits, and to show it.
     query_terms = informative(term for text in query_texts for term in terms(text))
@@ -211,7 +211,7 @@ def by_command(text: str, command: str) -> str:
 
 
 def reminder_of(command: str) -> str:
-    """The reminder for such an agent."""
+    """The reminder for an agent that may lack our tools."""
     return f"{NOTICE}; `{command}` gives the full text of one."
 
 
@@ -247,7 +247,8 @@ def fitting(
     hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, frame: str
 ) -> list[str]:
     """The lines of the best `hits` that fit the profile together with `frame`. The last line may be
-    cut to fit. If too little of a memory would be shown, it and all later memories are omitted."""
+    shortened to fit. If too little of a memory would be shown, it and all later memories are
+    omitted."""
     lines, room = list[str](), profile.without(frame)
     full_chars = max(profile.preview_chars, profile.passage_chars)
     for hit in hits[: profile.items]:
@@ -261,8 +262,8 @@ def fitting(
 
 
 def _line_within(room: Profile, hit: Hit, query_texts: Sequence[str], least: int) -> str:
-    """The line of `hit`, cut until it fits `room`; "" if fewer than `least` characters of the
-    memory would be shown.
+    """The line for `hit`, shortened until it fits `room`; "" if fewer than `least` characters of
+    the memory would be shown.
     """
     preview_chars = max(room.preview_chars, room.passage_chars)
     while True:

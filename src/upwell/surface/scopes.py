@@ -40,8 +40,8 @@ MAX_OPTIONS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleScope:
-    """Globs of files, relative to the project, and patterns of tools. If a scope has both, a cue
-    must match a glob and a pattern."""
+    """Globs for files, relative to the project, and patterns for tools. If a scope has both, a cue
+    must match one of each."""
 
     paths: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ def in_force(rules: Sequence[Memory]) -> list[Memory]:
 
 
 def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
-    """The scope made of the patterns that a person typed.
+    """The scope for the patterns that a person typed.
 
     Raises:
         UsageError: a pattern is not valid.
@@ -171,7 +171,7 @@ def _steps(cue: Cue) -> list[str]:
 
 
 def _lines(cue: Cue) -> Iterator[str]:
-    """Some agents pass a command as a list of words."""
+    """The command lines in a call. Some agents pass a command as a list of words."""
     for key in sorted(COMMAND_KEYS & cue.args.keys()):
         value = cue.args[key]
         if isinstance(value, list):

@@ -1,7 +1,7 @@
 """The log of delivered memories, shared by every door and process of a home.
 
-A context window gets a memory once: each delivery has an entry for the session, which is kept until
-the session's context is compacted. A second entry, for the principal, lasts
+A context window gets each memory only once: a delivery leaves an entry for the session, which is
+kept until the session's context is compacted. A second entry, for the principal, lasts
 `surface.dedup_ttl_seconds` and makes repeats in other sessions rank lower. Repeated episodes keep
 their rank, because they answer an exact trigger. Keys contain the content hash, so an edited memory
 counts as new. Automatic doors read and write the log. Explicit requests only write it.
@@ -34,8 +34,8 @@ async def never_ignored(memory_id: str) -> bool:
 
 
 class SeenLog:
-    """Records deliveries. A delivery affects other sessions for `ttl_seconds` (seed 000: 7 days).
-    With 0, the whole log is off."""
+    """Records deliveries. A delivery affects other sessions for `ttl_seconds` (seed 000: 7 days). 0
+    turns the whole log off."""
 
     def __init__(
         self, ttl_store: TtlStore, ttl_seconds: float, ignored: Ignored = never_ignored
@@ -118,9 +118,9 @@ class SeenLog:
 
     async def known(self, memory_id: str, principal: str = "") -> None:
         """Record that a reader already knew this memory. Until the entry expires, the reader's
-        sessions, except subagents, do not receive the memory. If no delivery was recorded, as after
-        an explicit request outside of sessions, the key has only the memory's id, so that it still
-        applies after the text is edited."""
+        sessions, except subagents, do not receive the memory. If no delivery was recorded (for
+        example, after an explicit request outside any session), the key consists of the memory's id
+        alone, and so outlives edits to the text."""
         if self._ttl_seconds > 0:
             entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
             marked = {

@@ -112,7 +112,7 @@ unless it already has them."""
 SUBAGENT = "subagent"
 """Our own value: a subagent started. It already has its task, so it gets only the rules."""
 LOOKED_AT = 200
-"""How many of the newest memories (of this project, or of no project) compete for a place."""
+"""How many of the newest memories (from this project, or from none) compete for a place."""
 MAX_NOTES = 6
 MAX_OWED = 500
 PREVIEW_CHARS = 180
@@ -318,7 +318,7 @@ def standing(memory: Memory, project: str | None, touched: float, now: float) ->
 
 
 def touched_lately(memories: Sequence[Memory], project: str | None, now: float) -> dict[str, float]:
-    """How recently one of each memory's files was changed, by memory id: 1 for just now, 0.5 for
+    """Maps each memory's id to how recently one of its files was changed: 1 for just now, 0.5 for
     two days ago. Values below 0.05 are left out. Reads the timestamps of at most `MAX_STATS` files,
     never their contents."""
     if project is None:

@@ -1,10 +1,10 @@
-"""Writes the question to the judge, a language model that chooses which note to show the agent, and
-reads the judge's verdict. This module does no I/O.
+"""Writes the question for the judge, a language model that chooses which note to show the agent,
+and reads the judge's verdict. This module does no I/O.
 
 The content of the question comes from files, tools and people, so it is passed as data: one JSON
 document with strings of bounded length, without secrets or control characters. Notes get keys that
 their authors cannot guess. A note that addresses the judge is left out. The verdict is a key or
-nothing, so no word of the model reaches the agent.
+nothing, so nothing that the model writes reaches the agent.
 """
 
 import hashlib
@@ -221,8 +221,8 @@ def _step(cue: Cue) -> str:
 
 
 def _plain(text: str, limit: int) -> str:
-    # The text is cut with room to spare, redacted, and only then cut to the limit, so that a secret
-    # across the limit is still recognised.
+    # The text is truncated with room to spare, redacted, and only then truncated to the limit, so
+    # that a secret that straddles the limit is still recognised.
     return harmless(redact(text[: 2 * limit + 200])[0])[:limit]
 
 

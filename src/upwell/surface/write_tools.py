@@ -4,8 +4,8 @@
 A name says what the tool does, and to which object: `create_issue`, `container_run`,
 `browser_type`. If a read is mistaken for a write, its memories do not surface, and a hook does not
 shorten its result. If a write is mistaken for a read, a memory surfaces too late to change the
-write. So an ambiguous verb, which is also a common noun or can also mean a way of reading, counts
-only next to words that settle its meaning.
+write. So a verb that is also a common noun, or that can also mean a way of reading, counts only
+next to words that settle its meaning.
 """
 
 import re
