@@ -26,8 +26,8 @@ MAX_FILE_BYTES = 2_000_000
 MIN_LINE_CHARS = 4
 """A shorter line counts as punctuation, such as a bracket."""
 _MARGIN_SECONDS = 120.0
-"""A file that is too large to compare counts as changed since the turn only if it was modified more
-than this long after the turn ended."""
+"""A file too large to compare counts as changed since the turn only if it was modified more than
+this long after the turn ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,8 @@ async def changes_of(
     environment: Mapping[str, str],
 ) -> list[Answer]:
     """The turns that changed a file, newest first. If no turn changed the file under its absolute
-    path, `path` is looked up as given, because transcripts from another machine have other folders.
+    path, `path` is looked up as given, because transcripts from other machines have different
+    folders.
 
     Raises:
         StoreError: the index cannot be read.
@@ -183,9 +184,9 @@ def _state(path: str, changes: Sequence[Change], ended: float, *, has_commits: b
 
 
 def _verdict(change: Change, content: str) -> str:
-    """The state of one change, judged by the content of its file; "" if the text of the change was
-    not recorded. A change counts as reverted only if the lines that it removed are back and its own
-    lines are gone."""
+    """The state of one change, judged by the file's content; "" if the text of the change was not
+    recorded. A change counts as reverted only if the lines that it removed are back and those that
+    it added are gone."""
     if change.added and change.added in content:
         return STANDS
     present = _lines(content)

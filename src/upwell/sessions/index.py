@@ -36,12 +36,12 @@ from upwell.sessions.terms import (
 from upwell.sessions.turns import Turn, turns_of
 
 CHUNK_BYTES, CHUNK_FILES = 16_000_000, 200
-"""A transaction stores about this many bytes of transcripts, and at most this many files. An
+"""One transaction covers about this many bytes of transcripts, and at most this many files. An
 interruption loses at most one transaction."""
 MAX_TURNS = 400_000
 """The maximum number of turns in all sessions together. The oldest sessions are dropped first."""
 MAX_STORED_CHARS = 200
-"""The names of sessions are cut to this length."""
+"""Session names are truncated to this length."""
 QUESTION_CHARS, CONCLUSION_CHARS = 200, 400
 """The maximum lengths of the excerpts."""
 
@@ -71,7 +71,7 @@ class Match:
 
     @property
     def locator(self) -> str:
-        """The name under which the turn can be read."""
+        """The identifier by which the turn can be read."""
         return f"{SESSION_LOCATOR}{self.session.name}#{self.turn.number}"
 
 
@@ -103,7 +103,7 @@ class SessionIndex:
         Raises:
             StoreError: the database cannot be written.
         """
-        # The real clock even in a replay, because reading takes real time.
+        # Even a replay needs the real clock here, because reading takes real time.
         ends = SYSTEM_CLOCK.monotonic() + seconds if seconds is not None else None
         database = await self._open()
         await self._drop_excluded(database)
@@ -155,8 +155,8 @@ class SessionIndex:
     async def listed(
         self, scope: Scope, before: tuple[float, str] | None, limit: int
     ) -> list[Listed]:
-        """A page of sessions, sorted by the end of their last turn, newest first. The page begins
-        after the session whose end and name are `before`, or with the newest session.
+        """A page of sessions, latest last turn first. `before` is the end time and name of the last
+        session on the previous page; None starts with the newest session.
 
         Raises:
             StoreError: the database cannot be read.
@@ -167,11 +167,11 @@ class SessionIndex:
         )
 
     async def choices(self) -> tuple[list[str], list[str]]:
-        """The projects and the hosts of the sessions, those of the latest sessions first."""
+        """The sessions' projects and hosts, most recently used first."""
         return await (await self._open()).read(tables.choices)
 
     async def known_names(self, names: Sequence[str]) -> set[str]:
-        """The subset of `names` that are names of sessions in the index."""
+        """Those of `names` that belong to sessions in the index."""
         return await (await self._open()).read(lambda db: tables.known_names(db, names))
 
     async def recorded(self, name: str) -> list[Match]:
@@ -338,7 +338,7 @@ def _entry(turn: Turn) -> Entry:
 
 
 def _excerpt(text: str, limit: int) -> str:
-    """The masked beginning of a text, cut at a space, because half a secret would not be
+    """The masked beginning of a text, truncated at a space, because half a secret would not be
     recognised."""
     if len(text) > limit:
         text = text[:limit].rpartition(" ")[0]

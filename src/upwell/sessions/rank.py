@@ -2,10 +2,10 @@
 that follows.
 
 The score of a session is the score of its best turn plus a share of the score of the session as a
-whole, because an answer may be spread over several turns. In the score of the whole session, each
-term counts with its highest weight in any turn. Terms that occur in few turns are worth more
+whole, because an answer may be spread over several turns. For the session as a whole, each term
+counts with its highest weight in any turn. Terms that occur in few turns are worth more
 (`Corpus.idf`). Recent sessions, and those of the project in which the question is asked, get a
-bonus. It is small, so it only decides between sessions that fit about equally well.
+bonus. The bonus is small, so it only decides between sessions that match about equally well.
 """
 
 import math
@@ -24,7 +24,7 @@ NEW_BONUS, HALF_LIFE_DAYS = 0.05, 60.0
 PROJECT_BONUS = 0.1
 MAX_RANKED = 60
 MAX_FULL_POSTINGS = 60_000
-"""The index has a posting for each term and each turn that contains the term. Once this many
+"""The index has a posting for each term and each turn that contains the term. After this many
 postings have been read, the remaining, more frequent terms count only for sessions that contain a
 rarer term."""
 EXACT_RARITY = 1.5
@@ -44,8 +44,8 @@ class Tally:
 
     @property
     def score(self) -> tuple[float, int]:
-        """The score of the session, and the key of its best turn. In a tie, the last of these
-        turns, which is likely to contain more."""
+        """The score of the session, and the key of its best turn. In a tie, the last of the best
+        turns is chosen, because it is likely to contain more."""
         score, key = max(zip(self.turns.values(), self.turns, strict=True))
         return score + WHOLE_SHARE * self.whole, key
 
@@ -58,8 +58,8 @@ def tallies(
     visible: Collection[int] | None,
 ) -> dict[int, Tally]:
     """The tallies of the sessions that contain any of these terms, by session number. `words` are
-    terms of words, and `exact` are terms of errors. `turns` is the total number of turns. `visible`
-    are the sessions to consider, or None for all."""
+    the terms of words, and `exact` are those of errors. `turns` is the total number of turns.
+    `visible` are the sessions to consider, or None for all."""
     corpus = Corpus(scopes=(), memories=turns, words=0)
     weights = {term: corpus.idf(len(postings[term][0])) for term in words if term in postings}
     weights |= {term: EXACT_RARITY * corpus.rarest for term in exact if term in postings}

@@ -24,7 +24,7 @@ TOOL_CHARS = 60
 MAX_TROUBLE_CHARS = 20_000
 """How many characters of a failed call's result are searched for the error."""
 MAX_STEPS = 200
-"""The maximum number of steps shown of one turn."""
+"""The maximum number of steps shown for one turn."""
 _SHOWN = frozenset({Kind.SAY, Kind.TOOL, Kind.COMPACT})
 
 
@@ -89,7 +89,7 @@ def _read(matches: Sequence[Match]) -> dict[int, Part]:
 
 def _numbered(matches: Sequence[Match]) -> Iterator[tuple[int, Event]]:
     """The events of a session with the numbers of their turns. If the format can be read from an
-    offset, they begin with the first of the given turns, otherwise with the session."""
+    offset, they begin with the first of the given turns; otherwise, at the start of the session."""
     session = matches[0].session
     transcript = Transcript(Path(session.path), format_named(session.format))
     first = min(matches, key=lambda match: match.turn.number).turn

@@ -5,11 +5,11 @@ postings.
                                  └── posting    by term: the keys of turns, and the terms' weights
 
 No transcript is copied here. A turn has the offset of its question in the file, and two masked
-excerpts in case the host removes the file. All tables can be rebuilt.
+excerpts that remain if the host removes the file. All tables can be rebuilt.
 
 A turn's key is its session's number followed by its own number, so that a posting identifies both
-in 32 bits. Postings are appended in batches. A turn that grew is posted again under the same key.
-It still contains all of its former terms, so the older postings remain valid.
+in 32 bits. Postings are appended in batches. A turn that has grown is posted again under the same
+key. It still contains all of its earlier terms, so the older postings remain valid.
 """
 
 import sqlite3
@@ -27,16 +27,16 @@ TURN_BITS = 11
 MAX_TURNS = 1 << TURN_BITS
 MAX_SESSIONS = 1 << (32 - TURN_BITS)
 MAX_BATCHES = 48
-"""With more batches than this, the postings of each term are merged into one row."""
+"""If there are more batches than this, the postings of each term are merged into one row."""
 MAX_CHOICES = 300
-"""The maximum number of projects, and of hosts, that are offered as filters."""
+"""The maximum number of projects (and likewise of hosts) offered as filters."""
 _ITEM = "I"
 _IN_CHUNKS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTranscript:
-    """A transcript that was read up to `size`. Its last turn, number `turns` - 1 of the session,
+    """A transcript that was read up to `size`. The session had `turns` turns, the last of which
     begins at the byte `resume` and may have grown since."""
 
     no: int
@@ -150,7 +150,7 @@ OWNER = Owner("sessions", [create], salvage=recreate)
 
 
 def known_transcripts(db: sqlite3.Connection) -> dict[str, KnownTranscript]:
-    """The transcripts that were read, by path."""
+    """The transcripts that were read, keyed by path."""
     rows = db.execute(
         "SELECT path, transcript.no, size, mtime_ns, resume, turns, cwd FROM transcript "
         "LEFT JOIN session ON session.transcript = transcript.no GROUP BY transcript.no"
@@ -314,7 +314,7 @@ _SESSION_ROW = (
 
 
 def sessions(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, SessionRow]:
-    """The sessions with these numbers, by number."""
+    """The sessions with these numbers, keyed by number."""
     by_number: dict[int, SessionRow] = {}
     for chunk in batched(numbers, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))
@@ -339,9 +339,9 @@ def listed(
     before: tuple[float, str],
     limit: int,
 ) -> list[Listed]:
-    """A page of the sessions of a project and host, sorted by the end of their last turn, newest
-    first. The page begins after the session whose end and name are `before`. A session that several
-    transcripts record is listed once."""
+    """A page of the sessions of a project and host, latest last turn first. `before` is the end
+    time and name of the last session on the previous page. A session found in several transcripts
+    is listed once."""
     filters = {"project = ?": project, "host = ?": host}
     given = {condition: value for condition, value in filters.items() if value is not None}
     where = "".join(f" AND {condition}" for condition in given)
@@ -361,7 +361,7 @@ def listed(
 
 
 def choices(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
-    """The projects and the hosts of the sessions, those of the latest sessions first."""
+    """The sessions' projects and hosts, most recently used first."""
     projects, hosts = (
         [
             name
@@ -376,7 +376,7 @@ def choices(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
 
 
 def known_names(db: sqlite3.Connection, names: Sequence[str]) -> set[str]:
-    """The subset of `names` that are names of sessions."""
+    """Those of `names` that belong to sessions."""
     known: set[str] = set()
     for chunk in batched(names, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))
@@ -419,7 +419,7 @@ def visible(
 
 
 def turns(db: sqlite3.Connection, keys: Iterable[int]) -> dict[int, TurnRow]:
-    """The turns with these keys, by key."""
+    """The turns with these keys, keyed as given."""
     by_key: dict[int, TurnRow] = {}
     for chunk in batched(keys, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))

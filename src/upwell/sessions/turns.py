@@ -14,7 +14,7 @@ MAX_QUESTION_CHARS, MAX_ANSWER_CHARS = 4_000, 6_000
 MAX_REMARKS_CHARS, MAX_REMARK_CHARS = 6_000, 1_200
 MAX_COMMAND_CHARS = 400
 MAX_RUNS, MAX_FILES, MAX_CHANGES = 200, 200, 100
-"""The maximum numbers of commands, of files read and of changes that are kept of one turn."""
+"""The maximum numbers of commands, of files read and of changes that are kept for one turn."""
 SHORT_ANSWER_CHARS = 200
 """A shorter closing answer (`Done.`) is read together with the remark before it."""
 MAX_ERRORS, MAX_ERROR_CHARS, ERROR_EDGE_CHARS = 6, 240, 3_000
@@ -48,9 +48,9 @@ class Change:
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """`number` is the position of the turn in the session, counted from 0. `offset` is the byte of
-    the transcript at which the question begins. `remarks` are the texts that the agent wrote. The
-    last remark closes the turn."""
+    """`number` is the position of the turn in the session, counted from 0. `offset` is the byte in
+    the transcript at which the question begins. `remarks` are what the agent wrote; the last one
+    closes the turn."""
 
     session: str
     host: str
@@ -144,7 +144,7 @@ def _opened(event: Event, number: int) -> Turn:
 
 
 def error_lines(text: str) -> list[str]:
-    """The lines that report an error. A long output is searched only at its two ends."""
+    """The lines that report an error. Only the beginning and end of a long output are searched."""
     if len(text) > 2 * ERROR_EDGE_CHARS:
         text = f"{text[:ERROR_EDGE_CHARS]}\n{text[-ERROR_EDGE_CHARS:]}"
     lines: dict[str, None] = {}
