@@ -1,5 +1,5 @@
-"""Adapts the budgets of results to agents' reports, and to how often agents fetch what was left
-out.
+"""Adapts the size budgets for results to agents' reports, and to how often agents fetch what was
+left out.
 
 Learned ratios take effect between sessions, so that within a session the same result is always
 shortened to the same bytes. `upwell tune --apply` makes running sessions adopt them early.
@@ -37,7 +37,7 @@ class LearnOptions:
 
 
 class Report(StrEnum):
-    """An agent's report on a shortened result, or another event in the life of that result."""
+    """An agent's report on a shortened result, or another event that concerns the result."""
 
     TRUNCATED = "truncated"
     MISSING_EXAMPLE = "missing_example"
@@ -66,7 +66,7 @@ class Ratio:
 
 
 def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
-    """The ratio that follows from the number of each `Report` on `tool`.
+    """The ratio that follows from how often each `Report` was made on `tool`.
 
     The ratio is 1.15 to the power of n. A report of "too little" adds 1 to n, and a report of "too
     much" subtracts 1. Each time an agent fetches the rest, n grows by a third, but fetches up to a
@@ -92,7 +92,7 @@ async def record(ttl_store: TtlStore, tool: str, report: Report) -> None:
 
 
 async def ratios(ttl_store: TtlStore) -> list[Ratio]:
-    """The ratios of all tools with reports, by name."""
+    """The ratios of all tools with reports, sorted by name."""
     counts: dict[str, dict[str, int]] = {}
     for item in await ttl_store.scan(Kind.COMPRESSION_REPORT):
         tool, _, report = item.key.rpartition("|")
@@ -132,7 +132,7 @@ async def note(ttl_store: TtlStore, tool: str, report: Report, text: str) -> Non
 
 
 async def lately(ttl_store: TtlStore) -> Mapping[str, Sequence[Missed]]:
-    """The newest remarks by tool, newest first."""
+    """Each tool's newest remarks, newest first."""
     remarks: defaultdict[str, list[Missed]] = defaultdict(list)
     for item in reversed(await ttl_store.scan(Kind.COMPRESSION_REMARK)):
         remark = Missed(**{**json.loads(item.value), "at": item.created_at})
@@ -142,7 +142,7 @@ async def lately(ttl_store: TtlStore) -> Mapping[str, Sequence[Missed]]:
 
 
 async def forget_missed(ttl_store: TtlStore) -> int:
-    """Discard the remarks. Returns their number."""
+    """Discard the remarks. Returns how many there were."""
     return await ttl_store.drop(Kind.COMPRESSION_REMARK)
 
 
@@ -196,15 +196,15 @@ class Budgets:
         return await ratios(self._ttl_store)
 
     async def forget(self) -> int:
-        """Discard all reports and remarks. Returns their number."""
+        """Discard all reports and remarks. Returns how many there were."""
         return await forget(self._ttl_store) + await forget_missed(self._ttl_store)
 
     async def report(
         self, tool: str, report: Report, missing: str = "", *, rater: str = ""
     ) -> None:
         """Count a report on a shortened result of `tool`. `missing` describes what the result
-        lacked. `rater` names a principal other than the owner. All principals share the budgets, so
-        a rater's report is not counted. Only its text is stored, as a remark."""
+        lacked. `rater` names a principal other than the owner. Because all principals share the
+        budgets, a rater's report is not counted; only its text is stored, as a remark."""
         if rater:
             await note(self._ttl_store, tool, report, f"{rater}: {missing}" if missing else "")
             return
@@ -212,7 +212,7 @@ class Budgets:
         await note(self._ttl_store, tool, report, missing)
 
     async def missed(self) -> Mapping[str, Sequence[Missed]]:
-        """The newest remarks of agents on missing content, by tool."""
+        """Agents' newest remarks on missing content, keyed by tool."""
         return await lately(self._ttl_store)
 
     def served(self, tool: str, keys: Sequence[str]) -> None:

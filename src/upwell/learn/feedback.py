@@ -20,8 +20,8 @@ from upwell.learn.thresholds import Sample, Use
 NEGATIVE = frozenset({Rating.NOT_RELEVANT, Rating.ALREADY_KNOWN})
 IGNORED_WEIGHT = 0.25
 MAX_IGNORED = 1.0
-"""The maximum total weight of the times that agents ignored a memory. Four times weigh as much as
-one rating, and further times add nothing."""
+"""The maximum evidence from agents ignoring a memory. Being ignored four times weighs as much as
+one rating; after that, nothing more is added."""
 
 
 def negatives(samples: Iterable[Sample]) -> float:
@@ -84,8 +84,8 @@ _RATER = " @"
 
 
 def of_rater(name: str, principal: str) -> str:
-    """The key of a tool or memory in a principal's ratings, which affect only that principal. The
-    owner's ratings use the plain name."""
+    """The key for a tool or memory in a principal's ratings, which affect only that principal. In
+    the owner's ratings, it is the plain name."""
     return f"{name}{_RATER}{principal}" if principal else name
 
 
@@ -104,7 +104,7 @@ class LearningStore(Protocol):
         ...
 
     async def by_tool(self, since: float) -> dict[str, list[Sample]]:
-        """The valid samples by tool, oldest first."""
+        """Each tool's valid samples, oldest first."""
         ...
 
     async def valid(self) -> list[Rated]:
@@ -134,7 +134,7 @@ class LearningStore(Protocol):
         ...
 
     async def purge(self, now: float) -> int:
-        """Remove ratings past their retention. Returns their number."""
+        """Remove ratings past their retention. Returns how many were removed."""
         ...
 
 
@@ -298,7 +298,7 @@ def rated(rows: Sequence[Sequence[Any]]) -> list[Rated]:
 
 
 def grouped(rows: Sequence[Sequence[Any]]) -> dict[str, list[Sample]]:
-    """The samples in rows, by name. A row has a name, then the columns of `SAMPLE`."""
+    """The samples in rows, grouped by name. A row has a name, then the columns of `SAMPLE`."""
     samples: dict[str, list[Sample]] = {}
     for name, surfacing, memory, rating, score, at in rows:
         if rating not in _RATINGS:

@@ -2,9 +2,9 @@
 calls.
 
 A word is distinctive if it is rare in the store and did not occur in the cue (the prompt or call)
-at which the memory surfaced. During a call, events are only queued. They are examined afterwards.
+that made the memory surface. During a call, events are only queued. They are examined afterwards.
 The watched memories are in the TTL store, so that a session can be followed even if each of its
-events is handled by a different process. No text of a cue is stored.
+events is handled by a different process. No text from a cue is stored.
 """
 
 import asyncio
@@ -71,13 +71,14 @@ class Uses:
         return latest if isinstance(latest, Use) else None
 
     async def forget(self, memory: str | None = None) -> int:
-        """Remove the observations of one memory, or all of them. Returns their number."""
+        """Remove the observations about one memory, or all of them. Returns how many were
+        removed."""
         return await self._ttl_store.drop(Kind.USE, f"{memory}{_SEPARATOR}" if memory else "")
 
 
 WATCH_SECONDS = 6 * 3600.0
 LOOKS = 10
-"""After this many calls of the session without evidence of use, a memory counts as ignored."""
+"""After this many of the session's calls without evidence of use, a memory counts as ignored."""
 MIN_LOOKS = 3
 """If the session ends after at least this many calls, an unused memory also counts as ignored."""
 MAX_WORDS = 24
@@ -87,7 +88,7 @@ ENOUGH = 2
 contains a digit (a port, a version)."""
 MAX_READ_CHARS = 20_000
 MAX_INLINE_CHARS = 2_000
-"""A text up to this length is split into words faster than it can be handed to a thread."""
+"""Splitting a text up to this length into words takes less time than handing it to a thread."""
 _MAX_DEPTH = 6
 
 Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
@@ -96,9 +97,9 @@ Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A memory that surfaced at the time `at`, and the `words` that would show its use. After
-    `looks` more calls, it counts as ignored. `case` combines the moment (such as a failed call) and
-    the kind of the memory. It is "" if `surface.moments` is `all`."""
+    """A memory that surfaced at the time `at`, and the `words` that would show its use. If it is
+    still unused after `looks` more calls, it counts as ignored. `case` combines the moment (such as
+    a failed call) and the kind of the memory. It is "" if `surface.moments` is `all`."""
 
     surfacing: str
     memory: str
@@ -156,7 +157,7 @@ class _Event:
 
 
 class Watching:
-    """Follows sessions, and concludes which of the memories shown they used or ignored."""
+    """Follows sessions, and concludes which of the memories shown to them they used or ignored."""
 
     def __init__(
         self,
@@ -314,7 +315,8 @@ async def _written_words(
 def _written_since(
     written: Written | None, watched: Iterable[Watched]
 ) -> Mapping[float, frozenset[str]]:
-    """The words that the agent wrote since each of the times at which watched memories surfaced."""
+    """For each time at which a watched memory surfaced, the words that the agent has written
+    since."""
     times = {entry.at for entry in watched}
     if written is None or not times:
         return {}

@@ -1,4 +1,4 @@
-"""The results of learning that surfacing reads: thresholds by tool, and demoted memories.
+"""What surfacing reads of the results of learning: each tool's threshold, and the demoted memories.
 
 Surfacing reads only the copy in this process, never the database. After a call, the copy is
 refreshed if any process has written to the database.
@@ -33,7 +33,7 @@ from upwell.learn.thresholds import (
 )
 
 BETWEEN_STEPS_SECONDS = 3600.0
-"""Without new ratings, a threshold moves at most one step in this time."""
+"""Without new ratings, a threshold moves at most one step in this many seconds."""
 
 CASE_SIGN = " / "
 """Separates the moment and the kind in the name of a case. No tool name contains spaces."""
@@ -95,8 +95,8 @@ class Learned:
         """A principal's current threshold for `tool`, which may also be the name of a door.
 
         With a `case` (`Watched.case`), the threshold takes into account how agents used memories of
-        that kind at that moment. With `exact`, it is the threshold of a memory that was learned in
-        exactly the current situation, which the tool's ratings do not affect.
+        that kind at that moment. With `exact`, it is the threshold for a memory that was learned in
+        exactly the current situation; the tool's ratings do not affect it.
         """
         tool = of_rater(tool, principal)
         shift = self._shifts.get(case, 0.0)
@@ -116,8 +116,8 @@ class Learned:
         return {key: value for key, value in self._demoted.items() if without_rater(key) == key}
 
     async def version(self) -> Hashable:
-        """A value that changes when any process writes to the memory. Constant while the memory
-        cannot be read."""
+        """A value that changes when any process writes to the memory. It stays the same as long as
+        the memory cannot be read."""
         try:
             return await self._ratings.version() if self._ratings else _UNKNOWN
         except StoreError as error:
@@ -125,8 +125,8 @@ class Learned:
             return _UNKNOWN
 
     async def ratings_given(self) -> dict[tuple[str, str], Rating]:
-        """The valid ratings, by surfacing and memory. Empty while the memory cannot be read. They
-        are read again only after the memory has changed."""
+        """The valid ratings, keyed by surfacing and memory. Empty if the memory cannot be read.
+        They are read again only after the memory has changed."""
         version = await self.version()
         if self._ratings is None or version is _UNKNOWN:
             return {}
@@ -195,7 +195,7 @@ class Learned:
         return discarded
 
     async def thresholds(self) -> list[Threshold]:
-        """The thresholds of the tools that have evidence or a shift, by name."""
+        """The thresholds of the tools that have evidence or a shift, sorted by name."""
         if self._ratings is None:
             return []
         now, evidence = self._clock.now(), await self._evidence(self._ratings)
@@ -228,8 +228,8 @@ class Learned:
             await ratings.shift(moved, now)
 
     async def _evidence(self, ratings: LearningStore) -> dict[str, list[Sample]]:
-        """The samples of each tool: its ratings, and the observed use of unrated memories. Samples
-        of session starts are left out, because these have no threshold."""
+        """The samples of each tool: its ratings, and the observed use of unrated memories. Session
+        starts have no threshold, so their samples are left out."""
         since = self._clock.now() - WINDOW_SECONDS
         samples_by_tool = await ratings.by_tool(since)
         samples_by_tool.pop(Door.SESSION, None)

@@ -1,12 +1,12 @@
-"""The score that a memory needs to surface with one tool's results: `min_score`, adjusted to how
-useful earlier memories were for that tool.
+"""The score that a memory needs to surface for one tool: `min_score`, adjusted to how useful
+earlier memories were for that tool.
 
 The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows how often
 `p` was right for this tool. An intercept `b` on the log-odds is fitted to the feedback (logistic
-regression with one coefficient and a Gaussian prior of mean 0 and variance 1, the maximum a
+regression with one coefficient and a Gaussian prior of mean 0 and variance 1, by maximum a
 posteriori), and `min_score` is shifted by `-b`. So a tool whose scores promise too much gets a
-higher threshold. Old evidence fades with a half-life. Without new evidence, every threshold
-therefore returns to its configured value.
+higher threshold. Evidence fades with a half-life, so without new evidence every threshold returns
+to its configured value.
 """
 
 import math
@@ -21,8 +21,8 @@ MIN_SAMPLES = 10
 """A threshold changes only after this many surfacings with evidence."""
 LOWEST_SHIFT, HIGHEST_SHIFT = -0.5, 1.0
 """The bounds of a shift, in log-odds. They keep a threshold of 0.50 between 0.38 and 0.73. The
-lower bound is closer, because there is no feedback on memories that a lower threshold would have
-shown."""
+lower bound is closer to 0, because there is no feedback on memories that a lower threshold would
+have shown."""
 MIN_SCORE, MAX_SCORE = 0.05, 0.95
 STEP = 0.2
 """The largest move in one step, in log-odds: about 0.05 for a threshold of 0.50."""
@@ -30,7 +30,7 @@ IMPLICIT_SHIFT = 0.3
 """Observed use changes the shift that follows from ratings by at most this much, in log-odds."""
 HALF_LIFE_SECONDS = 30 * 86_400.0
 MAX_SAMPLES = 300
-"""How many of the latest ratings count, and how many of the latest observations. Older ones have
+"""How many of the latest ratings count, and likewise of the latest observations. Older ones have
 faded."""
 _PRIOR_PRECISION = 1.0
 _NEUTRAL_PRECISION = 0.25
@@ -54,8 +54,9 @@ _WEIGHTS: Mapping[Evidence, tuple[float, float]] = {
 }
 """Maps each kind of evidence to a relevance and a weight. An already known memory was relevant and
 still a nuisance, so it counts half. Most helpful memories leave no trace in the next calls, so an
-ignored memory weighs a twelfth of a used one: the two balance if about one memory in thirteen is
-used. `partially_helpful` is neutral: it pulls the threshold towards its configured value."""
+ignored memory weighs a twelfth as much as a used one: the two balance if about one memory in
+thirteen is used. `partially_helpful` is neutral: it pulls the threshold towards its configured
+value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
