@@ -82,9 +82,9 @@ class Holdings:
 
 
 class SessionCapture:
-    """Stores the findings of sessions. Places of files and symbols are stored at once. Everything
-    else becomes a proposal in the inbox, or a memory if `accepts()` returns a trust. Past sessions
-    in a folder for which `is_excluded()` is true are skipped.
+    """Stores the findings of sessions. The places of files and symbols are stored at once.
+    Everything else becomes a proposal in the inbox or, if `accepts()` returns a trust, a memory.
+    Past sessions in a folder for which `is_excluded()` is true are skipped.
 
     The TTL store records how far each transcript was read. `end_turn()` continues there, and
     `read()` skips a transcript that was read to its end. The methods raise StoreError if the store
@@ -109,7 +109,7 @@ class SessionCapture:
         self._is_excluded = is_excluded
 
     async def end_turn(self, transcript: str, session: str, cwd: str | None) -> Gain:
-        """Learn from the part of the session's transcript that the turn has added."""
+        """Learn from what the turn added to the session's transcript."""
         project = project_of(cwd)
         size = own_bytes(transcript)
         if not size or project is None:
@@ -189,12 +189,12 @@ class SessionCapture:
                 await self._ttl_store.delete(kind, batch)
 
     async def learned(self, holdings: Holdings) -> list[Memory]:
-        """The memories of these holdings that were learned from sessions and still exist."""
+        """Those memories in these holdings that were learned from sessions and still exist."""
         memories = [await self._library.store.get(memory_id) for memory_id in holdings.memories]
         return [known for known in memories if known and known.provenance.door == "capture"]
 
     async def accepted(self, holdings: Holdings) -> list[Memory]:
-        """The memories that a person accepted from the proposals of these holdings."""
+        """The memories that a person accepted from the proposals in these holdings."""
         memories = [await self._library.store.get(key) for key in sorted(holdings.proposals)]
         return [known for known in memories if known]
 
@@ -214,7 +214,7 @@ def no_proposal(proposal: Proposal) -> None:
 
 def measured_episodes(proposal: Proposal) -> Trust | None:
     """Accept episodes of the kinds whose precision was measured. Nobody has vouched for them, so
-    they get the trust of a memory that an agent stored.
+    they get the same trust as memories that agents store.
     """
     return Trust.AGENT if proposal.triggers and proposal.why in MEASURED else None
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 MAX_BYTES = 20_000_000
-"""How many bytes are read from the end of a transcript, where the latest compaction is."""
+"""How many bytes are read from the end of a transcript, where the latest compaction is recorded."""
 
 
 def commands_in(path: str) -> Sequence[str]:

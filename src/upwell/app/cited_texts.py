@@ -64,7 +64,7 @@ class CitedTexts:
         self, citation: str, project: str | None, namespaces: Sequence[str]
     ) -> Sequence[str]:
         """The lines of an imported document, of a document that the program qmd has indexed, or of
-        a turn of a past session."""
+        a turn in a past session."""
         if citation.startswith(QMD_SCHEME) and self._memory.qmd is not None:
             return await self._memory.qmd.lines(citation, project)
         if citation.startswith(SESSION_LOCATOR):
@@ -72,7 +72,7 @@ class CitedTexts:
         return await self._memory.documents.lines(citation, project, namespaces)
 
     async def search_sessions(self, question: str, limit: int) -> Sequence[str]:
-        """The past sessions of this project that match a question, each as a text."""
+        """The past sessions of this project that match a question, one text for each."""
         return await self._past().search(question, limit)
 
     async def _is_memory(self, memory_id: str) -> bool:

@@ -35,9 +35,9 @@ class _Pending:
 
 class Cuts:
     """Records shortened results in the TTL store. The texts that the agent saw are recorded only
-    for the owner of the home, and only if none of them contains a secret. The file of a call is
-    recorded only if `journal` may store it. It is kept for as long as the files of decisions. The
-    methods raise StoreError if the store cannot be read.
+    for the owner of the home, and only if none of them contains a secret. A call's file is recorded
+    only if `journal` may store it, and kept for as long as the files of decisions. The methods
+    raise StoreError if the store cannot be read.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Cuts:
         return pairs
 
     async def session_of(self, cut_id: str) -> str:
-        """The session of a shortened result; "" if the result is unknown."""
+        """The session that a shortened result belongs to; "" if the result is unknown."""
         item = (await self._ttl_store.get(Kind.CUT, [cut_id])).get(cut_id)
         return str(orjson.loads(item.value)["session"]) if item else ""
 

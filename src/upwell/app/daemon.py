@@ -1,4 +1,5 @@
-"""The app inside the daemon, and hooks over HTTP. A changed configuration replaces the app."""
+"""The app inside the daemon, and hooks over HTTP. When the configuration changes, the app is
+replaced."""
 
 import asyncio
 import contextlib
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 
 CHORES_SECONDS = 3600.0
 WARM_AFTER_SECONDS = 1.0
-"""How long to wait before importing the modules for HTTP and shortening. A hook starts the daemon
-for a prompt, and importing them earlier would delay the answer to the prompt.
+"""How long to wait before importing the modules for HTTP and shortening. The daemon is usually
+started by a hook, whose prompt would otherwise wait for these imports.
 """
 
 
 class Warm:
-    """An app that stays loaded, and the `HookDoor` that answers hook events with it. A changed
-    `config.toml` replaces both; an invalid file leaves them as they are."""
+    """An app that stays loaded, and the `HookDoor` that answers hook events with it. When
+    `config.toml` changes, both are replaced, unless the file is invalid."""
 
     def __init__(self) -> None:
         self._app: App | None = None
@@ -47,8 +48,8 @@ class Warm:
         self._following: asyncio.Task[None] | None = None
         self._port = 0
         self.on_request: Callable[[], None] = _do_nothing
-        """Called at every HTTP request, so that the daemon does not count as idle. The daemon
-        itself sees only the requests on its socket."""
+        """Called on every HTTP request, because the daemon itself sees only requests on its socket
+        and would count as idle."""
 
     @property
     def app(self) -> App:
@@ -228,7 +229,7 @@ def _end_hung() -> bool:
 
 
 async def _serve_hooks(warm: Warm, port: int) -> None:
-    """Serve hooks over HTTP on loopback. If the port is in use, only these hooks are
+    """Serve hooks over HTTP on loopback. If the port is in use, only hooks over HTTP are
     unavailable.
     """
     from upwell.web.admission import Admission

@@ -25,7 +25,7 @@ async def events(
     app: App, filters: Mapping[str, str], limit: int, before: float = math.inf
 ) -> list[Event]:
     """The latest events that match, newest first. `filters` may contain values for the fields in
-    `EXACT`, a part of the `file`, and `spoke`, which selects the events at which a memory surfaced
+    `EXACT`, a part of the `file`, and `spoke`, which selects the events in which a memory surfaced
     or a result was shortened.
 
     Raises:
@@ -148,5 +148,5 @@ def _matches_file(event: Event, filters: Mapping[str, str]) -> bool:
 
 
 def _version(event: Event) -> tuple[str, float]:
-    """A decision that is taken back is written again."""
+    """Identifies one writing of an event: a decision that is taken back is written again."""
     return event["id"], event["written"]

@@ -152,8 +152,8 @@ def open_store(
 def _open_team_store(
     config: Config, files: Files, questions: Questions | None, clock: Clock
 ) -> tuple[Store, Sources, LearningStore | None]:
-    """If the driver is missing, there is no memory at all, because the home's own store contains
-    other memories."""
+    """If the driver is missing, there is no memory at all: the home's own store would be no
+    substitute, because it contains other memories."""
     team = files.team
     if team is None:
         missing = StoreError("the PostgreSQL driver is missing", hint="run `upwell doctor`")
@@ -251,7 +251,8 @@ def open_memory(
 def _open_ltm(
     config: Config, ttl_store: TtlStore, patience: Patience, *, tolerant: bool
 ) -> "LtmRecall | None":
-    """The memory server configured by `ltm.*`. If no such key is set, its modules are not imported.
+    """The memory server configured by `ltm.*`. If none of these keys is set, its modules are not
+    imported.
 
     Raises:
         ConfigError: a key that another key needs is missing, and `tolerant` is false.

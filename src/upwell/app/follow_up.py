@@ -35,7 +35,7 @@ class Traces:
         self._by_key: OrderedDict[str, str] = OrderedDict()
 
     def note(self, keys: Sequence[str], trace_id: str) -> None:
-        """Record that these originals belong to a call of this trace."""
+        """Record that these originals belong to a call in this trace."""
         for key in keys:
             self._by_key[key] = trace_id
             self._by_key.move_to_end(key)
@@ -43,7 +43,8 @@ class Traces:
             self._by_key.popitem(last=False)
 
     def of(self, key: str) -> str:
-        """The trace of the call whose result has this key; "" if this process does not know it."""
+        """The trace of the call whose result has this key; "" if this process has no record of
+        it."""
         return self._by_key.get(key, "")
 
 
@@ -66,14 +67,14 @@ class FollowUp:
         self._writes = BackgroundTasks("recording a shortened result")
 
     def delivered(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result of a call through the gateway."""
+        """Count a shortened result from a call through the gateway."""
         tool = f"{call.server}__{call.tool}"
         if cut.keys:
             self._budgets.served(tool, cut.keys)
         self.shortened_by_hook(call, cut)
 
     def shortened_by_hook(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result of an agent's own tool. The agent reads its originals on the
+        """Count a shortened result from an agent's own tool. The agent reads its originals on the
         command line, in another process.
         """
         TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)

@@ -131,7 +131,7 @@ def _servers(gateway: Gateway) -> list[dict[str, str]]:
 
 
 class _Readiness:
-    """The gateway becomes ready once every server has started or failed, after `seconds` at the
+    """The gateway becomes ready when every server has started or failed, or after `seconds` at the
     latest. It stays ready while a failed server restarts, so that one broken server does not make
     the others unavailable.
     """

@@ -1,5 +1,5 @@
-"""Wires the learning side of a home, and runs its chores. Chores at the end of a turn run after the
-event has been answered.
+"""Wires the learning side of a home, and runs its chores. Those at the end of a turn run only after
+the event has been answered.
 """
 
 import asyncio
@@ -61,7 +61,8 @@ def open_learning(
 
 
 async def load_learned(learned: Learned, *, tolerant: bool) -> None:
-    """Load the learned values. A tolerant app starts without them and loads them later.
+    """Load the learned values. If this fails, a tolerant app starts without them and loads them
+    later.
 
     Raises:
         StoreError: the database failed.

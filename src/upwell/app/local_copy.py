@@ -1,8 +1,8 @@
 """Keeps the copy of a team's memories on a developer's machine up to date, and sends what this
 machine shares. The team's store is a database (`store.local`), or a gateway that has a database.
 
-Decisions and commands read the copy and never wait for the store. One process of a home at a time,
-usually the daemon, keeps the copy up to date.
+Decisions and commands read the copy and never wait for the store. Only one of a home's processes at
+a time, usually the daemon, keeps the copy up to date.
 """
 
 import asyncio
@@ -143,7 +143,7 @@ async def _has_outgoing(store: TeamStore) -> bool:
 
 @asynccontextmanager
 async def _connected(config: Config) -> AsyncIterator[SharedMemories]:
-    """The first use connects to the team's store.
+    """Yield the team's store. The first use connects to it.
 
     Raises:
         ConfigError: the driver is not installed.

@@ -64,7 +64,7 @@ async def log_in(
 
 
 async def log_out(name: str) -> bool:
-    """Remove the login at a server, and all cached results. Returns False if there was no login.
+    """Remove the login for a server, and all cached results. Returns False if there was no login.
 
     Raises:
         StoreError: the login could not be removed.

@@ -98,5 +98,5 @@ async def is_memory_empty(app: App) -> bool:
 
 
 async def texts_of(app: App, ids: Sequence[str]) -> dict[str, str]:
-    """The texts of these memories by id. Deleted memories are left out."""
+    """The texts of these memories, keyed by id, excluding deleted ones."""
     return await texts_by_id(app.memory, ids)

@@ -23,7 +23,7 @@ from there.
 def index_of_user(
     home: Home, cwd: str | None, excludes: Callable[[str], bool], clock: Clock
 ) -> SessionIndex:
-    """The index of this user's sessions with all agents, and of the SpecStory histories in the
+    """The index of this user's sessions with every agent, and of the SpecStory histories in the
     folder `cwd`. Folders for which `excludes()` is true are left out."""
     folder = Path(cwd) if cwd else Path.home()
     transcripts = partial(transcripts_of_user, Path.home(), folder, None)

@@ -68,13 +68,13 @@ def paused(rule: Memory) -> Memory:
 
 
 def resumed(rule: Memory) -> Memory:
-    """The rule without that tag."""
+    """The rule without the tag that pauses it."""
     return replace(rule, tags=tuple(tag for tag in rule.tags if tag != PAUSED))
 
 
 def described_rules(rules: Sequence[Memory]) -> list[dict[str, Any]]:
-    """The rules as JSON, like `described_rule()`. `replaced` is true if another rule replaces the
-    rule."""
+    """The rules as JSON, like `described_rule()`. `replaced` is true for a rule that another one
+    replaces."""
     replaced = replaced_among(rules)
     return [{**described_rule(rule), "replaced": rule.id in replaced} for rule in rules]
 

@@ -21,7 +21,7 @@ SQLITE = "sqlite"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of a move, or of its preview. `notes` counts the notes of `stm.json` that were or
+    """The outcome of a move, or of its preview. `notes` counts the notes in `stm.json` that were or
     would be copied. `verified` is None for a preview."""
 
     source: str
@@ -35,7 +35,7 @@ class Outcome:
 async def migrate(to: str, origin: str, *, apply: bool, notes: bool, progress: Progress) -> Outcome:
     """Move this home's memories to the address `to`. If `to` is "sqlite", move the memories from
     the address `origin` to the home instead. Without `apply`, only count them. With `notes`, also
-    copy the notes of `stm.json` as memories, once.
+    copy the notes in `stm.json` as memories, once.
 
     Raises:
         UsageError: there is no database to move to or from, or `origin` is given although `to` is
@@ -103,6 +103,6 @@ async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Rel
 
 
 def _notes_of(config: Config) -> list[Memory]:
-    """The ids of the notes do not collide with those of memories."""
+    """The notes as memories, with ids that cannot collide with those of other memories."""
     own = replace(config, home=replace(config.home, is_shared=False))
     return [replace(note, id=f"note-{note.id}") for note in open_notes(own, None).memories()]

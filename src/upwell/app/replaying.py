@@ -52,7 +52,8 @@ class Replaying:
     app: App
 
     def verdicts(self) -> Mapping[str, int]:
-        """The verdicts and the cost so far of the model that judges memories."""
+        """How many verdicts the model that judges memories has given so far, and what they have
+        cost."""
         return self.app.surfacer.verdicts
 
     async def material(self) -> Material:

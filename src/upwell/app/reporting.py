@@ -47,6 +47,6 @@ async def demoted_memories(learning: Learning, memory: Library) -> list[dict[str
 
 
 async def texts_by_id(memory: Library, ids: Sequence[str]) -> dict[str, str]:
-    """The texts of these memories by id. Deleted memories are left out."""
+    """The texts of these memories, keyed by id, excluding deleted ones."""
     found = {memory_id: await memory.get(memory_id) for memory_id in dict.fromkeys(ids)}
     return {memory_id: entry.text for memory_id, entry in found.items() if entry}

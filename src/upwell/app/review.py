@@ -52,10 +52,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The recorded use of memories, by memory id. `successors` contains the id of the memory that
-    replaced a superseded memory, `negatives` contains the weight of the bad ratings, and `uses`
-    contains the verdicts, oldest first. `observed_since` is the time of the first verdict on any
-    memory; None if there is no verdict.
+    """The recorded use of memories, keyed by memory id. `successors` gives the id of the memory
+    that replaced a superseded one, `negatives` the weight of the bad ratings, and `uses` the
+    verdicts, oldest first. `observed_since` is the time of the first verdict on any memory, or
+    None.
     """
 
     successors: Mapping[str, str] = field(default_factory=dict)
@@ -194,9 +194,9 @@ def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> 
 
 
 def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
-    """Pairs of memories of one project that say nearly the same. Each pair is the id of the memory
-    to drop and the id of the memory to keep. A standing rule is kept in preference to another
-    memory, and otherwise the newer memory is kept.
+    """Pairs of memories from one project that say nearly the same thing. Each pair is the id of the
+    memory to drop and the id of the memory to keep. A standing rule is kept in preference to any
+    other memory; otherwise, the newer memory is kept.
 
     Two texts that share 80 % of their words also share a word among the rarest fifth of their
     words, so only those words are looked up (prefix filtering, Chaudhuri et al. 2006)."""
@@ -221,7 +221,7 @@ def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
 
 
 def _replaced_episodes(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
-    """Pairs of ids: an episode, and a later one with another text for the same situation."""
+    """Pairs of ids: an episode, and a later one with a different text for the same situation."""
     newest: dict[tuple[str | None, str, tuple[str, ...]], Memory] = {}
     for memory in sorted(memories, key=_age):
         if not memory.triggers or memory.pinned:
@@ -258,7 +258,7 @@ def _useless(memory: Memory, evidence: Evidence) -> str:
 
 
 def _is_unmatched(memory: Memory, evidence: Evidence, now: float) -> bool:
-    """True if an imported memory never surfaced in `UNMATCHED_SECONDS` of use."""
+    """True if an imported memory has not surfaced once in `UNMATCHED_SECONDS` of use."""
     began = evidence.observed_since
     return (
         memory.trust is Trust.IMPORTED

@@ -1,8 +1,8 @@
 """Runs the gateway, its worker processes, and commands on a home.
 
 A running gateway applies changes of `config.toml` to servers, limits, tools and budgets. Other
-changed keys are reported, and take effect after a restart. A file that has a mistake or is still
-being written changes nothing.
+changed keys are reported, and take effect after a restart. A file that contains a mistake or is
+still being written has no effect.
 """
 
 import asyncio
@@ -123,7 +123,7 @@ async def follow_config(app: App, gateway: Gateway) -> None:
 
 
 async def _apply_change(app: App, gateway: Gateway) -> None:
-    """The worker processes restart with the next large result."""
+    """Apply a changed configuration. The worker processes restart with the next large result."""
     try:
         before = app.config
         app.config = fresh = load(before.home.root, environment=before.environment)

@@ -15,8 +15,8 @@ from upwell.hook.tool_output import UNTOUCHED_TOOLS
 @dataclass(slots=True)
 class Savings:
     """Counts the results of an agent's own tools: their tokens, and the tokens that shortening to
-    the configured budgets would have saved. The readers of transcripts cut very long results, so
-    both counts are lower bounds.
+    the configured budgets would have saved. The readers of transcripts truncate very long results,
+    so both counts are lower bounds.
     """
 
     config: Config

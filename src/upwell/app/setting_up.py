@@ -87,7 +87,7 @@ class SettingUp:
 
     def plan(self, *, shorten: bool = False) -> SetupPlan:
         """The changes that are still to be made. With `shorten`, they also turn on the shortening
-        of results of the agents' own tools, for the agents that allow it.
+        of results from the agents' own tools, for the agents that allow it.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
@@ -163,8 +163,8 @@ class SettingUp:
         return plan
 
     def undo(self, report: Report) -> None:
-        """Remove everything that setup wrote. If nothing fails, only the part of the record about
-        past sessions stays.
+        """Remove everything that setup wrote. If nothing fails, only the part of the record that
+        concerns past sessions stays.
 
         Raises:
             StoreUnwritable: the record is damaged, or cannot be written.
@@ -176,8 +176,8 @@ class SettingUp:
             faults.extend([why] if why else [])
             report(path, why)
 
-        # In reverse order. If two agents use one folder, setting up the first one created the
-        # folder, so the first one has to be undone last.
+        # In reverse order: if two agents share a folder, it was created with the first one, which
+        # must therefore be undone last.
         for agent, file in self._hook_files(record):
             _reported(partial(self._uninstall, agent, file), file, reported)
         plans, refused = self._given_back(record)
@@ -211,7 +211,7 @@ class SettingUp:
         return read_record(self._home.setup_file) or SetupRecord()
 
     def _files_of_older(self, record: SetupRecord) -> list[str]:
-        """The files in a record of an older version, which names only the agents."""
+        """The files behind a record from an older version, which names only the agents."""
         if record.files:
             return []
         hooks = [path for agent in record.hooks for path in self._installer.paths(agent)]
@@ -285,7 +285,7 @@ class SettingUp:
         return int(daemon.state.get("answered", 0)) if daemon else 0
 
     def _end_daemon(self) -> None:
-        """The next event starts a new daemon with the current configuration."""
+        """End the daemon. The next event starts a new one with the current configuration."""
         if daemon := daemon_at(str(self._home.root)):
             end(daemon)
 

@@ -20,9 +20,9 @@ from upwell.surface.options import READ_COMMAND
 
 class Shortening:
     """Fits the texts of a result as the gateway does, according to the `compress.*` settings and
-    the tables of tools. In these tables, a built-in tool is called `HOST__Tool`
-    (`[tool."claude__Bash"]`). Nothing is learned here, because hooks do not see which originals the
-    agent reads on the command line.
+    the `[tool]` tables, where a built-in tool is called `HOST__Tool` (`[tool."claude__Bash"]`).
+    Nothing is learned here, because hooks do not see which originals the agent reads on the command
+    line.
     """
 
     def __init__(

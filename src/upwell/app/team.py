@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from upwell.ground.postgres.listening import Versions
 
 PULL_SECONDS = 2.0
-"""How long the start of a process waits for a database that does not answer."""
+"""How long a starting process waits for a database that does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The connections to a team's database, and the home's files that the database contains."""
+    """The connections to a team's database, and the home's files that are shared through it."""
 
     postgres: "Postgres"
     files: "HomeFiles"

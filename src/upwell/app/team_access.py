@@ -1,4 +1,4 @@
-"""The team's memories behind `/team` of a gateway, for the principals of every tenant.
+"""The team's memories behind a gateway's `/team`, for the principals of every tenant.
 
 No tenant's app is opened, because machines poll every few seconds and at most 64 apps are kept
 open.

@@ -1,5 +1,5 @@
 """The tenants that one gateway serves. Each has an app of its own, with its own memory, ledger,
-originals, learning and topics, so that no data of one tenant can reach another. They share the
+originals, learning and topics, so that no data from one tenant can reach another. They share the
 servers behind the gateway and the connections to the database.
 """
 

@@ -117,7 +117,7 @@ class App:
     ) -> None:
         self.config = config
         self.mistakes: Sequence[ConfigError] = ()
-        """The mistakes in the configuration; a tolerant app ignores those settings."""
+        """The mistakes in the configuration; a tolerant app ignores the settings concerned."""
         self._cwd = settings.cwd
         self._clock = settings.clock
         self._files = files
@@ -216,7 +216,7 @@ class App:
         )
         self._cache = open_cache(config, self._ttl_store)
 
-    # The next three methods read `config` at each call, because a hot reload replaces it.
+    # The next three methods read `config` on each call, because a hot reload replaces it.
 
     def _surface_of(self, tool: str | None, window: int | None) -> SurfaceOptions:
         return self.config.surface_of(tool, window)
@@ -535,7 +535,7 @@ async def build(settings: Settings | None = None) -> App:
     Raises:
         ConfigError: the configuration has a mistake; for a tolerant app, only if it cannot be read
             at all.
-        StoreError: a file cannot be used, other than `ledger.db`, which a store in memory replaces.
+        StoreError: a file cannot be used. (If it is `ledger.db`, a store in memory replaces it.)
     """
     settings = settings or Settings()
     sources = (settings.home, settings.flags, settings.environment)

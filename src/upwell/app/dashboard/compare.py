@@ -17,13 +17,14 @@ from upwell.ground.text.safe import clip
 
 MAX_LINES = 4_000
 MAX_LINE_CHARS, MAX_CHARS = 4_000, 1_000_000
-"""The most characters of a line and of a text that are shown. More would slow the browser down."""
+"""The maximum number of characters shown in a line and in a whole text. More would slow the browser
+down."""
 MAX_PIECES = 50_000
 """At most this many values or words are compared, which takes a second or two."""
 LONG_LINE_CHARS = 200
 """If the lines of a text are longer than this on average, it is compared word by word."""
 MIN_WORDS = 3
-"""If fewer consecutive words than this are in both texts, they count as a coincidence."""
+"""A run of fewer words than this that occurs in both texts counts as a coincidence."""
 MIN_BEGINNING_CHARS, MAX_SIMILAR = 20, 20
 """Clipped values are looked up by this many characters of their beginning. At most `MAX_SIMILAR`
 beginnings may share these characters."""
@@ -160,8 +161,8 @@ def _split(piece: Piece, is_seen: bool, beginnings: Mapping[str, Sequence[str]])
 
 
 def _spaced(pieces: Sequence[Piece], parts: Sequence[Sequence[Part]]) -> list[Part]:
-    """Insert the gaps between the parts. A gap counts as unseen if the parts on both sides are
-    unseen."""
+    """Insert the gaps between the parts. A gap counts as unseen if the parts before and after it
+    are."""
     spaced: list[Part] = []
     for number, piece in enumerate(pieces):
         spaced += parts[number]
@@ -189,11 +190,11 @@ def _joined(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def found(original: Sequence[Hashable], seen: Sequence[Hashable]) -> list[bool]:
-    """Tell for each item of `original` whether it is found in `seen`. An item that occurs once in
-    each is found. The longest series of such items that is in the same order in both serves as
-    joints. From each joint, equal items are matched in both directions, up to the first difference.
-    Any other item is found if `seen` has an equal, unmatched item between the same two joints or in
-    a neighbouring interval. Takes O(n log n) time."""
+    """Tell for each item of `original` whether it is found in `seen`. An item that occurs exactly
+    once in each counts as found. The longest series of such items in the same order in both serves
+    as joints. From each joint, equal items are matched in both directions, up to the first
+    difference. Any other item is found if `seen` has an equal, unmatched item between the same two
+    joints or in a neighbouring interval. Takes O(n log n) time."""
     joints = [(-1, -1), *_joints(original, seen), (len(original), len(seen))]
     unique = _places(original).keys() & _places(seen).keys()
     marks = [item in unique for item in original]
@@ -236,7 +237,7 @@ def _places(items: Sequence[Hashable]) -> dict[Hashable, int]:
 
 
 def _joints(original: Sequence[Hashable], seen: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Find the joints of `found()` by patience sorting. Returns the place of each joint in both
+    """Find the joints for `found()` by patience sorting. Returns each joint's position in both
     texts."""
     places = _places(seen)
     pairs = [(place, places[item]) for item, place in _places(original).items() if item in places]

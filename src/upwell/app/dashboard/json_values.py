@@ -19,7 +19,7 @@ _TOKEN = re.compile(
 _START = re.compile(r"\s*+[\[{]")
 _LINES_TRIED = 20
 _LAST_CHARS = 50_000
-"""A text that was cut has its first syntax error at most this many characters before its end."""
+"""A truncated text has its first syntax error at most this many characters before its end."""
 
 Value = tuple[str, str]
 """The key under which a value is found ("" if there is none) and the value. Strings begin with a
@@ -28,9 +28,9 @@ quotation mark, which distinguishes them from numbers."""
 
 @dataclass(slots=True)
 class Piece:
-    """A bracket, or a value with its name, and the white space (`gap`) before the next piece. Of
-    the brackets, only one that opens an empty object or list has a `value`. `until` is the index of
-    the piece that closes this bracket. It is -1 for a closing bracket and 0 for a value."""
+    """A bracket, or a value with its name, and the white space (`gap`) before the next piece. A
+    bracket has a `value` only if it opens an empty object or list. `until` is the index of the
+    piece that closes this bracket. It is -1 for a closing bracket and 0 for a value."""
 
     text: str
     value: Value | None = None
@@ -67,8 +67,8 @@ def _is_document(line: str) -> bool:
 
 
 def values_of(text: str) -> list[Value]:
-    """The values of shortened JSON, in order. A value in a table has the name of its column as its
-    key. If the text is not JSON, the values of its JSON parts are returned."""
+    """The values of shortened JSON, in order. The key of a value in a table is the name of its
+    column. If the text is not JSON, the values of its JSON parts are returned."""
     values: list[Value] = []
     try:
         try:

@@ -33,8 +33,8 @@ async def now(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def rows(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The newest events, or the ones before the position `before`. This position consists of two
-    times of the last event shown, joined by `_`: when the event was written, and when it happened.
+    """The newest events, or the ones before the position `before`. The position is made of two
+    times joined by `_`: when the last event shown was written, and when it happened.
     """
     written, _, at = fields.get("before", "").partition("_")
     if not _is_number(written) or not _is_number(at):

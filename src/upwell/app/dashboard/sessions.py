@@ -1,5 +1,5 @@
-"""The sessions that upwell took part in or that the agents' transcripts contain. Also the figures
-of one session, and the originals of its shortened results."""
+"""The sessions that upwell took part in or that have transcripts, the figures of one session, and
+the originals of its shortened results."""
 
 import asyncio
 import math
@@ -203,7 +203,8 @@ def _found(match: Match, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, A
 
 
 async def _recent(app: App) -> dict[str, dict[str, Any]]:
-    """The sessions of the latest events, by name, except those in which setup tested hooks."""
+    """The sessions of the latest events, keyed by name, except those in which setup tested
+    hooks."""
     by_session: defaultdict[str, list[Event]] = defaultdict(list)
     for event in await app.surfacer.journal.latest_without_texts(LOOKED_AT):
         if event["session"] and not event["session"].startswith(PROBE_SESSIONS):
@@ -265,7 +266,7 @@ def _id_of(memory: Any) -> str:
 
 
 async def verdicts(app: App) -> dict[tuple[str, str], str]:
-    """Whether each memory was used or ignored, by surfacing id and memory id."""
+    """Whether each memory was used or ignored, keyed by surfacing id and memory id."""
     return {
         (sighting.sample.surfacing, sighting.sample.memory): str(sighting.sample.evidence)
         for sighting in await app.learning.sightings()

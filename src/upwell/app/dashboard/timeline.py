@@ -116,15 +116,15 @@ def _start(matches: Sequence[Match], fields: Fields) -> int:
 
 
 def _part_at(parts: Sequence[Part], event: Event) -> Part:
-    """Prompts have a larger margin, because a hook reports a prompt shortly before or after the
-    transcript records it."""
+    """The turn that an event belongs to. A prompt has a larger margin, because a hook reports it
+    shortly before or after the transcript records it."""
     margin = _AT_ONCE_SECONDS if event["kind"] == "event" and event["door"] == "prompt" else 1.0
     return next((part for part in reversed(parts) if part.at <= event["at"] + margin), parts[0])
 
 
 def _with_events(part: Part, seen: Sequence[Event]) -> dict[str, Any]:
-    """A turn with its steps and events in order of time. The reason for a silence is shown at the
-    step at which upwell stayed silent."""
+    """A turn with its steps and events in chronological order. The reason for a silence is shown
+    with the step at which upwell stayed silent."""
     why: dict[int, str] = {}
     rows: list[tuple[float, int, Any]] = []
     prompt_why = ""

@@ -87,8 +87,8 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each moment (a prompt, a failed call …): how often it came, how often a memory surfaced,
-    and the usual reason why none did."""
+    """For each moment (a prompt, a failed call …): how often it occurred, how often a memory
+    surfaced, and the usual reason why none did."""
     seen: Counter[str] = Counter()
     spoke: Counter[str] = Counter()
     why: defaultdict[str, Counter[str]] = defaultdict(Counter)
