@@ -4,8 +4,8 @@
          └──< part ── memory (memory/sqlite/)      a note; a section that is also found by its
                                                    paths or its meaning
 
-Everything here is derived from the files. A damaged or deleted `index.db` is built again at the
-next search.
+Everything here is derived from the files. A damaged or deleted `index.db` is rebuilt on the next
+search.
 """
 
 import json
@@ -46,7 +46,7 @@ class Reading:
 
 
 def load(db: sqlite3.Connection) -> dict[str, Known]:
-    """Return the state of every indexed file, by path."""
+    """Return the state of every indexed file, keyed by path."""
     rows = db.execute("SELECT path, size, mtime_ns, hash, key FROM file")
     return {row[0]: Known(*row[1:]) for row in rows}
 
@@ -139,8 +139,8 @@ def section(db: sqlite3.Connection, id: str, tenant: str) -> Memory | None:
 
 
 def embed_sections(db: sqlite3.Connection) -> None:
-    """Mark files to be read again if their sections are not memories yet. Searches by meaning do
-    not find such sections."""
+    """Mark files to be read again if their sections are not memories yet. Until then, searches by
+    meaning do not find those sections."""
     missing = "SELECT file FROM section WHERE text != '' AND id NOT IN (SELECT id FROM part)"
     db.execute(f"UPDATE file SET hash = '', mtime_ns = 0 WHERE no IN ({missing})")
 
@@ -230,7 +230,7 @@ def _create(db: sqlite3.Connection) -> None:
 
 
 def _add_sections(db: sqlite3.Connection) -> None:
-    """Add the tables of sections, and mark every file to be read again, which cuts it into sections
+    """Add the section tables, and mark every file to be read again, which splits it into sections
     and removes its old chunks."""
     for column in (
         "namespace TEXT NOT NULL DEFAULT ''",

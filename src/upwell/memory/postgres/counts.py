@@ -128,7 +128,8 @@ def namespace_values(patterns: Sequence[str]) -> dict[str, object]:
 def filter_of(
     namespaces: tuple[str, ...], now: float, *, expired: bool = True, pinned: bool = True
 ) -> Filter:
-    """Return the filter of a search. `expired` and `pinned` say whether such memories exist."""
+    """Return the filter of a search. `expired` and `pinned` say whether expired or pinned memories
+    exist."""
     conditions = [within("m.namespace", namespaces)] if namespaces else []
     conditions += ["(m.expires_at IS NULL OR m.expires_at > %(now)s)"] if expired else []
     conditions += ["NOT m.pinned"] if pinned else []
@@ -292,7 +293,8 @@ def owners(project: str | None) -> dict[str, object]:
 
 
 def corpus_of(rows: Rows) -> tuple[Corpus, float]:
-    """Return the corpus of the rows of `sizes_of`, and the mean length of its memories."""
+    """Build the corpus from the rows of `sizes_of`. Also returns the mean length of its
+    memories."""
     memories, words, tokens = (sum(row[index] for row in rows) for index in (2, 3, 4))
     corpus = Corpus(tuple(row[0] for row in rows), int(memories), int(words))
     return corpus, float(tokens / memories) if memories else 1.0

@@ -35,8 +35,8 @@ _SHARING = """
 async def find_duplicates(
     postgres: Postgres, tenant: str, memories: Sequence[Memory]
 ) -> list[tuple[str, ...]]:
-    """Return the ids of each memory's exact and near duplicates. They are memories of the same
-    project with another id, and are stored or come earlier in `memories`.
+    """Return the ids of each memory's exact and near duplicates: memories in the same project with
+    another id that are stored or come earlier in `memories`.
 
     Raises:
         StoreError: the database failed.

@@ -68,9 +68,9 @@ _LOOKING_UP = Statement(_PLANNED_AS.format(merge="off", loop="on", plan="auto"),
 
 
 def merging(matching: Sequence[Statement]) -> list[Statement]:
-    """Surround these statements of `matches()` with planner settings that force merge joins between
-    the postings of a pair, whatever statistics the planner has. All other parts of the statements
-    are lateral subqueries, which these settings do not affect."""
+    """Surround these statements from `matches()` with planner settings that force merge joins
+    between the postings of a pair, whatever statistics the planner has. All other parts of the
+    statements are lateral subqueries, which these settings do not affect."""
     return [_MERGING, *matching, _LOOKING_UP]
 
 
@@ -300,8 +300,8 @@ def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
 
 
 def _by_anchors(keys: Sequence[str], counts: Counts) -> Statement:
-    """Return the statement that finds the newest memories under these keys in each scope. Of more
-    than `MAX_JOINED`, it prefers those under earlier keys."""
+    """Return the statement that finds the newest memories under these keys in each scope. If there
+    are more than `MAX_JOINED`, those under earlier keys are preferred."""
     scopes = counts.corpus.scopes
     spans = {
         "lows": [scope << SEQUENCE_BITS for scope in scopes],

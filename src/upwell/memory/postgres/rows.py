@@ -38,7 +38,7 @@ def indexable(key: str) -> str:
 
 
 def to_row(memory: Memory) -> tuple[Any, ...]:
-    """Return the memory's values of `COLUMNS`, in the same order."""
+    """Return the memory's values for `COLUMNS`, in the same order."""
     first, last = memory.lines or (None, None)
     origin = memory.provenance
     text = sound(memory.text)
@@ -77,7 +77,7 @@ def _time(seconds: float | None) -> float | None:
 
 
 def from_row(tenant: str, row: Sequence[Any]) -> Memory:
-    """Build the memory of a tenant from a row of `COLUMNS`."""
+    """Build a tenant's memory from a row of `COLUMNS`."""
     return from_details(tenant, row[0], row[1], text_of(row), row[4:])
 
 

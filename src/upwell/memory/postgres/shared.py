@@ -1,4 +1,4 @@
-"""The interface of the team's store to machines with a copy. It returns the changes since a cursor
+"""The interface through which machines copy the team's store. It returns the changes since a cursor
 and accepts the machines' writes."""
 
 from collections.abc import Callable, Sequence
@@ -71,7 +71,7 @@ _BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id
 
 
 class PostgresSharedMemories:
-    """`SharedMemories` of a tenant. Copies do not contain the tenant's name. On each machine, the
+    """`SharedMemories` for a tenant. Copies do not contain the tenant's name. On each machine, the
     memories belong to `DEFAULT_TENANT`."""
 
     def __init__(self, postgres: Postgres, *, tenant: str = DEFAULT_TENANT) -> None:
@@ -160,7 +160,7 @@ class PostgresSharedMemories:
             await transaction.run(Statement(_TRASH, values))
         if trashed or purged:
             await remove(transaction, [*trashed, *purged])
-        # A memory that is stored again or deleted for good is not in the trash.
+        # A memory that is stored again or deleted for good must leave the trash.
         out = [*purged, *(memory.id for memory in memories)]
         if out:
             await transaction.run(Statement(_FORGET, {"ids": out}))
@@ -175,8 +175,8 @@ class PostgresSharedMemories:
             LOG.warning("cannot measure null scores: %s", error)
 
     async def _begun(self, cursors: Sequence[Cursor], version: int) -> list[Page]:
-        """Return the first pages of new copies. Such a page has only a cursor, which is followed by
-        the most recently changed memories."""
+        """Return the first pages of new copies. Such a page is empty except for its cursor, after
+        which the most recently changed memories follow."""
         if not cursors:
             return []
         read = await self.postgres.ask(
@@ -197,7 +197,8 @@ class PostgresSharedMemories:
         if len(rows) == PAGE:
             return Page(changes, cursor.behind(*last), is_last=False)
         if cursor.base >= 0:
-            # The copy began with the memories of the base version, so it needs no earlier deletion.
+            # The copy began with the memories of the base version, so it needs no earlier
+            # deletions.
             last = max(last, (cursor.base, ""), pruned)
         return Page(changes, Cursor(cursor.project, *last), is_last=True)
 

@@ -1,4 +1,4 @@
-"""The store of a team. Memories are in PostgreSQL and are found by words, files and symbols."""
+"""A team's store. Memories are kept in PostgreSQL and found by their words, files and symbols."""
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
@@ -163,7 +163,7 @@ class PostgresStore:
         return next(iter(await self.get_many([memory_id])), None)
 
     async def get_many(self, ids: Sequence[str]) -> Sequence[Memory]:
-        """Return the memories with these ids, without deleted and expired ones."""
+        """Return the memories with these ids, excluding deleted and expired ones."""
         values = {"ids": list(ids), "now": self._clock.now()}
         return await self._memories(Statement(f"{_BY_ID} AND {_LIVING}", values))
 
@@ -252,7 +252,7 @@ class PostgresStore:
         return rows[0][0] if rows else 0
 
     async def stamps(self, *, limit: int) -> Mapping[str, float]:
-        """Map the ids of the newest memories to the times of their last changes."""
+        """Map the ids of the newest memories to the times when they last changed."""
         (rows,) = await self._postgres.ask(
             self._tenant,
             Statement(

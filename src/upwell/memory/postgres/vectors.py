@@ -207,7 +207,7 @@ class PostgresVectors:
         self._complete_at: int | None = None
 
     async def question(self, query: Query, deadline: Deadline) -> Question | None:
-        """Return the question of a query, or None if it cannot be compared with any memory."""
+        """Return the question for a query, or None if it cannot be compared with any memory."""
         if not query.texts:
             return None
         vector = await self.questions.vector(query.texts[0], deadline)

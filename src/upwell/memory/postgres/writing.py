@@ -107,7 +107,8 @@ class Changes:
 
 async def insert(transaction: Transaction, tenant: str, memories: Sequence[Memory]) -> None:
     """Store these memories, which must have ids, hashes and times. A memory replaces the stored
-    memory with the same id. If `memories` repeats an id, only the last of them is stored.
+    memory with the same id. If `memories` repeats an id, only the last memory with that id is
+    stored.
     """
     latest = {memory.id: memory for memory in memories}
     projects = sorted({memory.project or "" for memory in latest.values()})
@@ -144,8 +145,8 @@ def _replacement(
 
 
 async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
-    """Remove the memories with these ids from every table except the trash. Returns how many there
-    were.
+    """Remove the memories with these ids from every table except the trash. Returns how many were
+    removed.
     """
     _, old = await transaction.run(LOCK_TENANT, Statement(_OLD, {"ids": list(ids)}))
     changes = Changes()
@@ -221,9 +222,10 @@ def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, .
 
 
 def array(values: Sequence[Any]) -> Sequence[Any] | str:
-    """Return `values` as an array literal (PostgreSQL documentation, 8.15.2) if they are all texts
-    or all numbers, and unchanged otherwise. The driver takes ten times as long to encode a list,
-    which would block the event loop for the hundreds of thousands of postings of long texts.
+    """Return `values` as an array literal (PostgreSQL documentation, 8.15.2) if they are all
+    strings or all numbers, and unchanged otherwise. The driver takes ten times as long to encode a
+    list, which would block the event loop for the hundreds of thousands of postings that long texts
+    have.
     """
     kinds = set(map(type, values))
     if kinds == {str}:

@@ -1,6 +1,6 @@
 """Estimate the probability that the first sections answer the question.
 
-This is a logistic model over a few raw signals. It was fitted to the development questions of
+This is a logistic model over a few raw signals. It was fitted to the development questions in
 `docs/measurements.md` ("Questions to documentation"). The figures there are for projects that were
 left out of the fit. With more signals, the model would learn the projects and not the questions.
 """
@@ -58,10 +58,10 @@ def signals_of(index: Index, reading: Reading, hits: Sequence[Ranked]) -> dict[s
 
     - `share`: the log of the ratio of the score to the highest possible score for the question.
       Names that no section contains count towards the highest possible score.
-    - `mass`: the log of how much the question says.
+    - `mass`: the log of how informative the question is.
     - `covered`: the share of the question that the section contains.
-    - `phrases`: how many pairs of neighbours in the question are close to each other in the
-        section.
+    - `phrases`: how many pairs of neighbouring terms in the question are also close together in the
+      section.
     - `subject`: whether the question names what the documentation is about.
     - `top_three`: the log of the sum of the three best scores.
     """

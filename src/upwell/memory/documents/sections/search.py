@@ -33,7 +33,7 @@ from upwell.memory.sqlite.rows import snapshot
 PASSAGE = "passage"
 """Marks a hit whose text is a whole passage, which is shown unchanged."""
 SHARE = "first_share"
-"""The signal with a section's score divided by the score of the first section."""
+"""The signal for a section's score divided by the score of the first section."""
 UNASKED_PASSAGES = 2
 """The maximum number of passages for automatic doors."""
 MAX_OPEN = 4
@@ -72,7 +72,7 @@ class SectionSearch:
             return hits(index, query, self._tenant)
 
     def passages(self, db: sqlite3.Connection, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Cut each section in `hits` to the passage relevant to the query. Other hits stay
+        """Reduce each section in `hits` to the passage relevant to the query. Other hits stay
         unchanged."""
         with snapshot(db):
             index = self._index(db, query.scope.project, shared_only(query.scope.namespaces))
@@ -184,7 +184,7 @@ def _hits(
     query: Query,
     tenant: str,
 ) -> list[Hit]:
-    """Return one hit for each passage. Several sections may give the same passage."""
+    """Return one hit for each passage. Several sections may yield the same passage."""
     hits_by_section: dict[int, Hit] = {}
     for ranked, score, signals in scored:
         quoted = passage(index, ranked.number, reading)

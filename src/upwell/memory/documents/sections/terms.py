@@ -34,8 +34,8 @@ FUNCTION_WORDS = frozenset(
     """.split()
 )
 """English words that reveal nothing about a subject. `STOP_WORDS` in `ground/text/words.py` is not
-used here, because it has words of several languages, and some of them, such as `os` and `con`, are
-terms in documentation."""
+used here, because it has words from several languages, and some of them, such as `os` and `con`,
+are terms in documentation."""
 MAX_WORD_CHARS = 64
 """Longer parts of compounds, such as hashes, do not count as words."""
 MAX_CACHED = 200_000
@@ -80,7 +80,7 @@ def learn(compounds: Iterable[str]) -> None:
 
 
 def _parts(compound: str) -> list[str]:
-    """Return the folded words of a compound. Chinese, Japanese and Korean give pairs of
+    """Return the folded words of a compound. Chinese, Japanese and Korean are split into pairs of
     characters."""
     bare = compound.lstrip("-").replace("’", "'")
     if "'" in bare:

@@ -1,13 +1,13 @@
 """Prior knowledge about words, from two data files next to this module.
 
-A line of `background.txt` has a stem and its burstiness, which is how often the stem occurs on
-average in the 400-word passages that contain it. The figures come from the English documentation of
-tldr, PowerShell, Helm, React, Moby and Prometheus, and from Moby's commit messages. They cover the
-stems that occur in at least 20 passages of at least three of these collections. The file contains
-none of the text.
+Each line of `background.txt` has a stem and its burstiness: how often the stem occurs on average in
+the 400-word passages that contain it. The figures come from the English documentation of tldr,
+PowerShell, Helm, React, Moby and Prometheus, and from Moby's commit messages. They cover the stems
+that occur in at least 20 passages of at least three of these collections. The file contains none of
+the text.
 
-`synonyms.txt` was written by hand. A line has a group of words that developers use for one another,
-with the head of the group first.
+`synonyms.txt` was written by hand. Each line has a group of words that developers use
+interchangeably, with the head of the group first.
 """
 
 from collections import defaultdict
@@ -21,8 +21,8 @@ from upwell.memory.ranking.terms import EVERYDAY_WORDS
 from upwell.memory.stems import stemmer
 
 SYNONYM_WEIGHT, SIBLING_WEIGHT = 0.3, 0.15
-"""The weight of a synonym. The first is between the head of a group and another word of the group,
-and the second between two of the other words."""
+"""The weights of synonyms: between the head of a group and another of its words, and between two of
+the other words."""
 UNKNOWN_BURST = 1.8
 """The burstiness of a stem that is not in `background.txt`. Most such stems are names or technical
 terms."""
@@ -34,7 +34,7 @@ class Vocabulary:
 
     - `burst`: the average number of occurrences in a passage that contains the stem. Everyday words
       are spread evenly (`leave` 1.2), and technical words come in bursts (`proxy` 2.6).
-    - `everyday`: words of conversation and of any coding work.
+    - `everyday`: words that are common in conversation and in all coding work.
     - `synonyms`: the synonyms of each stem, with their weights.
     """
 
