@@ -1,4 +1,4 @@
-"""The protocols of memory: stores of memories, and places to recall memories from.
+"""The protocols for memory stores, and for places to recall memories from.
 
 The suites in `tests/contracts/` check every implementation against them.
 """
@@ -115,8 +115,8 @@ class Store(IndexSource, Protocol):
 
     async def purge(self, memory_id: str | None = None) -> int:
         """Delete one memory permanently, whether or not it is in the trash. Without an id, delete
-        every memory that has expired or has been in the trash for 30 days. Returns the number of
-        deletions."""
+        every memory that has expired or has been in the trash for 30 days. Returns how many
+        memories were deleted."""
         ...
 
     # Reading
@@ -124,11 +124,11 @@ class Store(IndexSource, Protocol):
     async def get(self, memory_id: str) -> Memory | None: ...
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
-        """The memories of a scope, newest first."""
+        """The memories in a scope, newest first."""
         ...
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """The standing rules of a scope, newest first. No search returns them. A memory written by
+        """The standing rules in a scope, newest first. No search returns them. A memory written by
         an agent or a tool is never a standing rule."""
         ...
 

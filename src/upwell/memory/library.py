@@ -26,8 +26,8 @@ SEARCH_SECONDS = 10.0
 class Library:
     """The memories of one tenant.
 
-    Additions go to `store`, and searches to `recall`, which can cover more places. `documents`,
-    `passages` and `places` are those of `Reader`. `reader` reads all of them for surfacing.
+    Additions go to `store`; searches go to `recall`, which can cover more places. `documents`,
+    `passages` and `places` are as in `Reader`. `reader` reads all of them for surfacing.
     """
 
     def __init__(
@@ -140,8 +140,8 @@ class Library:
         return await self.reader.known(memory_id)
 
     async def vector_indexes(self) -> builtins.list[VectorIndex]:
-        """The vector index of the store, and that of the documents unless it fails. Empty if no
-        embedder is configured."""
+        """The vector indexes of the store and the documents. The latter is left out if it fails.
+        Empty if no embedder is configured."""
         try:
             documents = await self._documents.catalog.store() if self._documents else None
         except StoreError:
@@ -187,7 +187,7 @@ class Library:
         limit: int = 100,
         offset: int = 0,
     ) -> Sequence[Memory]:
-        """The stored memories of a project and these namespaces, newest first."""
+        """The stored memories that a project sees in these namespaces, newest first."""
         return await self.store.list(self._scope(project, namespaces), limit=limit, offset=offset)
 
     async def ping(self) -> Ping:
@@ -197,8 +197,8 @@ class Library:
         """Do nothing: additions are already durable, and whoever opened the database closes it."""
 
     async def _refuse_derived(self, memory_id: str) -> None:
-        """Raise UsageError if the memory comes from outside the store, and name the file or server
-        where it can be changed."""
+        """Raise UsageError if the memory comes from outside the store. The message names the file
+        or server where it can be changed."""
         if await self.store.get(memory_id) is not None:
             return
         memory = await self.reader.derived(memory_id)

@@ -1,7 +1,7 @@
 """Plan the lookups of a query, and turn rows into candidates, for all stores.
 
-Scoring every memory that contains any word of a query would be slow: 532 ms for 30 words at 100,000
-memories, with FTS5. The cost grows with the sum of the words' document frequencies. Each rare word
+Scoring every memory that contains any word of a query would be slow: FTS5 takes 532 ms for 30 words
+and 100,000 memories. The cost grows with the sum of the words' document frequencies. Each rare word
 is therefore looked up on its own until a budget of rows is used up. Common words are looked up only
 in pairs, where a memory must contain both words.
 """
@@ -80,7 +80,7 @@ class Row:
 
 
 def words_by_stem(text: str) -> dict[str, str]:
-    """Map the stem of each word of a query to the first word with that stem, in order."""
+    """Map the stem of each word in a query to the first word with that stem, in order."""
     words = query_words(text)[:MAX_WORDS]
     word_of: dict[str, str] = {}
     for word, stem in zip(words, stemmer().stems(words), strict=True):
@@ -100,7 +100,7 @@ def planned(
 def _clauses(
     word_of: Mapping[str, str], holding: Mapping[str, int], memories: int
 ) -> tuple[list[Clause], bool]:
-    """The second value is True if only the newest matches become candidates."""
+    """The second result is True if only the newest matches become candidates."""
     known = sorted((stem for stem in word_of if holding[stem]), key=lambda stem: holding[stem])
     budget = ROW_BUDGET
     clauses: list[Clause] = []
@@ -121,8 +121,8 @@ def _clauses(
 
 
 def worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
-    """Leave out each `newest_only` lookup whose words, and more, occur in another text. It would
-    add only the newest of thousands of memories."""
+    """Leave out each `newest_only` lookup if another text contains all of its words and more. It
+    would add only the newest of thousands of memories."""
     return [
         lookup
         for lookup in lookups
@@ -132,7 +132,7 @@ def worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
 
 
 def join_of(key: JoinKey, holding: int) -> Join:
-    """Return the join of a key under which `holding` memories are stored."""
+    """Return the join for a key under which `holding` memories are stored."""
     stems = () if key.symbol else tuple(stemmer().stems(word_list(key.name)))
     return Join(key.strength, key.symbol, holding, stems)
 

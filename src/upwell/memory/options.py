@@ -18,7 +18,7 @@ class Backend(StrEnum):
 
 
 class QmdMode(StrEnum):
-    """How qmd searches: by words, by meaning, or by both with reranking of the hits."""
+    """How qmd searches: by words, by meaning, or by both, with the hits reranked."""
 
     SEARCH = "search"
     VSEARCH = "vsearch"
@@ -45,7 +45,7 @@ class StoreOptions:
     deleted memory for `deletions_days`.
 
     With `local`, and always with a gateway, this home stores its own memories and a copy of the
-    team's memories. Only memories for the team are sent to the team's store.
+    team's memories. Only memories that belong to the team are sent to its store.
     """
 
     url: str = ""
@@ -100,7 +100,7 @@ class LtmTransport(StrEnum):
 
 
 class LtmProfile(StrEnum):
-    """The kind of another memory server; `auto` recognises it by its tool names."""
+    """The kind of memory server; `auto` recognises it by its tool names."""
 
     AUTO = "auto"
     MEMTOMEM = "memtomem"
@@ -115,8 +115,8 @@ class LtmProfile(StrEnum):
 class LtmOptions:
     """`ltm.*`: another memory server to recall from over MCP.
 
-    `tool`, `arguments` and `result` apply only to the generic profile. The values of `arguments`
-    may contain `{query}`. `result` is the dotted path to the hits.
+    `tool`, `arguments` and `result` apply only to the generic profile. Values in `arguments` may
+    contain `{query}`. `result` is the dotted path to the hits.
     """
 
     transport: LtmTransport | None = None

@@ -47,11 +47,11 @@ class MemoryReader(Protocol):
         ...
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """The standing rules of this scope, newest first."""
+        """The standing rules in this scope, newest first."""
         ...
 
     async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
-        """The newest stored memories of this scope, newest first."""
+        """The latest stored memories in this scope, newest first."""
         ...
 
     async def known(self, memory_id: str) -> Memory | None:
@@ -98,8 +98,8 @@ class Reader:
         self._outside = [*([documents] if documents else []), *passages]
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the memories with a trigger of the query, followed by memories relevant to the
-        query's words, files and symbols."""
+        """Find the memories that share a trigger with the query, followed by memories relevant to
+        the query's words, files and symbols."""
         if not query.triggers:
             return await self._everywhere.search(query, deadline)
         only_triggers = replace(query, texts=(), paths=(), symbols=(), file="", limit=MAX_TRIGGERED)
@@ -175,7 +175,7 @@ class Recalls:
         self._logged: frozenset[str] = frozenset()
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the best hits of every place.
+        """Find the best hits from all places.
 
         Raises:
             RecallUnavailable: every place failed.
@@ -216,7 +216,7 @@ class Recalls:
         return Found(tuple(merged(hits)[: query.limit]), tuple(missing), tuple(asked))
 
     def _log(self, missing: Sequence[str]) -> None:
-        """Log each place when it goes missing, not again at every search."""
+        """Log each place when it goes missing, not again on every search."""
         for place in missing:
             if place not in self._logged:
                 LOG.warning("searched without %s", place)
@@ -240,8 +240,8 @@ class FallBack:
         self._second = second
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Search `first`, or if it fails, `second` in the remaining time. `Found.missing` then
-        reports the failure.
+        """Search `first`. If it fails, search `second` in the remaining time, and report the
+        failure in `Found.missing`.
 
         Raises:
             RecallError: both failed.

@@ -1,4 +1,4 @@
-"""Validate and normalise memories: the import shape, namespaces, ids, hashes and secrets.
+"""Validate and normalise memories: the import format, namespaces, ids, hashes and secrets.
 
 Every store uses these functions to check the memories that callers pass in.
 """
@@ -103,7 +103,7 @@ MAX_COUNT = 1_000_000
 
 
 def memory_of(item: object, *, trust: Trust = Trust.USER) -> Memory:
-    """Make a memory from a `Memory` or from a mapping in the import shape. If the item lists no
+    """Make a memory from a `Memory` or from a mapping in the import format. If the item lists no
     files or symbols, they are extracted from its text.
 
     Raises:
@@ -294,8 +294,8 @@ def _outside_secrets(
     names: Sequence[str], text: str, clean_text: str, names_in: Callable[[str], Sequence[str]]
 ) -> Sequence[str]:
     """Leave out names that were part of a secret. For example, a line of a private key looks like
-    an identifier, and cannot be recognised as a secret on its own. `names_in()` may spell a path
-    with backslashes differently from the text, so the text may not contain the name."""
+    an identifier, and cannot be recognised as a secret on its own. `names_in()` may write a path
+    with backslashes differently from the text, so a name need not occur in the text."""
     if text == clean_text:
         return names
     lost = set(names_in(text)) - set(names_in(clean_text))
@@ -365,7 +365,7 @@ DETAILS = (
     "trust, pinned, supersedes, expires_at, content_hash, created_at, updated_at, viewed_at, "
     "triggers, occurrences"
 )
-"""The columns of a memory's row that every store has."""
+"""The columns of a memory's row that all stores share."""
 
 
 def from_details(

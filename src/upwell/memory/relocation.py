@@ -1,4 +1,4 @@
-"""Move the memories of one store to another while both are in use.
+"""Move memories from one store to another while both are in use.
 
 A move can be killed at any point and run again. It duplicates nothing, because the target
 overwrites a memory that has the same id. The journal lists the versions that the target has
@@ -54,7 +54,7 @@ class Movable(IndexSource, Protocol):
         ...
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put all or none of these memories in the trash, with their times of deletion. A stored
+        """Put these memories in the trash, all or none, with their times of deletion. A stored
         memory with the same id is removed."""
         ...
 
@@ -192,7 +192,7 @@ class Relocation:
                 progress(copied, total)
             await self._discard(plan.discard)
         verified = await self.verify()
-        # With this version, the next run copies these memories again.
+        # This version makes the next run copy these memories again.
         self._journal.append(dict.fromkeys(verified.different, NEVER))
         return verified
 

@@ -43,11 +43,11 @@ class Source:
         return "\n".join((self.path, self.cited, self.project or "", self.form))
 
     def holds(self, path: str) -> bool:
-        """Whether the path is this source or inside it."""
+        """Whether the path is that of this source, or inside it."""
         return path == self.path or path.startswith(self.path.rstrip("/") + "/")
 
     def citation(self, path: str) -> str:
-        """The name that citations use for a file of this source."""
+        """The name that citations use for a file in this source."""
         relative = path[len(self.path) :].lstrip("/")
         return "/".join(filter(None, (self.cited, relative)))
 
@@ -88,7 +88,7 @@ class Sources(Protocol):
 
     def stamp(self) -> Hashable:
         """A token that changes whenever the list may have changed. It needs no query, so upwell can
-        check it at every event."""
+        check it on every event."""
         ...
 
     async def add(self, source: Source) -> None:

@@ -81,7 +81,7 @@ def stemmer() -> Stemmer:
 
 
 def counted(text: str) -> Counter[str]:
-    """Count each stem of a text."""
+    """Count each stem in a text."""
     return Counter(stemmer().stems(word_list(text)))
 
 

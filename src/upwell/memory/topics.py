@@ -1,7 +1,7 @@
 """Index the topics of memories, and find rare words.
 
-The topics of a memory are its tags, its namespace, and the five most frequent words of its text.
-The index exists only in this process. It is built in the background and checked at each use: if a
+The topics of a memory are its tags, its namespace, and the five most frequent words in its text.
+The index exists only in this process. It is built in the background and checked on each use: if a
 store's token shows that any process has written to the store, upwell reads the changed memories
 again.
 """
@@ -24,7 +24,7 @@ from upwell.memory.ranking.terms import EVERYDAY_WORDS, sound, word_list
 
 MAX_WORDS = 5
 MIN_CHARS, MAX_CHARS = 3, 30
-"""Limits for the words of a text that become topics."""
+"""The length limits for words that become topics."""
 SHARED_BY = 2
 """How many memories must share a word before it is listed as a topic. Words that are not listed can
 still be looked up."""
@@ -50,8 +50,8 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The topics of a memory, and the fields that decide its visibility. `changed_at` shows whether
-    the entry is current. `labels` are the tags and the namespace, and `words` come from the
+    """The topics of a memory, and the fields that determine its visibility. `changed_at` shows
+    whether the entry is current. `labels` are the tags and the namespace, and `words` come from the
     text."""
 
     id: str
@@ -192,7 +192,7 @@ def normal(topic: str) -> str:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The most frequent words of a text. If several are equally frequent, the earlier ones win."""
+    """The most frequent words in a text. If several are equally frequent, the earlier ones win."""
     counts = Counter(
         word
         for word in word_list(sound(text[:MAX_READ_CHARS]))
@@ -228,7 +228,7 @@ class Rarity:
         self._stores = stores
 
     async def rare(self, words: Sequence[str]) -> set[str]:
-        """Return the words that only a few memories of all projects contain, without everyday
+        """Return the words that only a few memories in all projects contain, excluding everyday
         words. Raises StoreError if a store fails."""
         uncommon_words = [word for word in words if word not in EVERYDAY_WORDS]
         holding: Counter[str] = Counter()

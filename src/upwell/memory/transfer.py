@@ -1,8 +1,8 @@
 """Import and export memories.
 
 Markdown becomes a live source (`memory/sources.py`). JSON lines are copied into the store, and the
-notes of another `stm.json` are copied into the one in use. Importing the same file again changes
-nothing. A JSON line has the import shape of `memory/records.py`. The memory's other fields are
+notes from another `stm.json` are copied into the one in use. Importing the same file again changes
+nothing. A JSON line has the import format of `memory/records.py`. The memory's other fields are
 under `upwell`, so an export can be imported without loss.
 """
 
@@ -159,8 +159,8 @@ BATCH = 1_000
 """Memories per transaction."""
 PAGE = 5_000
 MAX_LINE_BYTES = 16_000_000
-"""The longest line. It has room for a memory of a million characters that are all JSON escapes, and
-for the other fields."""
+"""The maximum length of a line, which leaves room for a memory of a million characters that are all
+JSON escapes, and for the other fields."""
 _OWN = "upwell"
 _MARKDOWN = (".md", ".markdown")
 _LINES = (".jsonl", ".ndjson")
@@ -168,7 +168,7 @@ _LINES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The outcome of copying a file. The fields are those of `Imported`."""
+    """The outcome of copying a file. The fields are as in `Imported`."""
 
     stored: int
     redacted: Mapping[str, int]
@@ -185,7 +185,7 @@ class _Item:
 
 
 def format_of(path: Path, format_name: str = "auto") -> str:
-    """Return `format_name`, or if that is "auto", the format that the suffix suggests.
+    """Return `format_name` or, if that is "auto", the format that the suffix suggests.
 
     Raises:
         UsageError: the format or the suffix is unknown.
@@ -270,7 +270,7 @@ async def _store(library: Library, batch: list[_Item], stored_count: int) -> lis
 
 
 def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
-    """If several folders contain the memory's project, the longest path decides."""
+    """If several folders contain the memory's project, the longest path wins."""
     project = memory.project
     if not projects or project is None:
         return memory
@@ -365,7 +365,7 @@ def _from_text(text: bytes) -> Memory:
 
 
 def _named(memory: Memory) -> Memory:
-    """Give the memory an id if it has none. The id is the same at every import of the file."""
+    """Give the memory an id if it has none. The id is the same on every import of the file."""
     check(memory)
     if memory.id:
         return memory
@@ -374,7 +374,7 @@ def _named(memory: Memory) -> Memory:
 
 
 async def exported(library: Library) -> AsyncIterator[Memory]:
-    """Every stored memory of every project, newest first. Memories derived from files are left out,
+    """Every stored memory in every project, newest first. Memories derived from files are left out,
     because the files already contain them."""
     offset = 0
     while page := await library.list(limit=PAGE, offset=offset):
