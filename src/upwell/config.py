@@ -1,4 +1,5 @@
-"""The configuration: the options of all packages. It is read once and does not change afterwards.
+"""The configuration, which collects the options of all packages. It is read once and does not
+change afterwards.
 
 The sources are `config.toml` in upwell's home, environment variables such as
 `UPWELL_SECTION__KEY`, and flags. A later source overrides an earlier one. No file in the working
@@ -135,8 +136,8 @@ class Config:
         )
 
     def shows_status(self) -> bool:
-        """Return whether the tools of `stm.json` report their actions. The variable
-        `STM_SHOW_STATUS` must be exactly `TRUE` (seed 001, docs/names.md).
+        """Return whether the tools for `stm.json` report their actions. They do so only if
+        `STM_SHOW_STATUS` is exactly `TRUE` (seed 001, docs/names.md).
         """
         return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 
@@ -150,7 +151,7 @@ class Config:
 
     @cached_property
     def _compress_options(self) -> Callable[[str, str], CompressOptions]:
-        # Every call reads these options several times.
+        # Cached, because every call reads these options several times.
         return lru_cache(maxsize=MAX_TOOLS_CACHED)(self._compress_beside)
 
     def _compress_beside(self, server: str, tool: str) -> CompressOptions:
@@ -162,7 +163,7 @@ class Config:
         return dataclasses.replace(self.compress, **overriding) if overriding else self.compress
 
     def result_tokens(self) -> int:
-        """Return the default budget of a result in tokens, for the agent's context window."""
+        """Return the default budget of a result in tokens, which depends on the context window."""
         return RESULT_TOKENS[size_of(window_in(self.agent))]
 
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
@@ -174,7 +175,7 @@ class Config:
 
     @cached_property
     def _surface_options(self) -> Callable[[str | None, int | None], SurfaceOptions]:
-        # Every call reads these options several times.
+        # Cached, because every call reads these options several times.
         return lru_cache(maxsize=MAX_TOOLS_CACHED)(self._surface_beside)
 
     def _surface_beside(self, tool: str | None, window: int | None) -> SurfaceOptions:

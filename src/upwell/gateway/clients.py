@@ -153,7 +153,7 @@ def reaches_level(level: object, minimum: str) -> bool:
 class Session:
     """One agent's connection and what the agent has declared about itself.
 
-    `channel` carries messages that do not belong to a request of the agent. A `shared` session
+    `channel` carries messages that do not belong to a request from the agent. A `shared` session
     represents all requests of a principal that do not specify a session.
     """
 

@@ -1,6 +1,6 @@
 """At the end of a turn, ask the agent to store what it learned (`capture.ask_agent`).
 
-The agent is asked if, in this turn, something failed and then worked, or if the user corrected the
+The agent is asked when, in this turn, a command failed and then worked, or the user corrected the
 agent. Nothing is asked if a hook has already made the agent continue this turn, if the session's
 last question was fewer than `MIN_TURNS` turns ago, or if the agent has stored a note in this turn.
 Subagents are never asked.
@@ -29,8 +29,8 @@ _READERS = frozenset(
     pwd rg sed sleep stat tail test true wc which [ [[
     """.split()
 )
-"""Programs whose exit status often reports a result and not a failure. For example, `grep` exits
-with 1 if it finds nothing.
+"""Programs whose exit status often reports a result rather than a failure. For example, `grep`
+exits with 1 if it finds nothing.
 """
 _VERBS_OF_RUNNERS = frozenset({"run", "exec", "x"})
 _QUESTION = (

@@ -126,7 +126,7 @@ _peer: "_socket.socket | None" = None
 
 
 def _write(answer: bytes) -> bool:
-    """Write the answer, but only in the first call. Returns whether all of it was written."""
+    """Write the answer, but only on the first call. Returns whether all of it was written."""
     global _is_written
     if _is_written:
         return False
@@ -274,8 +274,8 @@ def _exchange(
 
 
 def _received(peer: "_socket.socket") -> bytes | None:
-    """Return the body of a reply of the form `ok LENGTH`, a line break, and a body of this length.
-    Returns None for any other reply."""
+    """Return the body of a reply that consists of `ok LENGTH`, a line break, and a body of that
+    length. Returns None for any other reply."""
     reply = b""
     while chunk := peer.recv(65_536):
         reply += chunk

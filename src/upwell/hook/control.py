@@ -48,7 +48,7 @@ def running(root: str = ROOT) -> list[Running]:
 
 
 def daemon_at(home: str, root: str = ROOT) -> Running | None:
-    """Return the daemon of a home, or None if there is none."""
+    """Return a home's daemon, or None if there is none."""
     place = Place(home, root)
     if not home or not is_private(place.folder) or not is_locked(place):
         return None
@@ -74,7 +74,7 @@ def ask(place: Place, command: str, seconds: float = ASK_SECONDS) -> Mapping[str
 
 
 def is_locked(place: Place) -> bool:
-    """Return whether a daemon of this home is running. A daemon holds the lock while it runs."""
+    """Return whether a daemon for this home is running. A daemon holds the lock while it runs."""
     try:
         lock = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

@@ -74,7 +74,7 @@ class Request:
 
 
 class AlreadyRunning(Exception):
-    """Another daemon of this home holds the lock."""
+    """Another daemon for this home holds the lock."""
 
 
 @dataclass(slots=True)
@@ -119,11 +119,11 @@ class Daemon:
             os.close(self._lock)
 
     def touch(self) -> None:
-        """Restart the idle time. Call this when the service is used."""
+        """Restart the idle timer. Call this when the service is used."""
         self._active_at = self.clock.monotonic()
 
     def stop(self) -> None:
-        """Stop soon. Open requests get `FINISH_SECONDS` to finish."""
+        """Ask the daemon to stop. Open requests get `FINISH_SECONDS` to finish."""
         self._stop.set()
 
     def _listen(self) -> Listener:
@@ -242,7 +242,7 @@ class Daemon:
 
 
 def take_lock(place: Place) -> int:
-    """Take the lock that only one daemon of this home can hold. Returns the descriptor of the lock
+    """Take the lock that only one daemon for this home can hold. Returns the descriptor of the lock
     file. Closing the descriptor releases the lock.
 
     Raises:

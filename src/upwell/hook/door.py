@@ -359,8 +359,8 @@ class DuplicateEvents:
 
 
 def _fingerprint(event: Event) -> bytes:
-    """Return a digest of the parts of an event that are the same for all hosts, so without the
-    session and the event's name."""
+    """Return a digest of what all hosts report alike about an event. This excludes the session and
+    the event's name."""
     text = event.text if event.kind is not EventKind.SESSION else ""
     args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
     parts = [str(event.kind), event.cwd or "", text, args]
@@ -368,7 +368,7 @@ def _fingerprint(event: Event) -> bytes:
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two parts of an output. Objects under a key that both have are merged as well."""
+    """Merge two parts of an output. Objects under the same key are merged as well."""
     joined = {
         key: {**value, **second[key]}
         for key, value in first.items()

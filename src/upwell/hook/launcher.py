@@ -1,4 +1,4 @@
-"""The launcher of hooks, a script in upwell's home that agents' settings files call.
+"""The hook launcher: a script in upwell's home that agents' settings files call.
 
 It contains the paths of the Python interpreter and the hook client of whichever upwell ran last.
 Hooks therefore stay valid when Python is upgraded or upwell moves. Starting the script takes less

@@ -45,7 +45,7 @@ def is_starting(place: Place, seconds: float) -> bool:
 
 
 def configured_cold_seconds(home: str) -> float | None:
-    """Return `hook.cold_ms` of `config.toml` in seconds, or None if it is not set."""
+    """Return `hook.cold_ms` from `config.toml` in seconds, or None if it is not set."""
     path = os.path.join(home, "config.toml")
     if not os.path.isfile(path):
         return None

@@ -1,4 +1,4 @@
-"""Find the texts in a tool's result that may be shortened, and replace them without changing the
+"""Find the text in a tool's result that may be shortened, and replace it without changing the
 structure of the result.
 """
 

@@ -136,5 +136,5 @@ class Admission:
         return found
 
     def count(self, principal: Principal) -> TooMany | None:
-        """Count a request of a principal, or refuse it."""
+        """Count a request from a principal, or refuse it."""
         return self._rates.take(principal) if self._rates else None

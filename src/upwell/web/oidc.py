@@ -1,4 +1,4 @@
-"""Verify the JSON web tokens of an OpenID Connect issuer with the issuer's public keys, and find
+"""Verify JSON web tokens from an OpenID Connect issuer with the issuer's public keys, and find
 their principals.
 
 A token must be signed with one of `ALGORITHMS`, and must contain the issuer, this gateway's
@@ -111,7 +111,7 @@ class IssuerKeys:
 
 
 class Oidc:
-    """Verifies tokens of one issuer."""
+    """Verifies tokens from one issuer."""
 
     def __init__(self, options: OidcOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options

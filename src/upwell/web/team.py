@@ -35,7 +35,7 @@ TEAM_PATHS = frozenset({PATH, PAGES_PATH, WRITES_PATH})
 MAX_AT_ONCE = 8
 MAX_WAITING = 64
 """How many requests are served at once, and how many more may wait. Both numbers are small, because
-machines that update a copy can wait, but calls of agents cannot.
+machines that update a copy can wait, but agents' calls cannot.
 """
 BODY_SECONDS = 20.0
 RETRY_SECONDS = 2

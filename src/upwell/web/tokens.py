@@ -94,8 +94,8 @@ class AccessToken:
 
 class Tokens:
     """Looks up tokens. `owner` is the owner's token on this machine. `team()` returns the owner's
-    token on all machines of a team. The file at `path` has the tokens given to others, and is read
-    again when it changes.
+    token that is valid on all machines of a team. The file at `path` has the tokens given to
+    others, and is read again when it changes.
     """
 
     def __init__(self, owner: str, path: Path, team: Callable[[], str] | None = None) -> None:

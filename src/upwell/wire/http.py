@@ -144,8 +144,8 @@ def refused(identity: bytes, status: int, body: bytes, requirement: str = "") ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A server's URL and the headers for authentication. `sse` selects the transport of
-    2024-11-05."""
+    """A server's URL and the headers for authentication. `sse` selects the older transport
+    (2024-11-05)."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)

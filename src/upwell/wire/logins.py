@@ -20,7 +20,7 @@ from upwell.ground.files import Stamp, exclusively, stamp, write_atomically, wri
 
 NEEDED = "needed"
 REQUIREMENT = "upwell.requirement"
-"""The key in the `extensions` of an HTTP response whose value tells the user how to get access."""
+"""The key in an HTTP response's `extensions` whose value tells the user how to get access."""
 EARLY_SECONDS = 10.0
 """A token is renewed this long before it expires."""
 

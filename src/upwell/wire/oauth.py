@@ -1,8 +1,8 @@
 """Authenticate requests with a login, and renew the login when it expires.
 
 A renewal is one POST (RFC 6749, section 6). The OAuth client in the official Python SDK is not
-used. It takes a second and 37 MB to load, ignores other processes that renew the same login, and
-starts an interactive login even if there is no user. This code never asks the user.
+used, because it takes a second and 37 MB to load, ignores other processes that renew the same
+login, and starts an interactive login even if there is no user. This code never asks the user.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _REFUSED = (400, 401, 403)
 
 
 class LoginAuth(httpx2.Auth):
-    """Sends the token of the login to `server` with requests to its `url`."""
+    """Adds the token from the login for `server` to requests to its `url`."""
 
     def __init__(self, logins: Logins, server: str, url: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._logins = logins

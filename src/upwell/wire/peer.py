@@ -107,7 +107,7 @@ def _large_answer(data: bytes, repaired: int) -> Message | None:
 
 
 def _unbatched(data: bytes) -> Sequence[bytes]:
-    """Return the messages of a batch (MCP 2025-03-26), or the single message."""
+    """Return the messages in a batch (MCP 2025-03-26), or the single message."""
     if not data.lstrip().startswith(b"["):
         return (data,)
     try:

@@ -1,5 +1,5 @@
-"""Turn the Markdown of agents and users into safe HTML. Markup is removed, code and bold text
-become elements, and addresses are shown as text.
+"""Turn Markdown from agents and users into safe HTML. Markup is removed, code and bold text become
+elements, and addresses are shown as text.
 
 No part of the text can become an HTML element, because each piece is escaped before it is put
 between our own tags.
