@@ -11,8 +11,8 @@ class BackgroundTasks:
     """Starts tasks, keeps references to them, logs their exceptions with the owner's name, and
     cancels them in `aclose()`.
 
-    asyncio keeps only weak references to tasks, and reports the exception of a task that nobody
-    awaits only when the task is garbage-collected.
+    asyncio keeps only weak references to tasks. If nobody awaits a task, its exception is reported
+    only when the task is garbage-collected.
     """
 
     def __init__(self, owner: str) -> None:

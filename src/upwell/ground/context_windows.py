@@ -1,8 +1,8 @@
 """The context windows of models, and the size of responses for each window.
 
-`WINDOWS` is the only table of windows. It maps prefixes of model names, with dashes in place of
-dots, to tokens, as the providers published them up to November 2026. The longest matching prefix
-applies. Unknown models get the default size.
+`WINDOWS` is the only table of windows. It maps prefixes of model names (with dashes in place of
+dots) to window sizes in tokens, as the providers published them up to November 2026. The longest
+matching prefix applies. Unknown models get the default size.
 """
 
 import re
@@ -227,7 +227,7 @@ _SHORT = {"sonnet": "claude-sonnet-5", "opus": "claude-opus-5", "haiku": "claude
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """The `agent.*` settings, about the agent that uses the gateway.
+    """The `agent.*` settings, which describe the agent that uses the gateway.
 
     `context_window`: in tokens. `model`: used to look up the window and the price. `input_price`:
     US dollars per million input tokens; 0 takes the price from a table.
@@ -261,7 +261,7 @@ def size_of(window: int | None) -> str:
 
 
 def window_of(model: str) -> int | None:
-    """Return the window of a model by the longest known prefix of its name, or None.
+    """Return the window for the longest known prefix of a model's name, or None.
 
     The name may begin with a provider (`anthropic/…`, `us.anthropic.…`). The version in it may be
     written with dots or dashes.

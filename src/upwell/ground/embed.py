@@ -116,7 +116,7 @@ class EmbedOptions:
     """The `embed.*` settings.
 
     `kind`: a name from `EMBEDDERS`, "" for none. `model`: "" for the default model of the kind.
-    `base_url`, `api_key`: only for the kind `http`.
+    `base_url`, `api_key`: only for `http`.
     """
 
     kind: str = field(default="", metadata={CHOICES: ("", *EMBEDDERS)})

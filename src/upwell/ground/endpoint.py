@@ -1,6 +1,6 @@
 """POST JSON to an OpenAI-compatible endpoint within a deadline.
 
-The calls block and belong on worker threads. Every failure is an `LlmError`.
+Calls block, so make them on worker threads. Every failure is an `LlmError`.
 """
 
 import json
@@ -121,7 +121,7 @@ def _read(reply: "httpx2.Response", endpoint: Endpoint, deadline: Deadline) -> b
 class _Watchdog:
     """Shuts down the connection at the deadline.
 
-    The timeouts of httpx2 apply to each read, so a server that sends one byte at a time could block
+    httpx2 applies its timeouts to each read, so a server that sends one byte at a time could block
     the thread forever.
     """
 
@@ -140,7 +140,7 @@ class _Watchdog:
             self._timer.cancel()
 
     def observe(self, event: str, details: Mapping[str, Any]) -> None:
-        """Remember the socket. The `trace` extension of a request calls this method."""
+        """Remember the socket. A request's `trace` extension calls this method."""
         # TLS replaces the TCP socket, so both events matter.
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = details["return_value"].get_extra_info("socket")

@@ -55,7 +55,7 @@ class ConfigError(UpwellError):
 class UpstreamError(UpwellError):
     """A server behind the gateway failed. `server` is its configured name.
 
-    Secrets in the message are masked, because models read it and it may quote the server.
+    Secrets in the message are masked, because it may quote the server, and models read it.
     """
 
     def __init__(self, message: str, *, server: str, hint: str = "") -> None:
@@ -141,6 +141,6 @@ class LlmError(UpwellError):
 
 
 def extra_hint(extra: str) -> str:
-    """Return the hint for an extra that is not installed. The command in it installs from a
-    checkout, because upwell is not in a package registry."""
+    """Return the hint for an extra that is not installed. Its command installs from a checkout,
+    because upwell is not in a package registry."""
     return f"in upwell's checkout, run: uv tool install '.[{extra}]'"

@@ -17,7 +17,7 @@ checking would starve the process that holds the lock.
 """
 
 Locking = Callable[[Path], AbstractContextManager[None]]
-"""A function like `exclusively()`, whose context manager holds the lock of a file."""
+"""A function like `exclusively()`: it returns a context manager that holds a file's lock."""
 Stamp = tuple[int, int, int]
 """A file's modification time (ns), size and inode."""
 

@@ -52,7 +52,7 @@ class Inside:
 
 
 class Shared:
-    """The path of a file that the machines of a team share. Each machine has a copy in the `team`
+    """The path of a file that a team's machines share. Each machine has a copy in the `team`
     folder. Without a team, the file is directly in the home, unless it exists `only_in_teams`.
     """
 
@@ -128,7 +128,7 @@ class Home:
         )
 
     def prepare(self) -> "Home":
-        """Create the folder, with access for the user only.
+        """Create the folder, accessible only to the user.
 
         Raises:
             StoreUnwritable: the folder cannot be created, belongs to another user or is a file, or

@@ -22,7 +22,7 @@ _BELOW = "/subagent/"
 
 
 class HostSessions:
-    """The sessions that hooks have recorded in the TTL store, by process and by folder."""
+    """Sessions that hooks have recorded in the TTL store, keyed by process and by folder."""
 
     def __init__(self, ttl_store: TtlStore) -> None:
         self._ttl_store = ttl_store

@@ -2,7 +2,8 @@
 
 asyncio's own server accepts all waiting connections before it handles the first. A burst of
 connections then uses up the process's file descriptors, and every failing `accept` is logged with a
-traceback. At its limit, a `Listener` leaves new connections in the system's queue until one ends.
+traceback. At its limit, a `Listener` leaves new connections in the system's queue until an open one
+ends.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG
 
 Protocol = Callable[[Callable[[], None]], asyncio.BaseProtocol]
-"""A function that creates the protocol of a new connection. The protocol calls the given function
+"""A function that creates the protocol for a new connection. The protocol calls the given function
 once, when the connection is lost.
 """
 Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

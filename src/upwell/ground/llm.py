@@ -1,6 +1,6 @@
-"""Ask a language model behind an OpenAI-compatible endpoint (Ollama, vLLM, a vendor).
+"""Ask a language model behind an OpenAI-compatible endpoint (Ollama, vLLM or a vendor's).
 
-The calls block and belong on worker threads.
+Calls block, so make them on worker threads.
 """
 
 import json

@@ -30,7 +30,7 @@ class Pause:
         return bool(self._read())
 
     def described(self) -> str:
-        """Return a sentence without a full stop about what is paused, or "" if nothing is."""
+        """Say what is paused, in a sentence without a full stop. Returns "" if nothing is."""
         paused = self._read()
         if not paused or EVERYBODY in paused:
             return "everything is paused" if paused else ""

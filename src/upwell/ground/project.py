@@ -12,7 +12,7 @@ MAX_PATH_BYTES = 4_096
 MAX_PATHS_BYTES = 200_000_000
 MAX_SHARED = 8
 MAX_POINTER_CHARS = 65_536
-"""Limits on git's files. Ordinary repositories stay far below these limits."""
+"""Limits on git's files, far above what ordinary repositories need."""
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
@@ -31,7 +31,7 @@ def project_of(folder: str | None) -> str | None:
 
 
 def is_seen(owner: str | None, project: str | None) -> bool:
-    """Return whether work in `project` may see data of `owner`.
+    """Return whether work in `project` may see `owner`'s data.
 
     A project sees global data, its own data, and data stored under the remote address that all
     clones of the repository share. A linked worktree also sees the data of the main worktree. If
@@ -41,7 +41,7 @@ def is_seen(owner: str | None, project: str | None) -> bool:
 
 
 def is_here(owner: str | None, project: str | None) -> bool:
-    """Return whether data of `owner` is global or belongs to `project`."""
+    """Return whether `owner`'s data is global or belongs to `project`."""
     return owner is None or is_own(owner, project)
 
 
@@ -70,7 +70,7 @@ def repository_of(folder: str) -> str | None:
 def _root(folder: str) -> str:
     path = os.path.abspath(folder)
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
-        # Such a folder cannot exist, and the time for the search is quadratic in the length.
+        # Such a folder cannot exist, and the search would take quadratic time.
         return path
     candidate = path
     while not os.path.exists(os.path.join(candidate, ".git")):

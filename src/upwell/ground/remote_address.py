@@ -36,7 +36,7 @@ def address_of(folder: str | None) -> str | None:
     path = f"{folder}/.git/config"
     written = stamp(path)
     if written is None:
-        # In a worktree or submodule, `.git` is a file that contains the path of the folder.
+        # In a worktree or submodule, `.git` is a file that contains the path of the git folder.
         common = _linked(folder, stamp(f"{folder}/.git")).common
         path = os.path.join(common, "config")
         written = stamp(path) if common else None
@@ -107,7 +107,7 @@ def _beginning(path: Path) -> str:
 
 
 def _remotes(config: str) -> Iterator[tuple[str, str]]:
-    """A remote with several addresses is yielded several times."""
+    """A remote with several addresses is yielded once for each."""
     remote = None
     for line in map(str.strip, config.splitlines()):
         if line.startswith("["):

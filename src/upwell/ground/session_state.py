@@ -25,8 +25,8 @@ class SessionState(Protocol):
 
     Callers choose the kinds, which must not collide. `key` may be empty if a session has only one
     value of a kind. `is_shared`: whether other processes see the values. If so, each access takes a
-    round trip. `is_cut_off`: whether the shared storage fails at the moment. Other processes then
-    do not see the values, and a value that is missing here may exist there.
+    round trip. `is_cut_off`: whether the shared storage is failing. Other processes then do not see
+    the values, and a value that is missing here may exist there.
     """
 
     is_shared: bool

@@ -50,7 +50,7 @@ class Kind(StrEnum):
 
 
 LOCAL_KINDS = frozenset({Kind.HOST_SESSION})
-"""Kinds whose entries are about the processes of one machine."""
+"""Kinds whose entries are about processes on one machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The values of one kind by key, and their time to live."""
+    """Values of one kind, by key, and their time to live."""
 
     kind: str
     values: Mapping[str, bytes]
@@ -98,7 +98,7 @@ class TtlStore(Protocol):
         await self.put_all(Entries(kind, values, ttl_seconds))
 
     async def put_all(self, *entries: Entries) -> None:
-        """Like several calls of `put()`, in one step."""
+        """Like several `put()` calls, but in one step."""
         ...
 
     async def compare_and_set(

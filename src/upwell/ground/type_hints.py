@@ -77,7 +77,7 @@ def shown(value: Any) -> str:
 def line_of(text: str, key: str) -> int | None:
     """Return the 1-based line on which a TOML document sets the dotted `key`, or None if unknown.
 
-    This is the line after the longest beginning of the document that does not set the key.
+    It is the first line that, together with all lines before it, sets the key.
     """
     lines = text.splitlines(keepends=True)
     last = key.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Plan the lookups of a query, and turn rows into candidates, for all stores.
+"""Plan the lookups for a query, and turn rows into candidates, for all stores.
 
 Scoring every memory that contains any word of a query would be slow: FTS5 takes 532 ms for 30 words
 and 100,000 memories. The cost grows with the sum of the words' document frequencies. Each rare word
@@ -91,7 +91,7 @@ def words_by_stem(text: str) -> dict[str, str]:
 def planned(
     text: str, word_of: Mapping[str, str], holding: Mapping[str, int], corpus: Corpus
 ) -> Lookup:
-    """Plan the lookup of a text. `word_of` is the result of `words_by_stem()` for the text.
+    """Plan the lookup for a text. `word_of` is the result of `words_by_stem()` for the text.
     `holding` maps each stem to the number of memories in `corpus` that contain it."""
     clauses, newest_only = _clauses(word_of, holding, corpus.memories)
     return Lookup(reading_of(text, word_of, holding, corpus), tuple(clauses), newest_only)

@@ -68,7 +68,7 @@ class StoreOptions:
 
     @property
     def is_team(self) -> bool:
-        """Whether all memories of this home are in the team's database."""
+        """Whether all of this home's memories are in the team's database."""
         return bool(self.database) and not self.local
 
     @property

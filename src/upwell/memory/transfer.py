@@ -208,7 +208,7 @@ def format_of(path: Path, format_name: str = "auto") -> str:
 
 
 def copy_notes(notes: ShortTerm, path: Path) -> Copied:
-    """Copy the notes of another `stm.json` into the one in use. Blocks.
+    """Copy the notes from another `stm.json` into the one in use. Blocks.
 
     Raises:
         UsageError: the file cannot be read, or a note in it is malformed; nothing was stored.
@@ -259,7 +259,7 @@ async def copy_memories(
 
 
 async def _store(library: Library, batch: list[_Item], stored_count: int) -> list[str]:
-    """Returns the rule of each masked secret."""
+    """Return the rule of each masked secret."""
     try:
         memories = [await _with_earlier_times(library, item.memory) for item in batch]
         added = await library.add_many(memories)

@@ -166,7 +166,7 @@ class Postgres:
 
     @property
     def use(self) -> Use:
-        """The state of the connections now."""
+        """The current state of the connections."""
         pool = self._pool.get_stats()
         open_, idle = pool.get("pool_size", 0), pool.get("pool_available", 0)
         return Use(
@@ -185,7 +185,7 @@ class Postgres:
 
     @asynccontextmanager
     async def transaction(self, tenant: str) -> AsyncIterator[Transaction]:
-        """Write for one tenant in one transaction, which an exception rolls back.
+        """Write for one tenant in one transaction. An exception rolls it back.
 
         Raises:
             StoreError: the database failed. Nothing was changed, unless the connection broke while

@@ -99,7 +99,7 @@ class HomeFiles:
 
     @contextmanager
     def exclusively(self, path: Path) -> Iterator[None]:
-        """Hold the lock of a shared file on all machines. The copy is up to date within the block.
+        """Hold a shared file's lock across all machines. The copy is up to date within the block.
         Changes to the copy are shared when the block ends.
 
         Raises:

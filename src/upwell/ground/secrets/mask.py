@@ -45,8 +45,8 @@ def names_secret(name: str) -> bool:
 
 
 def masked_address(url: str) -> str:
-    """Mask the user and password, the values in the query, the fragment, and random-looking parts
-    of the path of `url`.
+    """Mask the user and password, the query's values, the fragment, and random-looking parts of the
+    path in `url`.
     """
     try:
         parts = urlsplit(url)

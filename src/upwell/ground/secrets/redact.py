@@ -2,9 +2,8 @@
 15).
 
 The rules are in `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and `rules/upwell.toml`.
-They run on RE2, whose time is linear in the length of the text. Python's `re` needs 20 s for 200 KB
-of Base64 with the same rules. A rule is compiled when first needed, and matched only near its
-keywords.
+They run on RE2, which takes linear time. With the same rules, Python's `re` needs 20 s for 200 KB
+of Base64. A rule is compiled when first needed, and matched only near its keywords.
 
 A text is searched in several forms: as is, without escapes and colour codes, with wrapped lines
 joined, and decoded from Base64. Mask a text before you truncate it, because no rule recognises half

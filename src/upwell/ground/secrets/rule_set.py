@@ -80,10 +80,10 @@ class Rule:
 class Rules:
     """All rules.
 
-    `triggered`: keywords, each with the ids of the rules to run. `everywhere`: the ids of the rules
-    without a keyword, which must be fast, each with the length of the shortest match in bytes.
-    `keywords`: an RE2 set that finds all keywords in one pass, as positions in `triggered`. `raw`:
-    the rules as written in the files. `allow`: the exceptions to every rule.
+    `triggered`: keywords, each with the ids of the rules to run. `everywhere`: maps each rule
+    without a keyword, which must be fast, to the length of its shortest match in bytes. `keywords`:
+    an RE2 set that finds all keywords in one pass, as positions in `triggered`. `raw`: the rules as
+    written in the files. `allow`: the exceptions to every rule.
     """
 
     triggered: Sequence[tuple[bytes, tuple[str, ...]]]

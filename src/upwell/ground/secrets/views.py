@@ -31,7 +31,7 @@ _SIGNS = (*_ASCII_SIGNS, b"\xe2", b"\xef\xbb\xbf", b"\xc2\xad", b"\xcd\x8f")
 _WRAPPED = rb"(?m)^[ \t>+-]{0,8}[A-Za-z0-9+/=_.:-]{16,200}(\r?\n[ \t>+-]{0,8})[A-Za-z0-9+/=_-]"
 MAX_PASSES = 5
 MIN_WIDTH, MAX_WIDTH = 16, 400
-"""The widths, in bytes, of the narrowest and the widest terminal that is recognised."""
+"""The widths, in bytes, of the narrowest and widest terminals that are recognised."""
 MIN_BASE64 = 24
 _BASE64 = rb"[A-Za-z0-9+/_-]{%d,}={0,2}" % MIN_BASE64
 MAX_BASE64 = 262_144
@@ -84,8 +84,8 @@ def unwrapped(data: bytes) -> View | None:
 
 def unfolded(data: bytes) -> View | None:
     """Join the lines of `data` that a terminal seems to have wrapped, or return None if there are
-    none. A line seems wrapped if it is as long as a neighbour, or is one of the longest lines. It
-    is joined with the next line. All other lines are left out.
+    none. A line seems wrapped if it is as long as the line before or after it, or is one of the
+    longest. It is joined with the next line. All other lines are left out.
     """
     if b"\n" not in data:
         return None
@@ -106,7 +106,7 @@ def unfolded(data: bytes) -> View | None:
 
 
 def _full_lines(sizes: list[int]) -> set[int]:
-    """Return the numbers of the lines that seem to be as long as a terminal is wide."""
+    """Return the numbers of the lines that seem to fill the width of a terminal."""
     longest = max(sizes)
     found: set[int] = set()
     for number, is_equal in enumerate(map(eq, sizes, sizes[1:])):

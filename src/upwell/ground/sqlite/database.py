@@ -46,7 +46,7 @@ MISREAD = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
 """Errors raised by code that reads values of unexpected types."""
 
 CHECK_SECONDS = 1.0
-"""How long a check of the whole file may take. The rest of a larger file is not checked."""
+"""How long a check of the whole file may take. After that, the rest is not checked."""
 _STEPS_PER_LOOK = 10_000
 """The number of SQLite instructions between two checks of the time."""
 
@@ -88,7 +88,7 @@ class Follower:
         return connection is self._connection
 
     def reopen(self, plan: Plan) -> None:
-        """Reopen the connection with another plan at the next use."""
+        """Reopen the connection with another plan on the next use."""
         self.plan = plan
         self._inode = 0
 
@@ -299,7 +299,7 @@ class Database:
         """Return a value that changes when another connection or process changes the file."""
 
         def look(db: sqlite3.Connection) -> tuple[int, int]:
-            # Versions from different connections cannot be compared, so their generations differ.
+            # Versions from two connections cannot be compared, so one has negative generations.
             generation = self._inline_read.generation
             if not self._inline_read.owns(db):
                 generation = -self._reading.generation

@@ -190,7 +190,7 @@ def prepare_read_only(plan: Plan) -> sqlite3.Connection:
 def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
     """Run the owner's migrations that this file lacks, in one transaction.
 
-    If the file already has tables of the owner, it is first copied to the `backups/` folder, unless
+    If the owner already has tables in the file, it is first copied to the `backups/` folder, unless
     the owner's rows are expendable.
 
     Raises:

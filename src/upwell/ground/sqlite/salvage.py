@@ -2,7 +2,8 @@
 
 The caller holds the lock of the file (`files.exclusively()`). The file is checked again, because
 another process may have repaired it. If SQLite can still lock the damaged file, its write lock is
-held until the new file is in place, because a row committed by another process would be lost.
+held until the new file is in place, because a row that another process commits meanwhile would be
+lost.
 """
 
 import json
@@ -89,7 +90,7 @@ def _write_record(path: Path, moved_path: Path, rows: int) -> None:
 
 def is_sound(db: sqlite3.Connection, plan: Plan) -> bool:
     """Return whether SQLite's checks find no damage, all text can be decoded, values have the types
-    of their columns, and the file has the tables of the plan.
+    of their columns, and the file has the plan's tables.
 
     Raises:
         sqlite3.Error: the file is locked or cannot be read.

@@ -118,11 +118,11 @@ class _Table:
     """The contents of `tokens.txt`.
 
     `words`: maps each common word to the punctuation marks that share one token with it. `pairs`:
-    the weights of pairs of letters. `styles`: the bias of each style of word, and the weight of a
-    word's length in that style. `rare`, `common`: the weights of the character before a word, by
-    length for rare words and by style for common words. `joined`: runs of different marks
-    that take one token. `signs`, `symbols`, `letters`: the weights of ASCII punctuation, of symbols
-    beyond ASCII, and of letters by script.
+    the weights of pairs of letters. `styles`: the bias of each style of word (such as upper case),
+    and the weight of a word's length in that style. `rare`, `common`: the weights of the character
+    before a word, by length for rare words and by style for common words. `joined`: runs of
+    different marks that take one token. `signs`, `symbols`, `letters`: the weights of ASCII
+    punctuation, of symbols beyond ASCII, and of letters by script.
     """
 
     words: dict[str, str]

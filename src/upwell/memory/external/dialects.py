@@ -91,7 +91,7 @@ class Dialect:
     filtered: bool = True
 
     def filled(self, text: str, declared: frozenset[str]) -> dict[str, Any]:
-        """Return the arguments of a search for `text`."""
+        """Return the arguments for a search for `text`."""
         return {
             name: _filled(value, text)
             for name, value in self.arguments.items()

@@ -114,8 +114,8 @@ def _are_alike(earlier: Query, query: Query) -> bool:
 
 
 class Waiting[Answer]:
-    """Waits for the answers of one source. `unavailable()` turns a description of a failure into
-    the error to raise.
+    """Waits for answers from one source. `unavailable()` turns a description of a failure into the
+    error to raise.
 
     Explicit and automatic searches have separate breakers, because a source that is too slow for
     automatic searches may be fast enough for explicit ones.

@@ -14,7 +14,7 @@ MAX_BYTES = 256_000_000
 
 
 def read_notes(path: Path) -> Iterator[Entry]:
-    """Yield the notes of the file in order. A note without an id gets one from its content.
+    """Yield the notes in the file, in order. A note without an id gets one from its content.
 
     Raises:
         UsageError: the file cannot be read or is not an array, or a note is malformed.

@@ -88,7 +88,8 @@ class ShortTerm:
     def add(
         self, content: str, origin: Origin | None = None, labels: Labels = NO_LABELS
     ) -> tuple[Entry, tuple[str, ...]]:
-        """Store a note with its secrets masked. Returns the note and the rules that fired.
+        """Store a note with its secrets masked. Returns the note and the redaction rules that
+        fired.
 
         Raises:
             UsageError: the content is empty, or too long.

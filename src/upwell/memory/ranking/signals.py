@@ -49,7 +49,7 @@ SIGNALS = (
     "symbol_join",
     "symbol_rarity",
 )
-"""The keys of `Hit.signals` that every hit of a query with words has. With an embedder, there are
+"""The keys that `Hit.signals` has for every hit if the query has words. With an embedder, there are
 also `cosine`, `meaning`, `meaning_margin` and `meaning_near`. A hit with a trigger has
 `scoring.TRIGGER`, and a memory that a newer one replaces has `scoring.SUPERSEDED`."""
 NO_JOIN: Mapping[str, float] = dict.fromkeys(
@@ -207,7 +207,7 @@ def join_signals(
 
 
 def meaning_signals(likeness: Likeness, n: int, turn: bool) -> dict[str, float]:
-    """Return a candidate's signals from its meaning: its cosine with the question, and how far it
+    """Return a candidate's signals from its meaning: its cosine with the question, and how far that
     is above the store's mean and above the next best memories. A turn of a conversation also gets
     the value of its better neighbour."""
     near = [value for other in (n - 1, n + 1) if turn and (value := likeness.deviations(other))]

@@ -97,7 +97,7 @@ class SqliteStore:
 
     @property
     def vectors(self) -> VectorTable | None:
-        """The vectors of this file, or None if no embedder is configured."""
+        """The vectors in this file, or None if no embedder is configured."""
         return self._vectors
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
@@ -233,13 +233,13 @@ class SqliteStore:
         ]
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
-        """Return the memories of a scope, newest first."""
+        """Return the memories in a scope, newest first."""
         return await self._database.read(
             self._newest(scope, "1", limit, offset, is_common=not scope.namespaces)
         )
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """Return the standing rules of a scope, newest first."""
+        """Return the standing rules in a scope, newest first."""
         version, now = await self._database.data_version(), self._clock.now()
         if version != self._pinned_version:
             self._pinned_version, self._pinned = version, {}
@@ -341,7 +341,7 @@ class SqliteStore:
         return await self._database.read(look)
 
     async def word_counts(self, words: Sequence[str]) -> WordCounts:
-        """Count the memories of all projects that contain each of these folded words."""
+        """Count the memories in all projects that contain each of these folded words."""
         stems = dict(zip(words, stemmer().stems(words), strict=True))
 
         def count(db: sqlite3.Connection) -> WordCounts:
