@@ -124,8 +124,8 @@ def proposals_of(root: str, commits: int, environment: Mapping[str, str]) -> lis
 def commits_since(
     root: str, paths: Sequence[str], at: float, environment: Mapping[str, str]
 ) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return hash, subject and files of the last commits after the time `at` that touched one of
-    `paths`, newest first. If git fails, return none.
+    """Return the hash, subject and files of the latest commits after the time `at` that touched one
+    of `paths`, newest first. If git fails, return none.
     """
     try:
         log = list(_log(root, MAX_SINCE, at, environment, paths))
@@ -210,8 +210,8 @@ def _output(command: list[str], root: str, environment: Mapping[str, str]) -> It
 
 
 def _redirects_git(name: str) -> bool:
-    """Return whether the variable could make git run a program, or read another repository (as in
-    a git hook).
+    """Return whether the variable could make git run a program or read another repository. Git sets
+    such variables for hooks.
     """
     return name.startswith("GIT_") and not name.startswith("GIT_CONFIG")
 

@@ -258,7 +258,7 @@ def listen_params(capabilities: Mapping[str, Any], uris: Iterable[str]) -> RawOb
 
 @dataclass(frozen=True, slots=True)
 class ListenFilter:
-    """The notifications that a modern client requests on one stream: `methods`, and updates of the
+    """The notifications that a modern client requests on one stream: `methods`, and updates to the
     resources in `uris`."""
 
     methods: frozenset[str] = frozenset()

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Transport(StrEnum):
-    """The transport of a server with an address."""
+    """The transport for a server with an address."""
 
     HTTP = "http"
     SSE = "sse"

@@ -1,4 +1,4 @@
-"""The interface of upwell's own tools, and the toolbox that lists and calls the tools."""
+"""The interface of upwell's own tools, and the toolbox that lists and calls them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,7 +123,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 
 
 def _check(tool: Tool, args: Mapping[str, Any]) -> None:
-    """Check the names, types and choices of a tool's arguments.
+    """Check the names, types and values of a tool's arguments.
 
     Raises:
         UsageError: an argument is missing, unknown, or has a wrong type or value.

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 5_000_000
 RETENTION_SECONDS = 365 * 86_400.0
 REPEAT_SECONDS = 60.0
-"""A principal's denials for the same reason are recorded only once in this time."""
+"""A principal's denials for the same reason are recorded only once within this time."""
 STRANGER_SECONDS = 3_600.0
-"""Denials of requests without a valid token are recorded only once in this time per address and
-reason."""
+"""Denials of requests without a valid token are recorded only once within this time for each
+address and reason."""
 MAX_OF_STRANGERS = 60
 """How many denials of requests without a valid token are recorded within `STRANGER_SECONDS`. One
 more entry counts all others, so that a flood of requests does not fill the log."""

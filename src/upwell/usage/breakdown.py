@@ -14,7 +14,7 @@ from upwell.usage.daily import DailyNumbers
 
 
 class Metric(StrEnum):
-    """The totals. Token counts are the estimates of `ground.text.tokens`."""
+    """The totals. Token counts are estimates from `ground.text.tokens`."""
 
     EVENTS = "events"
     ASKED = "asked"
@@ -23,7 +23,7 @@ class Metric(StrEnum):
     """Events that made memories surface."""
     MEMORIES = "memories"
     SAID_TOKENS = "said_tokens"
-    """Tokens of the memories that surfaced."""
+    """Tokens in the memories that surfaced."""
     RESULTS = "results"
     """Results that were shortened."""
     BEFORE = "before"

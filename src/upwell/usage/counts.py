@@ -1,6 +1,6 @@
 """Durable counters of events, incremented in memory and stored in batches.
 
-The key of a counter is a UTC day, an `event`, a `door`, a `tool` and a `kind`, such as
+The key of a counter consists of a UTC day, an `event`, a `door`, a `tool` and a `kind`, such as
 ("2026-04-09", "decision", "tool", "fs__read", "repeated").
 """
 

@@ -1,1 +1,1 @@
-"""The fronts: agents on stdio and over HTTP."""
+"""The fronts, which serve agents on stdio and over HTTP."""

@@ -1,4 +1,4 @@
-"""The front on streamable HTTP: any number of agents, of either era, at one address.
+"""The front for streamable HTTP, which serves any number of agents, of either era, at one address.
 
 In the handshake era, `Mcp-Session-Id` identifies a session, which is bound to the principal that
 opened it. In the modern era, every POST is independent, and its headers must repeat parts of its

@@ -70,7 +70,8 @@ class HttpSessions:
         self._sessions: dict[str, HttpSession] = {}
 
     async def open(self, principal: Principal) -> HttpSession:
-        """Open a session. At the limit, end the principal's session that has been idle the longest.
+        """Open a session. If the limit is reached, end the principal's session that has been idle
+        the longest.
 
         Raises:
             BadRequest: there are too many sessions, and none of the principal's sessions is idle.
@@ -204,7 +205,7 @@ class HttpSessions:
 
 
 class _OwnStream:
-    """The channel for messages that belong to no request of a handshake-era agent."""
+    """The channel to a handshake-era agent for messages that belong to no request."""
 
     def __init__(self, questions: Questions, outbox: Outbox) -> None:
         self._questions = questions

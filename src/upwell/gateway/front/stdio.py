@@ -1,4 +1,4 @@
-"""The front on stdio: one agent of either era."""
+"""The front for stdio, which serves one agent of either era."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from upwell.wire.rawjson import NotJson, RawObject
 DRAIN_SECONDS = 5.0
 """How long running requests have to finish when the gateway is told to exit."""
 MAX_RUNNING = 4096
-"""How many requests of an agent may run at once. Further requests are refused. If the agent does
+"""How many requests from an agent may run at once. Further requests are refused. If the agent does
 not read the refusals, nothing more is read from the agent.
 """
 

@@ -28,7 +28,7 @@ but never the last one.
 """
 MAX_STREAMS = 32
 PROCESS = secrets.token_hex(4)
-"""The prefix of the names of this process's streams, so that two processes that serve the same
+"""The prefix for the names of this process's streams, so that two processes that serve the same
 session use different names.
 """
 OWN_STREAM = "0"
@@ -61,7 +61,7 @@ class Outbox:
         self._wake()
 
     def end(self) -> None:
-        """End the stream after its last message."""
+        """End the stream. Its messages can still be read."""
         self.ended = True
         self._wake()
 
@@ -95,7 +95,7 @@ class Outbox:
 
 
 class Streams:
-    """The streams of a session that a client can resume."""
+    """A session's streams, which a client can resume."""
 
     def __init__(self, process: str = PROCESS) -> None:
         self._process = process

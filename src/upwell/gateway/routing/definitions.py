@@ -167,7 +167,7 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-# -- arguments against the full schema
+# -- checking arguments against the full schema
 
 
 MAX_STEPS = 10_000
@@ -204,7 +204,7 @@ def argument_fault(schema: RawObject, arguments: object) -> str:
     are checked leniently, because some servers read `"5"` as 5 and `"[1]"` as a list. A string
     therefore fits all types, and a number, boolean or null fits all types except `object` and
     `array`. If a schema is nested too deeply, refers to itself endlessly, or takes more than
-    `MAX_STEPS` to check, all arguments fit.
+    `MAX_STEPS` to check, all arguments are accepted.
 
     Raises:
         NotJson: the schema is not JSON.

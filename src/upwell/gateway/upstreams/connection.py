@@ -1,4 +1,4 @@
-"""One connection to an upstream server. Every external failure, such as a crash of the server or a
+"""One connection to an upstream server. Every external failure, such as a server crash or a
 malformed reply, becomes an `UpstreamError` here.
 """
 
@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SEND_SECONDS = 5.0
-"""How long a server has to read a notification after the notification is queued."""
+"""How long a server has to read a notification once it is queued."""
 MAX_QUEUED = 100
 MAX_QUEUED_BYTES = 1024 * 1024
 """A notification that would exceed either limit is dropped."""
 
 
 class Notifications:
-    """The queue of notifications to the server `name`. `send` sends them in order."""
+    """A queue of notifications for the server `name`. `send` sends them in order."""
 
     def __init__(self, name: str, send: Callable[[str, bytes], Awaitable[None]]) -> None:
         self._name = name
@@ -180,8 +180,8 @@ class Connection:
     async def every(
         self, method: str, member: str, client: Client = NOBODY, limit: int = MAX_ENTRIES
     ) -> tuple[RawObject, ...]:
-        """Read all pages of a list, up to `limit` entries. Returns none if the server does not
-        support the method.
+        """Read all pages of a list, up to `limit` entries. Returns no entries if the server does
+        not support the method.
 
         Raises:
             UpstreamError: as for `ask()`, or the list cannot be read.

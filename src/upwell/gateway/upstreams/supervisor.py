@@ -30,7 +30,7 @@ class ListenStream:
         self._tasks = BackgroundTasks("listening to an upstream")
 
     def open(self, uris: Iterable[str]) -> None:
-        """Listen for changed lists and for updates of these resources. This replaces the previous
+        """Listen for changed lists and for updates to these resources. This replaces the previous
         stream."""
         about = self._connection.about
         params = listen_params(about.capabilities, uris) if about.modern else None
