@@ -43,9 +43,9 @@ class Intake:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A possible memory. `source` is its origin, such as `git:3f2a1c0`, and `why` says how it was
-    found. A proposal from an episode (a conclusion of a session) has `triggers`, the situations in
-    which it applies. It is valid while its `paths` exist and contain its `symbols`. `occurrences`
-    counts the sessions that found it.
+    found. A proposal from an episode (a conclusion from a session) has `triggers`, the situations
+    in which it applies. It is valid while its `paths` exist and contain its `symbols`.
+    `occurrences` counts the sessions that found it.
     """
 
     text: str
@@ -106,7 +106,7 @@ class Proposal:
 
 
 Mask = Callable[[str], tuple[str, tuple[str, ...]]]
-"""Masks the secrets in a text, and returns the names of the rules that found secrets."""
+"""Masks the secrets in a text. Returns the masked text and the names of the rules that matched."""
 
 
 class Inbox:

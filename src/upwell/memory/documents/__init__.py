@@ -1,1 +1,1 @@
-"""Imported files as memories: scanning, cutting into chunks, citing."""
+"""Imported files as memories: scanning, splitting into chunks, citing."""

@@ -59,7 +59,7 @@ class Catalog:
         return file_exists(self._path)
 
     async def store(self) -> SqliteStore | None:
-        """Return the store of the index's memories, or None if no index exists."""
+        """Return the store that holds the index's memories, or None if there is no index."""
         if not self.exists:
             return None
         await self._open()

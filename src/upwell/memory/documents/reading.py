@@ -1,4 +1,4 @@
-"""Read the sections of a Markdown file, or the notes of an `stm.json`.
+"""Read the sections of a Markdown file, or the notes in an `stm.json`.
 
 Secrets are masked here, before anything is stored.
 """

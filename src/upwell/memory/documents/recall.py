@@ -163,7 +163,7 @@ class Documents:
         self, cited: str, project: str | None, namespaces: Sequence[str] = ()
     ) -> list[str]:
         """Return the current lines of an imported file, with secrets masked. `cited` is the file's
-        path in citations. A file with chunks outside `namespaces` counts as not imported.
+        path in citations. A file with chunks outside `namespaces` is treated as not imported.
 
         Raises:
             UsageError: no such file is imported, or the file cannot be read.

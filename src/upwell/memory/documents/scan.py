@@ -31,7 +31,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file of a source, with its size in bytes and its modification time in nanoseconds."""
+    """A file in a source, with its size in bytes and its modification time in nanoseconds."""
 
     path: str
     size: int
@@ -77,7 +77,7 @@ class Unreadable(Exception):
 
 
 def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, Known]) -> Look:
-    """Scan the files of `sources`. `every` lists the paths of all sources, because a file belongs
+    """Scan the files in `sources`. `every` lists the paths of all sources, because a file belongs
     to the innermost source that contains it."""
     look = Look()
     for source in sources:

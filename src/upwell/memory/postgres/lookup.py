@@ -139,7 +139,7 @@ def _farther(found: _Found, likeness: Likeness) -> set[int]:
 
 
 async def _no_question() -> None:
-    """Stand in for the question of a store without an embedder."""
+    """Stand in for the question if the store has no embedder."""
 
 
 async def _found(
@@ -256,7 +256,7 @@ def _single_sql(few: bool) -> str:
 
 
 def _pair_sql(number: int, span: int, few: bool, *, is_merged: bool) -> str:
-    """Return the SQL that finds the memories of a span with both stems of a pair. If `is_merged`,
+    """Return the SQL that finds the memories in a span with both stems of a pair. If `is_merged`,
     the postings of both stems are read in order. Otherwise, each posting of the left stem is looked
     up among those of the right stem."""
     low, high = f"%(low_{span})s::bigint", f"%(high_{span})s::bigint"

@@ -1,4 +1,4 @@
-"""Remove the records of old deletions from the log of changes.
+"""Remove the records of old deletions from the change log.
 
 The table `change` has a row for each memory, from which new copies are filled, and a row for each
 deletion. Only the rows of deletions are pruned, after `store.deletions_days`. Each project's scope

@@ -82,6 +82,6 @@ def from_row(tenant: str, row: Sequence[Any]) -> Memory:
 
 
 def text_of(row: Sequence[Any]) -> str:
-    """Return the exact text of a row of `COLUMNS`."""
+    """Return the exact text in a row of `COLUMNS`."""
     text, raw = row[TEXT], row[RAW]
     return text if raw is None else bytes(raw).decode("utf-8", "surrogatepass")

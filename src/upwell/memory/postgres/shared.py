@@ -24,8 +24,8 @@ changed ones are copied."""
 PAGE = 100
 """The number of changes in one page. A copy applies a page in about 50 ms."""
 TOKEN_SECONDS = 90 * 86_400.0
-"""How long the token of a received write is stored. A machine resends an unacknowledged write at
-its next contact, and the token shows that the write has already arrived."""
+"""How long the token of a received write is stored. A machine resends an unacknowledged write when
+it next connects, and the token shows that the write has already arrived."""
 _BEYOND = 2**63 - 1
 """A version higher than any store can reach."""
 NOT_YOURS = "a memory with this id, or the one that it replaces, is not yours to change"

@@ -209,8 +209,8 @@ class PostgresStore:
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put all of these memories in the trash, or none of them. Each keeps its time of deletion.
-        A stored memory with the same id is removed."""
+        """Put all of these memories in the trash, or none of them. Each keeps its deletion time. A
+        stored memory with the same id is removed."""
         async with self._writing() as transaction:
             await remove(transaction, [item.memory.id for item in items])
             own = [replace(item, memory=self._owned(item.memory)) for item in items]

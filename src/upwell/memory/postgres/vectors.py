@@ -8,8 +8,8 @@ runs in this process.
 
 One replica embeds at a time. It holds a lease on the tenant's memories, which it renews with every
 batch. Vectors are stored per model, so replicas that switch to another model one by one do not
-overwrite each other's vectors. Vectors of a model that no replica has used for a week are deleted.
-A database trigger deletes the vectors of a deleted or changed memory.
+overwrite each other's vectors. Vectors from a model that no replica has used for a week are
+deleted. A database trigger deletes the vectors of a deleted or changed memory.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ LEASE_SECONDS = 120.0
 lose its lease."""
 UNUSED_SECONDS = 7 * 86_400.0
 COMPARED = 120
-"""The number of memories, nearest by sign bits, whose rows and vectors are read. The `NEAREST` best
-of them by cosine become candidates."""
+"""The rows and vectors of this many memories, the nearest by sign bits, are read. The `NEAREST`
+best of them by cosine become candidates."""
 MAX_SCANNED = 200_000
 """If more memories than this are visible, only those found by words, files or symbols are
 compared."""
@@ -221,8 +221,8 @@ class PostgresVectors:
         return None if sample is None else Question(vector, self._model, sample)
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector of this model yet, in batches. Does nothing while
-        another replica holds the lease, and stops if the model fails. Returns the number of
+        """Embed the memories that have no vector from this model yet, in batches. Does nothing
+        while another replica holds the lease, and stops if the model fails. Returns the number of
         embedded memories.
 
         Raises:

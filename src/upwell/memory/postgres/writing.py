@@ -87,8 +87,8 @@ class Changes:
     def _count(
         self, n: int, parts: Indexed, keys: Sequence[str], sign: int
     ) -> tuple[dict[str, float], int]:
-        """Add a memory to the counts of its scope, or subtract it. Returns the weighted frequency
-        of each stem, and the length in words, which includes the words in `extra`."""
+        """Add a memory to its scope's counts, or subtract it from them. Returns the weighted
+        frequency of each stem, and the length in words, which includes the words in `extra`."""
         body, extra = counted(parts.body), counted(parts.extra)
         length = body.total() + extra.total()
         tally = self.tallies[scope_of(n)]

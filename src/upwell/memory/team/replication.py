@@ -20,7 +20,7 @@ delayed."""
 
 
 class Copy(Protocol):
-    """The copy, in a store of this machine."""
+    """The copy, in a store on this machine."""
 
     async def cursors(self) -> Sequence[Cursor]: ...
     async def take(self, page: Page) -> None: ...

@@ -1,4 +1,4 @@
-"""The sections that a question may see, opened for searching.
+"""The sections that are visible to a question, opened for searching.
 
 An outline of all sections is read once. Postings and the terms of blocks are read when they are
 needed, and then cached, so a new process can search without reading everything. Texts are not
@@ -182,7 +182,7 @@ class Index:
         return self._terms_of(number)[0]
 
     def block_terms(self, number: int) -> list[frozenset[str]]:
-        """Return the terms of each block of a section."""
+        """Return the terms of each block in a section."""
         return self._terms_of(number)[1:]
 
     def blocks(self, number: int) -> tuple[Block, ...]:

@@ -57,7 +57,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A heading. `line` is its line, and `body` is the first line of its text (both 0-based)."""
+    """A heading. `line` is the line that it is on, and `body` is the first line of its text (both
+    0-based)."""
 
     line: int
     body: int

@@ -1,4 +1,4 @@
-"""Select the passage of a section that answers a question.
+"""Select the passage in a section that answers a question.
 
 A passage consists of whole blocks and of the text that governs them. An item of a list, for
 instance, is quoted with the sentence that introduces the list, because "Do not:" turns the item

@@ -2,7 +2,8 @@
 
 This is a logistic model over a few raw signals. It was fitted to the development questions in
 `docs/measurements.md` ("Questions to documentation"). The figures there are for projects that were
-left out of the fit. With more signals, the model would learn the projects and not the questions.
+left out of the fit. With more signals, the model would learn the projects rather than the
+questions.
 """
 
 import math
