@@ -1,4 +1,4 @@
-"""Embedders, which turn texts into vectors.
+"""Embedders, which turn text into vectors.
 
 Model libraries are imported when an embedder is first used. The error for a missing library names
 the extra to install.

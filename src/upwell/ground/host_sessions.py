@@ -37,8 +37,8 @@ class HostSessions:
         await self._ttl_store.put(KIND, dict.fromkeys(keys, value), ttl_seconds=TTL_SECONDS)
 
     async def joined(self, parent: int, cwd: str | None) -> str:
-        """Return the session that hooks recorded for the agent's process, else the session recorded
-        for the folder `cwd`, else "". `parent` is the process that started the gateway."""
+        """Return the session that hooks recorded for the agent's process or, failing that, for the
+        folder `cwd`; "" if there is none. `parent` is the process that started the gateway."""
         keys = [_process(agent_of(parent))] + ([_folder(cwd)] if cwd else [])
         items = await self._ttl_store.get(KIND, keys)
         for key in keys:

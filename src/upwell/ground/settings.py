@@ -1,6 +1,6 @@
 """Check the types, ranges, choices and addresses of settings when the configuration is read.
 
-A mistake is thus reported immediately, not by the first call that needs the setting.
+Mistakes are therefore reported immediately, not by the first call that needs the setting.
 """
 
 import dataclasses

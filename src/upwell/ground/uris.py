@@ -6,9 +6,9 @@ from urllib.parse import quote, unquote
 _NAME_CHARS = 80
 MEMORY_URI = "upwell://memory/"
 LTM_ID = "ltm:"
-"""The prefix of ids of memories on an external memory server."""
+"""The prefix of the ids of memories on an external memory server."""
 QMD_SCHEME = "qmd://"
-"""The prefix of addresses of documents that the program qmd has indexed."""
+"""The prefix of the addresses of documents indexed by qmd."""
 STM_ID = "stm:"
 """The prefix of citations of short notes."""
 TOPICS_URI = "upwell://topics"

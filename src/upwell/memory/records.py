@@ -409,8 +409,8 @@ NO_PROJECT = "?"
 """The project of a memory whose own project cannot be read. No folder has this name, so no project
 sees the memory."""
 MAX_TIME = 200_000_000_000.0
-"""A time after this one (about the year 8300) counts as damaged, because Python's calendar ends in
-9999."""
+"""A time after this one (about the year 8300) is treated as damaged, because Python's calendar ends
+in 9999."""
 
 
 def _word(column: object) -> str:

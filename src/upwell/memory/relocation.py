@@ -198,8 +198,8 @@ class Relocation:
 
     async def add_once(self, memories: Sequence[Memory]) -> int:
         """Add memories from outside the source, except those that an earlier run added. Returns the
-        number of added memories. After a StoreError, batches already added stay, and the next run
-        adds the rest."""
+        number of added memories. After a StoreError, batches already added are kept, and the next
+        run adds the rest."""
         versions = self._journal.read()
         new = [memory for memory in memories if memory.id not in versions]
         for batch in batched(new, BATCH):

@@ -24,7 +24,7 @@ CONNECTION: Mapping[str, Any] = {
     "tcp_user_timeout": 5_000,
 }
 MIN_OFFSET_SECONDS = 2.0
-"""Clocks that differ by less than this count as equal."""
+"""Clocks that differ by less than this are treated as equal."""
 
 
 async def connect(url: str) -> AsyncConnection:

@@ -57,8 +57,8 @@ _SIZES = f"""
 
 
 class PostgresTtlStore(TtlStore):
-    """The `TtlStore` of one tenant. All machines use the database's clock, so that a wrong
-    clock on one machine loses no entries.
+    """The `TtlStore` of one tenant. All machines use the database's clock, so that no entries are
+    lost if one machine's clock is wrong.
 
     Methods raise StoreError if the database fails or takes longer than `seconds`. Reading originals
     has a longer limit. `expire()` and `ping()` have no limit, and `ping()` does not raise.

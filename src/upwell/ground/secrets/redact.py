@@ -38,8 +38,8 @@ FAILED = "[REDACTED:unreadable]"
 _MASK = re.compile(r"\[REDACTED:[\w-]*\]")
 _MAX_REJECTED = 32
 """When the rejected matches in a window add up to this many times the length of the window, every
-further match counts as a secret. Without this limit, overlapping matches could take quadratic time,
-because the search continues inside a rejected match.
+further match is treated as a secret. Without this limit, overlapping matches could take quadratic
+time, because the search continues inside a rejected match.
 """
 SLACK_CHARS = 20_000
 """How far beyond its limit `redacted_start()` reads, to find a secret that begins before the limit.
@@ -73,8 +73,8 @@ def redact(text: str, *, keep_lines: bool = False) -> tuple[str, tuple[str, ...]
     """Replace every secret in `text` with `[REDACTED:RULE]`. Returns the text and the rules that
     matched.
 
-    `keep_lines` preserves the line numbers after a multi-line secret, such as a private key.
-    If the search fails, the whole text counts as a secret.
+    `keep_lines` preserves the line numbers after a multi-line secret, such as a private key. If the
+    search fails, the whole text is treated as a secret.
     """
     if not text:
         return text, ()

@@ -52,8 +52,8 @@ def _flags_before(text: str, index: int) -> int:
 def boundary(text: str, start: int, end: int) -> int:
     """Return a natural end for the piece of `text` that begins at `start`.
 
-    The result is in the second half of `start:end`. It is preferably the end of a paragraph, else
-    of a line, a sentence, a clause, a word or a grapheme.
+    The result is in the second half of `start:end`. It is the end of a paragraph if possible,
+    otherwise of a line, a sentence, a clause, a word or a grapheme.
     """
     if end >= len(text):
         return len(text)

@@ -96,7 +96,7 @@ class LateAnswers[Answer]:
 
     def about(self, query: Query) -> Answer | None:
         """Take the most recent late answer to a query about the same files. If neither query names
-        files, the texts must be the same. Each answer is returned once."""
+        files, their texts must be the same. Each answer is returned once."""
         oldest = self._clock.monotonic() - LATE_ANSWER_SECONDS
         self._answers = [answer for answer in self._answers if answer[0] >= oldest]
         for index in reversed(range(len(self._answers))):

@@ -51,11 +51,10 @@ class Entry:
 class ShortTerm:
     """The notes in one `stm.json`. The methods block; call them in a thread.
 
-    A note without an origin was added to the file by hand. In the home's file, such a note belongs
-    to the user. In a project's file (`root` is the project), such a note is left out, because the
-    author of the project may have written it. Methods with a `project` parameter leave out the
-    notes of other projects. `ignored` is a project's file that is not used because it came with the
-    project.
+    A note without an origin was added to the file by hand. In the home's file, it belongs to the
+    user. In a project's file (`root` is the project), it is left out, because the project's author
+    may have written it. Methods with a `project` parameter leave out the notes of other projects.
+    `ignored` is a project's file that is not used because it came with the project.
     """
 
     def __init__(
@@ -216,7 +215,7 @@ class ShortTerm:
 
     def clear(self) -> int:
         """Move notes that have not been viewed for `retention_days` to the trash, which keeps them
-        for 30 days. Notes without a readable time stay. Returns the number of moved notes."""
+        for 30 days. Notes without a readable time are kept. Returns the number of moved notes."""
         horizon = self._clock.now() - self.options.retention_days * _DAY
         old = {raw["id"] for raw, _ in self._with_origins() if _is_forgotten(raw, horizon)}
         return self._move_out(old, self._to_trash)

@@ -56,7 +56,7 @@ def usual(corpus: Corpus) -> NullScores:
 
 
 def mean_and_spread(scores: Sequence[float]) -> tuple[float, float]:
-    """Return the mean and standard deviation of the scores of one size. The deviation is at least
+    """Return the mean and standard deviation of the scores for one size. The deviation is at least
     0.1."""
     mean = sum(scores) / len(scores)
     variance = sum((score - mean) ** 2 for score in scores) / len(scores)

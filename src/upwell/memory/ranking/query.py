@@ -9,7 +9,7 @@ from functools import lru_cache
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, names_in
 
 MAX_TEXTS = 3
-"""How many texts of a query are searched (seed 003, docs/names.md)."""
+"""How many of a query's texts are searched (seed 003, docs/names.md)."""
 MAX_WORDS = 96
 """Only this many words of a text are looked up. That is enough to show what a pasted file is
 about."""

@@ -88,7 +88,7 @@ class Indexed:
 
 
 def indexed(memory: Memory, around: str = "") -> Indexed:
-    """Return the texts to index for `memory`. `around` contains words from the memory's context,
+    """Return the text to index for `memory`. `around` contains words from the memory's context,
     such as the headings above a chunk of a document."""
     body = sound(memory.text)
     extra = hidden_words(body)
@@ -156,7 +156,7 @@ def names_in(text: str) -> set[str]:
 
 
 def speaker(text: str) -> str:
-    """Return the folded name of the speaker of a text like `Ana: …`, or "" for any other text. A
+    """Return the folded name of the speaker in a text like `Ana: …`, or "" for any other text. A
     name begins with a capital letter. A label such as `Fix: …` or an everyday word is not a
     name."""
     match = _SPEAKER.match(text)

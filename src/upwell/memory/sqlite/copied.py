@@ -120,7 +120,7 @@ def begin(db: sqlite3.Connection, source: str, now: float) -> None:
     """Prepare the copy of a store. If the file has a copy of another store, that copy is removed
     together with the writes queued for that store, because they must not reach this one. If this
     machine may now see other parts of the same store than before, the copy starts from scratch, and
-    the queued writes stay."""
+    the queued writes are kept."""
     (former,) = db.execute("SELECT source FROM team").fetchone()
     if former == source:
         return
@@ -256,7 +256,7 @@ def outgoing(db: sqlite3.Connection, limit: int, *, again: bool) -> list[Outgoin
 
 def sent(db: sqlite3.Connection, writes: Sequence[Outgoing]) -> None:
     """Remove delivered writes from the outbox. If a memory has changed since it was sent, the
-    outbox has another token for it, and the new write stays."""
+    outbox has another token for it, and the new write is kept."""
     for write in writes:
         done = db.execute(
             "DELETE FROM outbox WHERE id = ? AND token = ?", (write.id, write.token)

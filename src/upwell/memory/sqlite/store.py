@@ -186,7 +186,7 @@ class SqliteStore:
 
     async def purge(self, memory_id: str | None = None) -> int:
         """Permanently delete one memory or, without an id, everything that has expired or has been
-        in the trash for 30 days. No part of the texts remains in the file. Returns the number of
+        in the trash for 30 days. No part of their text remains in the file. Returns the number of
         deleted memories."""
         now = self._clock.now()
 
