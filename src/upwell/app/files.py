@@ -400,7 +400,7 @@ def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
 
 
 def secret_of(config: Config) -> Secret:
-    """The secret for the keys of originals and cached results. It is `store.secret` if this is set.
+    """The secret for the keys of originals and cached results. It is `store.secret` if that is set.
     Otherwise it is the content of a file in the home, which is created once, atomically, with mode
     0600. A changed file is read again, so a replica that started without the team's database adopts
     the team's secret once the file contains it."""

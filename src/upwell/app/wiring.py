@@ -535,7 +535,8 @@ async def build(settings: Settings | None = None) -> App:
     Raises:
         ConfigError: the configuration has a mistake; for a tolerant app, only if it cannot be read
             at all.
-        StoreError: a file cannot be used. (If it is `ledger.db`, a store in memory replaces it.)
+        StoreError: a file cannot be used, unless it is `ledger.db`, which a store in memory
+        replaces.
     """
     settings = settings or Settings()
     sources = (settings.home, settings.flags, settings.environment)

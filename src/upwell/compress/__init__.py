@@ -3,7 +3,7 @@
     from upwell.compress import compress
     compress(text, max_tokens=2_000, query="which test failed?").text
 
-Importing this package is cheap: a strategy is imported when it is first used.
+Importing this package is cheap, because each strategy is imported only when it is first used.
 """
 
 from upwell.compress.registry import STRATEGIES, check, load

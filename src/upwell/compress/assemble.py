@@ -24,17 +24,18 @@ from upwell.ground.text.tokens import chars_per_token, weigh
 from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""The estimated length of an omission mark between lines and inside a line, and its tokens."""
+"""The estimated size of an omission mark: in characters between lines, in characters inside a line,
+and in tokens."""
 _MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
 """Units that answer the question get a share of the budget: `_SHARE_PER_COVERAGE` times the part of
 the question that the best unit covers, but at most `_MOST_SHARE`. A question that the text does not
 answer therefore displaces nothing."""
 _MARGIN = 1.5
 """Units are put in order until they cost this multiple of the budget. The margin is needed because
-units that need the same other units cost less together than alone.
+units that need the same other units cost less together than separately.
 """
 _CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
-"""Two upper bounds for the average number of characters per token. `_CHARS_PER_TOKEN` holds for any
+"""Two upper bounds on the average number of characters per token. `_CHARS_PER_TOKEN` holds for any
 text. The other bound is `_USUAL_SPREAD` times the average at the beginning of the text.
 """
 _ROUNDS = 3
@@ -117,7 +118,7 @@ class _Weights:
 
 
 def _max_chars(text: str, remaining: RemainingBudget) -> float:
-    """Estimate the maximum number of characters of a selection within `remaining`."""
+    """Estimate how many characters a selection within `remaining` can have at most."""
     if remaining.tokens == math.inf:
         return remaining.chars
     chars = _USUAL_SPREAD * chars_per_token(text, remaining.tokens)
@@ -128,7 +129,8 @@ def _notable(units: Units, passage: Passage, costs: Sequence[float], limit: floa
     """Order the units by how much they matter when there is no question: by salience, or by the
     names in them (`coverage.py`).
 
-    In an order by names, a part of the budget is reserved for raised units (headings, errors).
+    When they are ordered by names, a part of the budget is reserved for raised units (headings,
+    errors).
     """
     by_salience = sorted(range(len(units)), key=units.salience.__getitem__, reverse=True)
     if not units.by_names:
@@ -219,8 +221,8 @@ def _buy(
     """Add units, each with the units it needs, until one does not fit.
 
     `before` contains the batches selected so far, which cost `chars` and `tokens`. The selection
-    stops at the first unit that does not fit. A smaller budget therefore selects a subset of what a
-    larger one does.
+    stops at the first unit that does not fit, so a smaller budget selects a subset of what a larger
+    one does.
     """
     batches = list(before)
     selected = _all(batches)
@@ -306,7 +308,7 @@ class _Gaps:
 
     def mark(self, start: int, end: int) -> str:
         """Return what replaces `text[start:end]` in the result. This is usually a mark. Blank text
-        becomes a line break, and text that is no longer than its mark stays.
+        becomes a line break, and text that would not be longer than its mark stays.
         """
         missing = self._text[start:end]
         if not missing.strip():

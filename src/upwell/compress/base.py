@@ -11,8 +11,8 @@ from upwell.ground.text.tokens import count, exceeds
 from upwell.ground.types.compression import Budget, Compressed, Omission, Passage
 
 MOST_LINES = 40_000
-"""A text with more lines than this is neither folded nor split into lines. This bounds the time and
-memory that it takes.
+"""A text with more lines than this is neither folded nor split into lines, which bounds time and
+memory.
 """
 
 

@@ -89,8 +89,7 @@ _GAP = re.compile(r"(?:\r?\n){4,}")
 
 
 def without_overstrikes(text: str) -> str:
-    """Remove spinners, and the backspaces with which manual pages make bold and underlined
-    letters."""
+    """Remove spinners, and the backspaces that manual pages use for bold and underlined letters."""
     if "\x08" not in text:
         return text
     return _BOLD.sub(r"\1", _UNDERLINED.sub("", _SPINNING.sub("", text)))
@@ -99,8 +98,8 @@ def without_overstrikes(text: str) -> str:
 def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
     """Reduce each line that was redrawn after a carriage return to its last state.
 
-    The line then shows how many earlier states it had. A line counts as redrawn if only figures or
-    a bar change and its words stay the same. A text that uses carriage returns as line endings is
+    The line then shows how many earlier states it had. A line counts as redrawn if its words stay
+    the same and only figures or a bar change. A text that uses carriage returns as line endings is
     left unchanged.
     """
     if "\n" not in text or not re.search(r"\r[^\n]", text):

@@ -37,8 +37,8 @@ _NUMBERED = frozenset(
 contain line numbers of their own.
 """
 _ROOM_ABOVE_FLOOR = 1.05
-"""The soft budget is raised to at least this multiple of the retention floor. Whole units leave up
-to 3 % of a budget unused, and the result must still reach the floor.
+"""The soft budget is raised to at least this multiple of the retention floor. Selecting whole units
+leaves up to 3 % of a budget unused, and the result must still reach the floor.
 """
 _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 _MAY_EXCEED = frozenset({"selective", "progressive"})
@@ -92,8 +92,9 @@ class Compressor:
         return self._try_ladder(passage, budget, name)
 
     def _try_ladder(self, passage: Passage, budget: Budget, name: str) -> Compressed:
-        """Climb the ladder, and again with larger soft limits if the result is below the retention
-        floor. The floor counts characters, so a result that fills a token budget may be below it.
+        """Climb the ladder. If the result is below the retention floor, climb again with larger
+        soft limits. The floor counts characters, so a result that fills a token budget may be below
+        it.
         """
         result = self._climb(passage, budget, name)
         floor, share = _floor(passage, budget), result.after / max(1, result.before)
@@ -150,7 +151,7 @@ def _with_kind(passage: Passage) -> Passage:
 
 
 def _with_line_numbers(passage: Passage, original: str) -> Passage:
-    """Make omission marks give the numbers of missing lines, so that the agent can ask for them.
+    """Let omission marks give the numbers of the missing lines, so that the agent can ask for them.
 
     This applies to the kinds in `_NUMBERED`, if cleaning did not change the number of lines.
     """

@@ -2,9 +2,9 @@
 
 Agents use code, search results, diffs and command output for the identifiers, paths and numbers
 that they contain. Units are selected by their worth per character. The worth of a unit comes from
-names that no selected unit contains, and its length includes the units that it needs. A unit next
-to a selected unit needs no omission mark, so the selection grows in runs of lines. The order does
-not depend on the budget.
+names that no selected unit contains; its length includes the units that it needs. A unit next to a
+selected unit needs no omission mark, so the selection grows in runs of lines. The order does not
+depend on the budget.
 
 The constants were fitted to the tool outputs of recorded agent sessions, and to the names that the
 agents used in their next actions. Half of the repositories were used for fitting, the other half
@@ -33,10 +33,11 @@ _REQUEST_CHARS, _LONG_WORD = 2_000, 6
 _MARK_CHARS = 8
 """The estimated length of an omission mark, which is added to the length of each unit."""
 _LINE = 0.16
-"""The worth of a unit without its names. It makes the selection complete runs of lines."""
+"""The worth of a unit apart from its names. Because of it, the selection fills gaps in runs of
+lines."""
 _EARLY_PART = 0.3
-"""In this share of the units, at the beginning of a text, `_LINE` is multiplied by up to
-`1 + Units.early`."""
+"""For the first units of a text, up to this share, `_LINE` is multiplied by up to `1 +
+Units.early`."""
 _RUN = 0.2
 """Each selected neighbour raises the worth of a unit by this share."""
 _RAISED, _SIGNATURE = 2.0, 4.0

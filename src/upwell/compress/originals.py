@@ -121,8 +121,8 @@ class Originals:
         return original
 
     async def readable(self, originals: Sequence[StoredOriginal]) -> list[StoredOriginal]:
-        """Return the originals of one result. If an original could not be read later, its key is
-        removed. This happens if memory had no room for it or if it expires immediately."""
+        """Return the originals of one result. The key is removed from an original that could not be
+        read later, because memory had no room for it or because it expires immediately."""
         return [
             original if await self._is_readable(original) else replace(original, key="", private="")
             for original in originals
@@ -239,6 +239,6 @@ def _description(original: StoredOriginal) -> str:
 
 
 def _disk_bytes(key: str, value: str) -> int:
-    """Return the disk space of an entry. The name of the entry is `key` plus the principal and the
-    number of the part, which are assumed to be no longer than `key`."""
+    """Return the disk space of an entry. The entry's name is `key` plus the principal and the
+    part's number, which together are assumed to be no longer than `key`."""
     return file_bytes(2 * len(key) + len(value.encode("utf-8", "surrogatepass")))

@@ -1,4 +1,5 @@
-"""The list of strategies. Importing it is cheap: a strategy is imported when it is first used."""
+"""The list of strategies. Importing it is cheap, because each strategy is imported only when first
+used."""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING

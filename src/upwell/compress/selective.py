@@ -1,9 +1,9 @@
 """`selective`: deliver a table of contents, so that the agent can fetch the sections it needs.
 
 The table is JSON. On a small budget its previews are shorter or missing. Up to 200 sections are all
-listed, even over budget, because the agent cannot fetch a section that is not listed. More sections
-are grouped; a smaller budget gets fewer, larger groups. When the agent fetches a group, it gets the
-table of that group, so that it can reach every section.
+listed, even over budget, because the agent cannot fetch a section that is not listed. If there are
+more, they are grouped; the smaller the budget, the fewer and larger the groups. Fetching a group
+returns its own table, so the agent can reach every section.
 """
 
 import json

@@ -257,5 +257,5 @@ def auto(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
     choice = choose(passage, root)
     if root is None or choice not in _EMPHASIS:
         return load(choice)(passage, budget, tools)
-    # Calling the strategy would parse the document a second time.
+    # Calling the chosen strategy would parse the document a second time.
     return outcome(passage, fit_json(passage, root, remaining, _EMPHASIS[choice], tools), choice)

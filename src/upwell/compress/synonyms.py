@@ -1,7 +1,7 @@
-"""Synonyms between the words of questions and the keys of tool responses.
+"""Synonyms that link the words in questions to the keys in tool responses.
 
 Each line of `_GROUPS` is a group of words. A question that contains one of them also finds the
-others, at a lower weight. The groups cover the subjects of tool responses (time, size, place,
+others, with a lower weight. The groups cover the subjects of tool responses (time, size, place,
 people, state, machines, code). Only an embedder finds other synonyms.
 """
 

@@ -1,7 +1,7 @@
 """Fit a JSON document into a budget: select the values that matter most and write valid JSON.
 
 A unit is a value, or a piece of a long string. Units are selected ("bought") in an order that does
-not depend on the budget, until a unit does not fit. Costs are overestimated, so further rounds
+not depend on the budget, until a unit does not fit. Because costs are overestimated, further rounds
 spend what is left.
 """
 
@@ -152,7 +152,7 @@ class Basket:
         return opened
 
     def _head(self, cell: Cell) -> None:
-        """Pay for the name of a column when its table gets enough rows for a head."""
+        """Pay for a column's name when its table has enough rows to get a head."""
         table = cell.table
         if table.depth[cell.column] == MIN_ROWS:
             self._pay(f'"{table.columns[cell.column]}", ')
@@ -216,7 +216,7 @@ class Basket:
 
 @lru_cache(maxsize=4096)
 def _weigh_short(text: str) -> float:
-    """Cached, because the same names and brackets recur."""
+    """Weigh a short text. Cached, because the same names and brackets recur."""
     return weigh(text)
 
 

@@ -1,8 +1,8 @@
-"""Parse a JSON passage into a tree. Of a very large document, read only the records that matter.
+"""Parse a JSON passage into a tree. From a very large document, read only the records that matter.
 
-The records of a document are the items of the array that makes up most of it. A large document is
-first scanned without building nodes below its records. Records that match the question and a sample
-of the others are then read in full; the rest are only counted. The number of records read does not
+A document's records are the items of the array that makes up most of it. A large document is first
+scanned without building nodes below its records. Records that match the question and a sample of
+the others are then read in full; the rest are only counted. The number of records read does not
 depend on the budget, so a smaller budget still selects a subset of what a larger one selects.
 """
 
@@ -166,7 +166,7 @@ def shift(node: Node, by: int) -> None:
 
 
 def parse_lines(text: str, question: Question = NO_QUESTION) -> Node | None:
-    """Parse JSON Lines as one array, ignoring blank lines. Of a very large text, only the lines
+    """Parse JSON Lines as one array, ignoring blank lines. From a very large text, only the lines
     that matter are read.
 
     Returns None if one of these lines is not JSON, or if there are no lines.

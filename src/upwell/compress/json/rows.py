@@ -32,8 +32,8 @@ _TABLE_SIGNS = (f'"{SIGN}', '"\\u2026', f'"{NONE}"', '"\\u2205"')
 _STANDS_OUT = 2.0
 """A value keeps its own salience if it exceeds the salience of the column by this much."""
 _LOOKS = 8
-"""How often each value may be examined for a table on average. The limit bounds the work for deeply
-nested arrays."""
+"""How often, on average, each value may be examined for tables. The limit bounds the work for
+deeply nested arrays."""
 _TIE = 1e-6
 _LATER, _FIRST = 0.25, 16
 """Beyond row `_FIRST`, a cell loses `_LATER` of salience each time its row number doubles. The
@@ -152,7 +152,8 @@ class Tables:
         return [self._nodes[same[name][row.index]] for name in self.shared(row.table)]
 
     def shown_in_row(self, record: Node) -> int:
-        """Count the values of an item that only its row or the head of the table shows."""
+        """Count the values of an item that are shown only in its row or in the head of the
+        table."""
         row = self._rows.get(id(record))
         if row is None or not row.table.is_worth_it:
             return 0
@@ -252,8 +253,8 @@ class Tables:
 def _naming(doc: Outline, text: str, columns: Mapping[int, Mapping[int, int]], rows: int) -> int:
     """Return the path of the column that distinguishes the rows, or -1 if there is none.
 
-    The best key is the first in `IDENTITIES`. Then a whole key is better than the end of a longer
-    key (`name` before `generateName`), and a shallow path is better than a deep one
+    Keys earlier in `IDENTITIES` are better. In a tie, a whole key is better than the end of a
+    longer one (`name` before `generateName`), and then a shallow path better than a deep one
     (`metadata.name` before `metadata.owner.name`).
     """
     best, least = -1, (len(IDENTITIES), False, 0)

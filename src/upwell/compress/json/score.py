@@ -36,9 +36,9 @@ _TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
 _EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
 _EMPTY_CHARS = max(map(len, _EMPTY))
 _COMMON = 64
-"""A value loses salience for at most this many occurrences."""
+"""The maximum number of occurrences for which a value loses salience."""
 _LONGEST = 400
-"""A value loses salience for at most this many characters."""
+"""The maximum number of characters for which a value loses salience."""
 _WRITTEN_WORTH = 4.0
 _SENTENCE_CHARS = 40
 """A value shorter than this gains nothing from a key in `_WRITTEN`."""
@@ -69,7 +69,7 @@ def salience(doc: Outline, text: str) -> list[float]:
     """Score how much each unit matters when there is no question.
 
     Short values, names, states and errors rank before links and hashes, and rare values rank before
-    common values. The first value of each key path gains, because it shows the schema.
+    common values. The first value of each key path gains salience, because it shows the schema.
     """
     by_path = _path_salience(doc)
     values = [text[start:end] for start, end in zip(doc.starts, doc.ends, strict=True)]
@@ -195,7 +195,7 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
 def _first_equal_paths(
     credits: list[dict[int, float]], precision: list[float], expected: set[int]
 ) -> list[int]:
-    """Map each path to the first path that scores equally, so that scores can be cached."""
+    """Map each path to the first path with the same score, so that scores can be cached."""
     first: dict[tuple[int, float, bool], int] = {}
     return [
         first.setdefault((id(path_credits), precision[path], path in expected), path)
@@ -371,9 +371,9 @@ def _identities(doc: Outline) -> dict[int, int]:
 
 @lru_cache(maxsize=65_536)
 def _naming_rank(key: str) -> int:
-    """Return how well a key identifies a record (0 is best), or -1 if it does not. Keys that only
-    end in a word of `IDENTITIES` may identify something else (`gravatar_id`). They rank below keys
-    that consist of such a word. Keys in `_CODES` rank last.
+    """Return how well a key identifies a record (0 is best), or -1 if it does not. Keys that merely
+    end in a word from `IDENTITIES` may identify something else (`gravatar_id`), so they rank below
+    keys that consist of such a word. Keys in `_CODES` rank last.
     """
     words = split_identifier(key[1:-1])
     if not words or words[-1] not in IDENTITIES:

@@ -26,8 +26,8 @@ _ITEM, _ITEM_OR_END, _END = 0, 1, 2
 a container), or only the end (after an item without a comma)."""
 _NO_ITEMS: "list[Node]" = []
 _NO_UNITS: list[int] = []
-"""Shared empty lists. Most nodes are scalars that are never selected, and separate lists would use
-more memory than such a node."""
+"""Shared empty lists. Most nodes are scalars that are never selected, and a separate list would use
+more memory than the node itself."""
 
 
 class Node:

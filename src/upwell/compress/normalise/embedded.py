@@ -1,4 +1,5 @@
-"""If an array of objects fills a line of a text, write it as a list with one object per line.
+"""If an array of objects takes up a whole line of a text, write it as a list with one object per
+line.
 
     Links: [{"title":"Cranes","url":"https://example.org/c"},{"title":"Quays","url":"https://…"}]
     →
@@ -15,7 +16,7 @@ import re
 _ARRAY = re.compile(r"^([\w ]{0,40}:[ \t]?)?(\[\{.*\}\])[ \t\r]*$", re.M)
 _LEAST_CHARS, _MOST_CHARS = 200, 200_000
 LINK = re.compile(r"- .* <https?://[^\s>]+>\s*\Z")
-"""Matches a line of such a list that has a link."""
+"""Matches a line with a link, as `as_lists()` writes it."""
 
 
 def as_lists(text: str) -> str:

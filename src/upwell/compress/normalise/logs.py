@@ -18,7 +18,7 @@ HEAD = re.compile(r"\[(\d+) lines like: (.*)\]$")
 _REPEATS = re.compile(r"^\[the line above ([\d,]+) times\]\r?$", re.M)
 _SLOT = "{}"
 _ALIKE = 0.4
-"""In a run, at least this share of the characters, and half of the words, are equal in all lines.
+"""In a run, all lines share at least this proportion of their characters, and half of their words.
 """
 
 

@@ -45,8 +45,8 @@ def without_numbers(passage: Passage) -> Passage:
 
 
 def _diff_without_numbers(passage: Passage, rows: list[str], sign: str) -> Passage:
-    """Remove the line numbers of a diff, which may have gaps. Returns the same passage if it is not
-    a diff.
+    """Remove the line numbers from a diff; they may have gaps. Returns the same passage if it is
+    not a diff.
 
     Without the numbers, the diff can be recognised by the first character of its lines. The line
     after a gap keeps its number. Nobody edits a diff by its line numbers, so omission marks do not

@@ -1,4 +1,4 @@
-"""Split a text into units, by its kind."""
+"""Split a text into units in the way that suits its kind."""
 
 from collections.abc import Callable
 

@@ -123,7 +123,7 @@ _MAX_HITS = 50_000
 _USUAL_CHARS = 60
 _LONG_COSTS = 0.5
 """The salience that a unit loses each time its length doubles, because short units use the budget
-better. The loss is rounded to whole steps. Lines of similar length are therefore selected together
+better. The loss is rounded to whole steps, so that lines of similar length are selected together
 and need no omission marks between them.
 """
 
@@ -174,7 +174,7 @@ _LENGTH_COSTS = [_length_cost(size) for size in range(LONG_LINE + 1)]
 
 
 def _places(lowercase: str, words: list[str]) -> list[int]:
-    """Return the sorted offsets of `words`, and finally an offset beyond every unit."""
+    """Return the sorted offsets of `words`, followed by an offset beyond every unit."""
     offsets: list[int] = []
     for word in words:
         offset = lowercase.find(word)
@@ -239,8 +239,8 @@ def split_groups(text: str) -> Units:
 
 
 def lift_edges(units: Units, above: float = -math.inf) -> None:
-    """Raise the first and the last units of a text, unless they are already raised or their
-    salience is not higher than `above`."""
+    """Raise the first and the last units of a text, except those already at `FIRST` and those whose
+    salience is not above `above`."""
     size = len(units)
     for step in range(min(_EDGE, size // 4)):
         for unit in (step, size - 1 - step):

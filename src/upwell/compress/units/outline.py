@@ -168,7 +168,7 @@ def _raise_links(units: Units, text: str) -> None:
 
 
 def _raise_elements(units: Units, elements: Container[int]) -> None:
-    """Raise the elements of a page. Remove all needs, because the groups around an element add
+    """Raise the elements of a page. All needs are removed, because the groups around an element add
     nothing to its line.
     """
     units.needs = [()] * len(units)

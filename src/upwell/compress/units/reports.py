@@ -10,8 +10,8 @@ import re
 from upwell.compress.units.base import FIRST, Units, template
 
 _MARGIN = r"(?:#\d+ [\d.]++ |[\w.-]++ ++\| |)[\s│|]*+"
-"""What may precede the text of a line: spaces, a frame drawn on the left, the number of a step, or
-the name of a service.
+"""What may precede a line's text: spaces, a frame drawn on the left, a step's number, or a
+service's name.
 """
 _COUNT = re.compile(
     r"\d(?<![\d,]\d)[\d,]*+ (?:\w+ ){0,2}(?:pass(?:ed|ing|es)?|fail(?:ed|ing|ures?)?|errors?"
@@ -25,7 +25,7 @@ _SUM = re.compile(
     r"\b(?:Tests run|Failures|Errors|Tests|Assertions|Failed|Passed|failures|errors)[:=] *\d"
 )
 _SUM_END = re.compile(r"[snd][:=] *+\d")
-"""Matches the end of each `_SUM`. It is tried first, because it is three times as fast."""
+"""Matches the end of each `_SUM`. It is tried before `_SUM`, because it is three times as fast."""
 _VERDICT = re.compile(
     r"\b(?:BUILD|COMPILATION) (?:FAILED|FAILURE|SUCCESS)|\bexit(?:ed with)? (?:code|status)\b"
 )

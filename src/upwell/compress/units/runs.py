@@ -15,8 +15,8 @@ _PASSED_FIRST = re.compile(r"\s*+(?:ok\b|[✓✔√])")
 _PASSED = re.compile(
     r"P(?<=\bP)ASS(?:ED)?\b|--- PASS|=== (?:RUN|PAUSE|CONT)|\.\.\. ok\b|\[ +(?:OK|RUN) "
 )
-"""Each alternative begins with a literal, which `search` can find quickly. A leading `\\b` would be
-tried at every offset of the line."""
+"""Matches a line about a test that passed or started. Each alternative begins with a literal, which
+`search` finds quickly; a leading `\\b` would be tried at every offset."""
 _PACKAGE = re.compile(r"\s*+(?:ok|FAIL)\s++\S+\s++(?:[\d.]+s|\(cached\))")
 """Matches the result of a Go test package, which is a summary even if the tests passed."""
 _BLOCK = re.compile(
@@ -48,8 +48,8 @@ def _template(line: str) -> str:
 
 class Line(NamedTuple):
     """A line of a log. Lines are compared by their `shape`, which is the beginning of the line. In
-    a fold (similar lines under one head line, see `normalise/logs.py`), the shape is the words of
-    the head, and the line needs the head."""
+    a fold (similar lines under one head line, see `normalise/logs.py`), the shape is made of the
+    head's words, and the line needs the head."""
 
     start: int
     end: int
