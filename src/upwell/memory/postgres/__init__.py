@@ -1,1 +1,1 @@
-"""The store of a team: memories in PostgreSQL."""
+"""A team's store: memories in PostgreSQL."""

@@ -1,5 +1,5 @@
 """Read what a search must know before it looks for memories: how many memories are visible, and how
-many of them have each of the query's words, files and symbols.
+many of them contain each of the query's words, files and symbols.
 
 One round trip reads the version of the tenant's memories and the frequencies. Everything that does
 not depend on the query is cached until the version changes.
@@ -22,7 +22,7 @@ from upwell.memory.ranking.null_scores import SIZES, NullScores, usual
 from upwell.memory.ranking.query import Corpus
 
 WHOLE_TENANT = -1
-"""The scope number of the null scores that cover all projects of a tenant."""
+"""The scope number for the null scores that cover all projects of a tenant."""
 MAX_OVERVIEWS = 256
 RECENT_SECONDS = 0.5
 """How long the version that the database last reported counts as current."""
@@ -43,8 +43,8 @@ def _holding(table: str, column: str, names: str, of_scopes: str) -> str:
 
 
 def holding(project: str | None, stems: Sequence[str]) -> Statement:
-    """Return the statement that counts, for each of these stems, the memories with that stem that a
-    project sees. Without a project, the statement counts all memories of the tenant."""
+    """Return the statement that counts, for each of these stems, the memories that contain it and
+    are visible to a project. Without a project, all memories of the tenant are visible."""
     of_scopes = "" if project is None else _OF_SCOPES
     return Statement(
         _holding("term", "stem", "stems", of_scopes), {**owners(project), "stems": list(stems)}
@@ -106,8 +106,8 @@ class Filter:
 
 
 def within(column: str, patterns: Sequence[str]) -> str:
-    """Return the SQL condition that the namespace in `column` matches one of the patterns. It is
-    the counterpart of `is_visible()`. Its values come from `namespace_values()`."""
+    """Return the SQL condition that is true if the namespace in `column` matches one of the
+    patterns. It is the counterpart of `is_visible()`. Its values come from `namespace_values()`."""
     parts = [f"{column} = ANY(%(namespaces)s)"]
     if any(pattern.endswith("/*") for pattern in patterns):
         parts.append(
@@ -128,7 +128,7 @@ def namespace_values(patterns: Sequence[str]) -> dict[str, object]:
 def filter_of(
     namespaces: tuple[str, ...], now: float, *, expired: bool = True, pinned: bool = True
 ) -> Filter:
-    """Return the filter of a search. `expired` and `pinned` say whether expired or pinned memories
+    """Return the filter for a search. `expired` and `pinned` say whether expired or pinned memories
     exist."""
     conditions = [within("m.namespace", namespaces)] if namespaces else []
     conditions += ["(m.expires_at IS NULL OR m.expires_at > %(now)s)"] if expired else []

@@ -1,4 +1,4 @@
-"""Look up the candidates of a query in two round trips. The first reads the frequencies of the
+"""Look up the candidates for a query in two round trips. The first reads the frequencies of the
 query's words, files and symbols (`counts.py`). The second reads the matching memories, their
 neighbours and their successors.
 
@@ -47,11 +47,12 @@ look-up takes 3 µs, and reading the next posting takes 0.1 to 0.2 µs."""
 _LEAST_IDF = 1e-6
 READ = f"m.n, m.extra, m.keys, m.is_turn, {', '.join(f'm.{name}' for name in COLUMNS.split(', '))}"
 _LEADING = 4
-"""The number of columns of `READ` before `COLUMNS`."""
+"""The number of columns in `READ` before `COLUMNS`."""
 
 _NUMBERS = "upwell.found"
 _NAMED = "upwell.named"
-"""The setting with the numbers of the memories found by words, files, symbols and triggers."""
+"""The setting that holds the numbers of the memories found by words, files, symbols and
+triggers."""
 _NOTE_NAMED = Statement(
     f"SELECT set_config('{_NAMED}', coalesce(current_setting('{_NUMBERS}', true), ''), true)", {}
 )
@@ -81,7 +82,7 @@ async def pool_of(
     now: float,
     asking: Coroutine[Any, Any, Question | None] | None = None,
 ) -> Pool:
-    """Return the candidates of `query`, with everything that ranking needs. The coroutine `asking`
+    """Return the candidates for `query`, with everything that ranking needs. The coroutine `asking`
     embeds the query while the frequencies are read.
 
     Raises:

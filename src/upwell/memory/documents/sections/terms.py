@@ -1,7 +1,7 @@
 """Split documentation and questions into terms.
 
 A compound counts both as its parts and as a whole, so that `--root-path`, `root_path` and "root
-path" match each other. Words are stemmed as in every other memory.
+path" match each other. Words are stemmed as in all other memories.
 """
 
 import re
