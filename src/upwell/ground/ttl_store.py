@@ -127,9 +127,9 @@ class TtlStore(Protocol):
     async def newest(
         self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
     ) -> list[Item]:
-        """Return the newest entries, newest first, that were written before the time `before`
-        (epoch seconds) and whose values contain all of `holding`. All entries of the kind must have
-        the same time to live."""
+        """Return at most `limit` entries, newest first, that were written before `before` (epoch
+        seconds) and whose values contain all of `holding`. All entries of the kind must have the
+        same time to live."""
         ...
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:

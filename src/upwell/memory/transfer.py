@@ -2,7 +2,7 @@
 
 Markdown becomes a live source (`memory/sources.py`). JSON lines are copied into the store, and the
 notes from another `stm.json` are copied into the one in use. Importing the same file again changes
-nothing. A JSON line has the import format of `memory/records.py`. The memory's other fields are
+nothing. A JSON line is in the import format of `memory/records.py`, with the memory's other fields
 under `upwell`, so an export can be imported without loss.
 """
 

@@ -108,9 +108,9 @@ def _numbered(row: Row, number: int, alias: int) -> Row:
 def _recognised(
     pages: "_Pages", leaves: Sequence[int], tables: Sequence[Table], name: str
 ) -> Table | None:
-    """Return the table that a tree belongs to. Candidates are the tables that fit the most of the
-    first rows. If the schema names one of them, return it. Otherwise, return the only candidate, or
-    None if there are several."""
+    """Return the table that a tree belongs to. Candidates are the tables that fit the largest
+    number of the first rows. If the schema names one of them, return it. Otherwise, return the only
+    candidate, or None if there are several."""
     is_table = pages.kind(leaves[0]) == TABLE_LEAF
     votes = dict.fromkeys((table.name for table in tables if table.has_rowid == is_table), 0)
     by_name = {table.name: table for table in tables}
@@ -177,7 +177,7 @@ class _Pages:
         return page[start] if len(page) > start else 0
 
     def trees(self) -> dict[int, list[int]]:
-        """Map each tree's root, or the highest page left of the tree, to the tree's leaves."""
+        """Map each tree's root, or its highest surviving page, to the tree's leaves."""
         parents: dict[int, int] = {}
         leaves = []
         for number in range(1, self.last + 1):

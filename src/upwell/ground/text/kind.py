@@ -1,4 +1,4 @@
-"""Detect the kind of a text by counting lines of known shapes in the first 24 KB."""
+"""Detect the kind of a text by counting lines that match patterns, in its first 24 KB."""
 
 import re
 from collections import Counter

@@ -1,8 +1,9 @@
 """The null distribution of a store's scores: how well its best memory matches by chance.
 
-A threshold found on some stores is wrong for others (`docs/decisions.md`). Therefore, each store is
-queried with words drawn from unrelated memories, and the best scores are recorded for each number
-of words. A real match is judged by how far it is above these scores. This method needs no labels.
+A threshold that suits some stores is wrong for others (`docs/decisions.md`). Therefore, each store
+is queried with words drawn from unrelated memories, and the best scores are recorded for each
+number of words. A real match is judged by how far it is above these scores. This method needs no
+labels.
 """
 
 import math

@@ -2,9 +2,9 @@
 
 The signals from words include BM25 (Robertson and Zaragoza 2009), how much of the query's rarity
 the memory covers (as a share and as a sum), and the distance to the other candidates. BM25 counts
-the extra words at half weight. For a turn of a conversation, the neighbouring turns also count. The
-signals from files and symbols describe the strictest join, damped by the number of memories that
-share it.
+`Candidate.extra` at half weight. For a turn of a conversation, the neighbouring turns also count.
+The signals from files and symbols describe the strictest join, damped by the number of memories
+that share it.
 """
 
 import math

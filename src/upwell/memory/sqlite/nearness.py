@@ -1,8 +1,8 @@
 """Find the memories nearest to a vector.
 
-The sign of each dimension, one bit, is enough to find candidates (Charikar 2002). The sign bits of
-all vectors are held in RAM; those of a million vectors with 384 dimensions take 48 MB. The vectors
-that are nearest by Hamming distance are then read from the file and compared exactly.
+One bit per dimension, its sign, is enough to find candidates (Charikar 2002). The sign bits of all
+vectors are held in RAM; those of a million vectors with 384 dimensions take 48 MB. The vectors that
+are nearest by Hamming distance are then read from the file and compared exactly.
 
 A cosine means little by itself, so each question is also compared with a sample of the store.
 Cosines are expressed as deviations from the sample's mean, so that models with different ranges are
