@@ -224,7 +224,7 @@ def _selected(box: "Inbox", owner: str | None, kind: str | None) -> "list[Propos
 
 
 def owner_of(project: str | None, every: bool) -> str | None:
-    """The selected project, by default the one of the working directory; None for every project."""
+    """The selected project, by default that of the working directory; None for every project."""
     if project and every:
         raise UsageError("--project and --every-project cannot be combined", hint="give only one")
     return None if every else _named(project) or project_of(os.getcwd())

@@ -131,7 +131,7 @@ async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
 async def _added(
     app: "App", memory: Memory, *, share: bool, everywhere: bool
 ) -> "tuple[Added, set[str]]":
-    """Also returns the ids of older memories with the same text."""
+    """Store the memory. Also returns the ids of older memories with the same text."""
     from upwell.app.local_copy import send_now
     from upwell.ground.remote_address import address_of
     from upwell.memory.team.sharing import is_teams
@@ -229,7 +229,8 @@ async def _listed(
 async def _recall(
     app: "App", query: str, limit: int, names: tuple[str, ...], show: "Progress"
 ) -> list[Hit]:
-    """Reads new documents first, without a time limit, because a person asked."""
+    """Search the memories. New documents are read first, without a time limit, because a person
+    asked."""
     try:
         await app.documents.refresh(progress=show)
     except StoreError as error:

@@ -1,5 +1,5 @@
-"""The wording of arguments and options in `--help` and error messages, with words instead of the
-names of types."""
+"""The wording of arguments and options in `--help` and error messages, with words in place of type
+names."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -50,7 +50,7 @@ SinceOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The options that limit a search."""
+    """The options that restrict a search."""
 
     project: Path | None
     host: str | None

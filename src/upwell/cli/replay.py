@@ -202,8 +202,8 @@ async def _run(
     reports: "list[Report]",
     show: Callable[[int, int], None],
 ) -> None:
-    """The report is added to `reports` at the start, so that the caller has it even after an
-    interruption."""
+    """Run the replay. The report is added to `reports` at the start, so that the caller has it even
+    after an interruption."""
     from upwell.app.replaying import replaying
     from upwell.app.savings import Savings
     from upwell.config import load
@@ -301,7 +301,8 @@ def _label(sample: "Sample", report: "Report", *, fit: bool) -> None:
 
 
 def _answer(sampled_hit: "SampledHit", report: "Report", progress: str) -> "Label | None":
-    """Returns None to stop. The score is not shown, because it would bias the answer."""
+    """Ask about a memory. Returns None to stop. The score is not shown, because it would bias the
+    answer."""
     from upwell.replay.labels import Label
 
     say()

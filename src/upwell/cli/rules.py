@@ -105,7 +105,8 @@ def add(
 
 
 def _note_missing_hooks(scope: "RuleScope") -> None:
-    """A call through the gateway needs no hook, because the gateway itself blocks the call."""
+    """Name the agents that lack the hook for a guard. A call through the gateway needs none,
+    because the gateway itself blocks it."""
     refuses_commands = any(pattern.startswith("Bash(") for pattern in scope.tools)
     where = "This guard" if refuses_commands else "Outside the gateway, this guard"
     for agent in hosts_without_guard_hooks():

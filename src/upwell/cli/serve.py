@@ -46,7 +46,7 @@ async def _serve(cwd: str) -> int:
 
 
 def _complain(text: str) -> None:
-    """`cli/output.py` is not imported, because the agent is waiting."""
+    """Print on stderr. `cli/output.py` is not imported, because the agent is waiting."""
     line = " ".join(text.split())
     if sys.stderr.isatty():
         from upwell.ground.text.invisible import visible

@@ -75,7 +75,7 @@ def has_terminal() -> bool:
 def decisions[T](
     cards: Sequence[Card[T]], edit: Callable[[str], str], read_key: Callable[[], str] | None = None
 ) -> Iterator[Sequence[Decision[T]]]:
-    """Ask about the cards one by one. An answer can be undone until the next answer, so its
+    """Ask about the cards one by one. An answer can be undone until the next one is given, so its
     decisions are yielded only then. If the process is killed, at most the last answer is lost, and
     the next run asks about its items again. `edit()` lets the user change a text."""
     key = read_key or _key
@@ -112,7 +112,7 @@ def _answered[T](
     edit: Callable[[str], str],
     key: Callable[[], str],
 ) -> Sequence[Decision[T]]:
-    """Returns () to ask about the same item again."""
+    """The decisions that a pressed key makes; () to ask about the same item again."""
     card = waiting[0]
     if pressed == ALL:
         return _all_of_kind(waiting, key)

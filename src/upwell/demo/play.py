@@ -1,7 +1,7 @@
 """The demo: an agent calls a real server through `upwell serve` over stdio.
 
 For each call the demo shows the reply, the memories that came with it, and the reason why they were
-shown. The demo also checks upwell. It fails if a shortened reply lost an answer, if another reply
+shown. The demo also checks upwell. It fails if a shortened reply lost an answer, if any other reply
 changed, or if an original cannot be read back in full.
 """
 

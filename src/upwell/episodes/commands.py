@@ -1,4 +1,4 @@
-"""Learns from commands that were first called wrongly and soon after in a way that worked."""
+"""Learns from commands that were first called wrongly, and soon afterwards in a way that worked."""
 
 import re
 from collections import deque
@@ -39,7 +39,7 @@ _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 @dataclass(slots=True, eq=False)
 class _Open:
     """A failure for which no working command has been found yet. `age` is the number of shell calls
-    since the failure. `others` contains the commands in those calls that were called correctly.
+    since the failure. `others` contains the commands in those calls that were correct.
     """
 
     event: Event

@@ -167,7 +167,7 @@ _LIMIT = re.compile(
 _PLACES = re.compile(
     r"\b(?:in|under|inside|within|below)\s+`?((?:[\w.-]+/)+(?=[\s`.,]|$)|[\w./-]*\*[\w./*-]*\w)"
 )
-"""A folder with a slash at its end, or a glob."""
+"""A folder with a trailing slash, or a glob."""
 _PAIRS = (("(", ")"), ("[", "]"), ("“", "”"))
 
 
@@ -290,7 +290,7 @@ def _joined(text: str) -> str:
 
 def _without_code(text: str) -> str:
     """Remove fenced code and the contents of tags. If a tag is never closed, all text up to the
-    next fence is kept, because looking for the end of each further tag would take quadratic time.
+    next fence is kept, because searching for the end of every later tag would take quadratic time.
     """
     parts, at = [], 0
     while match := _OPENING.search(text, at):

@@ -23,11 +23,12 @@ class EpisodeKind(StrEnum):
 class Episode:
     """A conclusion from a session.
 
-    `text` is the conclusion with its reason, in one or two complete sentences. It surfaces at
-    events with one of the `triggers` (see `triggers_of()`), provided that `paths` and `identifiers`
-    still exist. The paths are relative to `cwd`, the folder of the session. `evidence` lists the
-    indexes (`Event.i`) of the events in `session` that led to the episode. `tool` and `at` are the
-    tool and the time (in seconds since the epoch) of the last of these events.
+    `text` is the conclusion with its reason, in one or two complete sentences. It surfaces on
+    events that have one of the `triggers` (see `triggers_of()`), provided that `paths` and
+    `identifiers` still exist. The paths are relative to `cwd`, the folder of the session.
+    `evidence` lists the indexes (`Event.i`) of the events in `session` that led to the episode.
+    `tool` and `at` are the tool and the time (in seconds since the epoch) of the last of these
+    events.
     """
 
     kind: EpisodeKind

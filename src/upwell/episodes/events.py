@@ -17,9 +17,9 @@ import orjson
 from upwell.ground.errors import UsageError
 
 ROOT = "$ROOT"
-"""In the paths of neutral events, stands for the folder of the repository."""
+"""Stands for the repository's folder in the paths of neutral events."""
 WRITERS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
-"""The tools that change files, by their names in Claude Code."""
+"""The tools that change files, under Claude Code's names."""
 
 
 class Kind(StrEnum):
@@ -38,8 +38,8 @@ class Event:
     """One event of a session. `i` is its index in the session, counted from 0. `t` is its time in
     seconds since the epoch.
 
-    `text` is the user's prompt or the agent's words. `tool` and `args` describe a call, with the
-    names of tools and arguments in Claude Code. `out` is the result of the call. `cwd` is absolute.
+    `text` is the user's prompt or the agent's words. `tool` and `args` describe a call, with Claude
+    Code's names for tools and arguments. `out` is the result of the call. `cwd` is absolute.
     `offset` is the position in bytes of the event's record in the transcript, or 0 if the format
     has no lines.
     """
@@ -63,7 +63,7 @@ class BadEvent(UsageError):
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """Yield the events of a file in order of time. Its lines may be in any order.
+    """Yield the events of a file in chronological order. Its lines may be in any order.
 
     Raises:
         BadEvent: a line is not an event; the message names the file and the line.
@@ -147,7 +147,7 @@ def _table(line: bytes, source: str) -> dict[str, Any]:
 
 
 def _in_order(file: BinaryIO, path: Path) -> list[tuple[int, int]]:
-    """Return the number and offset of each line that is not blank, in order of time."""
+    """Return the number and offset of each line that is not blank, sorted by time."""
     lines: list[tuple[float, int, int]] = []
     offset = 0
     for number, line in enumerate(file, start=1):

@@ -15,7 +15,7 @@ from upwell.episodes.events import Event
 from upwell.episodes.signatures import Step, command_of, signature, steps_of
 
 HEAD_CHARS, TAIL_CHARS = 2_000, 800
-"""How much of the beginning and the end of a result is read. Errors are in one of these places."""
+"""How much of the beginning and the end of a result is read. Errors are at one end or the other."""
 MAX_HEAD_LINES, MAX_TAIL_LINES = 6, 4
 MAX_MESSAGE_CHARS = 240
 MAX_UNFLAGGED_CHARS = 1_500
@@ -205,7 +205,7 @@ _ASIDE = frozenset(
 _CLIENTS = frozenset({"curl", "wget", "http", "psql", "sqlite3"})
 """Programs that query services, often only to check whether the service is running."""
 _LABELS = frozenset({"error", "err", "fatal", "usage", "unknown", "invalid", "missing", "warning"})
-"""Words with which errors begin and that are not names of programs."""
+"""Words that errors may begin with and that are not program names."""
 _NOT_FOUND = "command not found"
 _CALLED = frozenset({Fault.OPTION, Fault.ARGUMENT})
 """Faults in the options or arguments. If the program also prints its usage, the failure is ignored,
@@ -318,7 +318,7 @@ def _fault(low: str) -> Fault | None:
 
 
 def _names_program(line: str, command: str) -> bool:
-    """Return whether the line begins with a program of the command, as in `gh: unknown flag`."""
+    """Return whether the line begins with a program from the command, as in `gh: unknown flag`."""
     name = line.partition(":")[0]
     return bool(name) and " " not in name and name in command
 

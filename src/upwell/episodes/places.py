@@ -12,7 +12,7 @@ MAX_PLACES = 2
 """A name that is defined in more files than this gets no episode."""
 _FOREIGN = ("node_modules/", ".git/", "dist/", "build/", "vendor/", ".venv/", "target/")
 _DOCUMENTS = (".md", ".mdx", ".rst", ".txt", ".adoc")
-"""Documents only quote definitions."""
+"""Endings of documents, which quote definitions but contain none."""
 _FILE_TOOLS = frozenset({"Read", *WRITERS})
 
 

@@ -10,7 +10,7 @@ from upwell.episodes.signatures import Step, command_of, steps_of
 HEAD_CHARS = 400
 MAX_LINES, MAX_LINE_CHARS = 300, 400
 MAX_NAMES = 4
-"""A pattern with more names than this searches for a topic, not for these names."""
+"""A pattern with more names than this searches for a topic, not for the names themselves."""
 MIN_NAME_CHARS = 8
 _ABSENT = ("no such file or directory", "file does not exist", "enoent", "path does not exist")
 _NOTHING = ("no matches found", "no files found", "no results found", "found 0 ")

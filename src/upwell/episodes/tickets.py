@@ -1,7 +1,6 @@
 """Finds the tickets that prompts and paths name (`ABC-123`, `#045`, `task 45`), and their files.
 
-The file of a ticket is the first file with the ticket in its path that the agent opens after the
-prompt.
+A ticket's file is the first file opened after the prompt whose path names the ticket.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Triggers: the keys of the situations in which an episode surfaces.
 
 A trigger is a short string `kind:value`. The same situation gives the same triggers in every
-session, so its episodes are found by comparing triggers for equality:
+session, so its episodes can be found by exact comparison:
 
     fails:PROGRAM:DIGEST    this program fails with this error
     file:NAME               a file with this name is missing (only for distinctive names)
@@ -87,7 +87,7 @@ def at_missing(path: str) -> tuple[Trigger, ...]:
 
 
 def of_place(path: str) -> tuple[Trigger, ...]:
-    """Return the triggers at which the location of the file at `path` surfaces."""
+    """Return the triggers that make the location of the file at `path` surface."""
     folder, name = _split(path)
     if not name:
         return ()

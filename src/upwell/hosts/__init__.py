@@ -42,7 +42,7 @@ CLIENTS_WITHOUT_HOOKS = (claude_desktop.SERVERS,)
 
 
 def host_named(name: str) -> Host:
-    """Return the host with that name.
+    """Return the host with this name.
 
     Raises:
         UsageError: there is no such host.
@@ -55,7 +55,7 @@ def host_named(name: str) -> Host:
 @lru_cache(maxsize=256)
 def host_of_client(name: str) -> str:
     """The name of the host whose MCP client introduces itself as `name`. For an unknown client,
-    `name` itself on one line, without secrets, cut to `MAX_CLIENT_CHARS`.
+    `name` itself on one line, without secrets, truncated to `MAX_CLIENT_CHARS`.
     """
     cleaned = " ".join(visible(redacted_start(name, MAX_CLIENT_CHARS)).split())
     lower = cleaned.lower()
@@ -68,7 +68,8 @@ def _introduces(host: Host, client: str) -> bool:
 
 
 def server_files(project: Path | None = None) -> dict[str, ServerFile]:
-    """The files that configure MCP servers, by name. `project` adds the files of that project."""
+    """The files that configure MCP servers, keyed by name. `project` adds the files of that
+    project."""
     of_hosts = [host.servers for host in HOSTS.values() if host.servers]
     files = {file.name: file for file in (*of_hosts, *CLIENTS_WITHOUT_HOOKS)}
     if project:

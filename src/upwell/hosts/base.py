@@ -13,13 +13,13 @@ from upwell.hosts.servers import ServerFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """The output of `upwell hook export`: an instruction for agents without hooks, and for some
-    hosts a plugin.
+    """The output of `upwell hook export`: an instruction for agents without hooks and, for some
+    hosts, a plugin.
 
     - `tool_name` is the name that the host gives our tools, with `{}` for our own name of the tool.
     - `file` holds the instruction; its path is relative to the project. `layout` is its content,
       with `{}` for the instruction.
-    - `plugin` returns further files by relative path.
+    - `plugin` returns further files, keyed by relative path.
     """
 
     tool_name: str
@@ -36,8 +36,8 @@ class AutoLoaded:
     - `user` patterns are relative to the user's home folder.
     - `folder` patterns are relative to the working directory and every folder above it, up to the
       root of the repository. `fallback` patterns apply if no `folder` pattern matches.
-    - `scoped` patterns are relative to the same folders. The front matter of these files may limit
-      them to some paths (`globs`, `applyTo`, `paths`).
+    - `scoped` patterns are relative to the same folders. A file's front matter may limit it to some
+      paths (`globs`, `applyTo`, `paths`).
     - `follows_imports`: `@path` in a file includes another file.
     """
 
@@ -58,14 +58,14 @@ class Transcripts:
 
 
 def never_off(installation: Installation, folder: Path) -> str:
-    """For hosts without a known setting that switches hooks off."""
+    """Return "", for hosts without a known setting that switches hooks off."""
     del installation, folder
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """A rule of a host about the tools of an MCP server.
+    """A host's rule about the tools of an MCP server.
 
     `action` is the host's own word (`deny`, `ask`, `allow`). `pattern` is the rule as written in
     `file`. `server` and `tool` are the names in it; `tool` is empty if the rule covers all tools.
@@ -84,7 +84,7 @@ class PermissionRule:
 
 
 def no_permissions(installation: Installation, folder: Path) -> Sequence[PermissionRule]:
-    """For hosts whose rules are unknown or cannot name MCP tools."""
+    """Return no rules, for hosts whose rules are unknown or cannot name MCP tools."""
     del installation, folder
     return ()
 
@@ -139,7 +139,7 @@ class Host:
       `Write`). `recorded_tools` maps further names that occur only in transcripts, such as those of
       earlier versions.
     - `servers` is None if `upwell init` does not touch the agent's MCP servers.
-    - `clients` are lower-case patterns of the names by which the host introduces itself to MCP
+    - `clients` are lower-case patterns for the names by which the host introduces itself to MCP
       servers (`clientInfo.name`).
     - `hooks_off` returns the setting that stops the host from running the user's hooks in a folder,
       or "" if they run.

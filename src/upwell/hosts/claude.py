@@ -99,8 +99,8 @@ HOOKS = JsonHooks(
 
 
 def _hooks_off(installation: Installation, folder: Path) -> str:
-    """The setting because of which Claude Code ignores our hooks. An organisation can allow only
-    its own hooks, and any settings file can switch off all hooks."""
+    """The setting that makes Claude Code ignore our hooks. An organisation can allow only its own
+    hooks, and any settings file can switch off all hooks."""
     for file in _managed_files():
         settings = _settings(file)
         for key in ("disableAllHooks", "allowManagedHooksOnly"):

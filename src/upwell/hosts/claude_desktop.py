@@ -1,4 +1,5 @@
-"""Claude Desktop, an MCP client without hooks: upwell needs only the file of its servers."""
+"""Claude Desktop, an MCP client without hooks: upwell needs only the file that lists its
+servers."""
 
 from upwell.hosts.servers import ServerFile, applications_folder
 

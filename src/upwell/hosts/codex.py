@@ -23,7 +23,7 @@ MAX_BYTES = 7_500
 
 
 def _read_reply(tool: str, reply: Any) -> Any:
-    """None if the call failed or the result is not only text, since only text can be replaced."""
+    """The text that can be replaced. None if the call failed or the result is not only text."""
     if isinstance(reply, str):
         return reply
     if not isinstance(reply, Mapping) or reply.get("isError"):

@@ -1,9 +1,9 @@
 """GitHub Copilot CLI.
 
 Payloads are in camelCase and do not name their event, so the hook's command line names it. Copilot
-CLI joins the context from all hooks and cuts it at 10 KB. A resumed session has lost the context
-from its start, so we treat it as new. A subagent has its own session, and its task arrives as a
-prompt.
+CLI joins the context from all hooks and truncates it to 10 KB. A resumed session has lost the
+context from its start, so we treat it as new. A subagent has its own session, and its task arrives
+as a prompt.
 
 Sources: the github/docs repository and the behaviour of 1.0.102 (`tests/live/`). In earlier
 versions `toolArgs` was a JSON string.
@@ -100,7 +100,7 @@ class CopilotEvents:
 
 
 def _session_in(payload: Mapping[str, Any]) -> str:
-    """A subagent's session is nested below its parent's."""
+    """The session id. A subagent's session is nested below its parent's."""
     session, parent = session_of(payload.get("sessionId")), session_of(payload.get("parentAgentId"))
     return within(parent, session) if parent and payload.get("agentId") else session
 

@@ -1,5 +1,5 @@
 """Adds members to a table in a JSON or TOML file, and removes them. The text is edited in place, so
-everything else keeps its bytes. Edited TOML is parsed again before it is accepted."""
+everything else stays byte for byte the same. Edited TOML is parsed again before it is accepted."""
 
 import re
 import tomllib
@@ -180,8 +180,8 @@ def _hidden_spans(node: Node, path: KeyPath, hides: Hides) -> list[tuple[int, in
 
 
 def _is_hidden(path: KeyPath, value: Any, hides: Hides) -> bool:
-    """Whether `hides()` selects the value at `path`. `hides()` is given the key as `config.toml`
-    spells it, such as `api_key` for `apiKey`, with our names for tables.
+    """Whether `hides()` selects the value at `path`. `hides()` receives the key as it would be in
+    `config.toml`: `api_key` for `apiKey`, with our names for tables.
     """
     words = (_CAMEL.sub(r"\1_\2", _OUR_KEYS.get(key, key)) for key in path)
     return bool(path) and hides(".".join(words).lower(), value)

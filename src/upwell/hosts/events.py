@@ -83,7 +83,7 @@ class EventFormat(Protocol):
 
     @property
     def kinds(self) -> Mapping[str, EventKind]:
-        """The events that we handle, by the host's names."""
+        """The events that we handle, keyed by the host's names."""
         ...
 
     @property
@@ -104,7 +104,7 @@ class EventFormat(Protocol):
 
     @property
     def reply_tokens(self) -> int | None:
-        """The token limit of a replaced result; None if there is none."""
+        """The token limit for a replacement result; None if there is none."""
         ...
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
@@ -141,7 +141,7 @@ def table_of(value: Any) -> Mapping[str, Any]:
 
 
 def session_of(value: Any) -> str:
-    """A session id, cut to `MAX_SESSION_CHARS`."""
+    """A session id, truncated to `MAX_SESSION_CHARS`."""
     return text_of(value, MAX_SESSION_CHARS)
 
 

@@ -27,7 +27,7 @@ Use `{search}` directly instead when
 
 
 def exported(host: Host, installation: Installation) -> dict[str, str]:
-    """The files for this host, by path relative to the project."""
+    """The files for this host, keyed by path relative to the project."""
     export = host.export
     plugin = export.plugin(installation) if export.plugin else {}
     return {export.file: instruction(export), **plugin}

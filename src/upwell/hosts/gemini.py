@@ -2,7 +2,7 @@
 
 A hook's stdout must contain only JSON. Gemini CLI documents no limit; we stay within 10,000 bytes.
 Without a terminal, Gemini CLI inserts the context from the start of a session before the first
-prompt, so the event of that prompt also contains it. A resumed session has lost that context.
+prompt, so the event for that prompt also contains it. A resumed session has lost that context.
 
 Before every request to its model, Gemini CLI announces that it may compress (`PreCompress` with
 `auto`). Only a compression that the user asked for (`manual`) is certain. The transcript shows the

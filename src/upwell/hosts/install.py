@@ -196,8 +196,8 @@ class Installer:
 
 
 def installed_entries(record: Path) -> dict[str, Any]:
-    """The record of our entries, by agent; empty if the record cannot be read. If an agent has
-    several files, `elsewhere` lists the entries of all but the first."""
+    """The record of our entries, keyed by agent; empty if the record cannot be read. If an agent
+    has several files, `elsewhere` lists the entries of all but the first."""
     try:
         entries = orjson.loads(record.read_bytes())
     except (OSError, orjson.JSONDecodeError):
@@ -275,7 +275,7 @@ def _backed_up(plan: Plan) -> str:
 
 
 def _missing_folders(path: Path) -> list[str]:
-    """Innermost first."""
+    """The folders above `path` that do not exist, innermost first."""
     return [str(folder) for folder in path.parents if not folder.exists()]
 
 

@@ -40,7 +40,7 @@ class Installation:
         return (*self.command, "--home", self.home) if self.home else self.command
 
     def folder_named(self, variable: str, default: str) -> Path:
-        """The folder that the environment variable names, else `default` in the user's home."""
+        """The folder that the environment variable names, or else `default` in the user's home."""
         value = self.environment.get(variable, "")
         return Path(os.path.expanduser(value)) if value else self.user_folder / default
 

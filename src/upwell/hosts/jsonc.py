@@ -1,8 +1,9 @@
-"""Edits JSON with comments as text, so that everything outside the edit keeps its bytes.
+"""Edits JSON with comments as text, so that everything outside the edit stays byte for byte the
+same.
 
 Comments (`//`, `/* */`) and trailing commas are accepted, as in the agents' own parsers. An agent's
 settings may be megabytes long, but an edit needs only a few lines of them. So one pass checks the
-structure of the text, and values are parsed on demand.
+structure of the text, and values are parsed only on demand.
 """
 
 import json

@@ -92,7 +92,7 @@ def servers_behind(
     table: Mapping[str, Any], environment: Mapping[str, str], user_folder: Path
 ) -> list[Entry]:
     """The servers behind this server, if it is memtomem-stm. Empty if the proxy's file cannot be
-    read or upwell cannot run all of its servers."""
+    read, or if upwell cannot run all of the servers in it."""
     if not is_memtomem(table):
         return []
     own = table.get("env")

@@ -26,7 +26,7 @@ from upwell.hosts.events import (
 
 _ENDS = (EventKind.STOP, EventKind.END)
 _RECORDED = (*_ENDS, EventKind.SESSION)
-"""The kinds of events at which upwell may read the transcript."""
+"""The kinds of events for which upwell may read the transcript."""
 ReadReply = Callable[[str, Any], Any]
 """Takes a tool's name and result. Returns the part of the result that a hook can replace, or None
 if it can replace nothing.
@@ -37,17 +37,17 @@ WriteQuestion = Callable[[Event, str], Mapping[str, Any]]
 
 
 def unchanged(prompt: str) -> str:
-    """For a host that adds nothing to the prompt."""
+    """Return the prompt unchanged, for a host that adds nothing to it."""
     return prompt
 
 
 def always(payload: Mapping[str, Any]) -> bool:
-    """For a host that sends a compaction event only when it really compacts."""
+    """Return True, for a host that sends a compaction event only when it really compacts."""
     return True
 
 
 def not_replaceable(tool: str, reply: Any) -> Any:
-    """For a host whose hooks cannot replace a tool's result."""
+    """Return None, for a host whose hooks cannot replace a tool's result."""
     return None
 
 
@@ -70,7 +70,7 @@ def blocked(event: Event, question: str) -> Mapping[str, Any]:
 class NestedEvents:
     """The events of one host that uses this format.
 
-    - `synthetic_prompt` is how prompts begin that the host writes itself.
+    - `synthetic_prompt` is the prefix of prompts that the host writes itself.
     - `user_words` removes what the host has added to the user's prompt.
     - `restores_context`: a resumed session still has the context that hooks added at its start.
     - `really_compacts` returns False if an event only announces a possible compaction.
@@ -143,7 +143,7 @@ class NestedEvents:
         return bool(self.synthetic_prompt) and prompt.startswith(self.synthetic_prompt)
 
     def _reason(self, payload: Mapping[str, Any]) -> str:
-        """A session that was resumed without its context counts as new."""
+        """Why the session started. A session that was resumed without its context counts as new."""
         reason = text_of(payload.get("source"), 64)
         return reason if self.restores_context or reason != RESUMED else STARTED
 
@@ -171,7 +171,7 @@ class NestedEvents:
 
 
 def _agent_in(payload: Mapping[str, Any]) -> str:
-    """A subagent does not share its parent's context."""
+    """The subagent's id, which sets its session apart: it does not share its parent's context."""
     return session_of(payload.get("agent_id"))
 
 

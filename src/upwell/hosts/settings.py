@@ -159,7 +159,7 @@ class JsonHooks:
         return runs_our_hook(handler) or self._posts_to_us(handler)
 
     def _posts_to_us(self, handler: Any) -> bool:
-        """True for a request of the kind that an installation writes for `http_events`."""
+        """True for an HTTP request like those that an installation writes for `http_events`."""
         if not isinstance(handler, dict) or handler.get("type") != "http":
             return False
         url, events = handler.get("url"), "|".join(sorted(self.http_events))

@@ -17,7 +17,7 @@ from upwell.memory.records import is_text, moment, namespace
 
 MAX_PATHS = 50
 _MILLISECONDS = 100_000_000_000
-"""Larger times are in milliseconds. In seconds, this is the year 5138."""
+"""Larger times are in milliseconds: in seconds, this one would be in the year 5138."""
 _PROJECTS = ("project", "project_path", "repository", "repo", "cwd")
 """The metadata keys that may name a project."""
 
@@ -31,14 +31,14 @@ class Place:
     folder: Path
 
     def folder_named(self, variable: str, usual: str) -> Path:
-        """The folder that the environment variable names, else `usual` in the home folder."""
+        """The folder that the environment variable names, or else `usual` in the home folder."""
         named = self.environment.get(variable, "")
         return Path(os.path.expanduser(named)) if named else self.user_folder / usual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A memory of another program. `project_name` is set if the program stores only the project's
+    """A memory from another program. `project_name` is set if the program stores only the project's
     name and no path.
     """
 
@@ -57,7 +57,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of upwell. `original` is its name in the other program."""
+    """A setting for upwell. `original` is its name in the other program."""
 
     key: tuple[str, ...]
     value: Any
@@ -133,7 +133,7 @@ def record(
     session: str = "",
 ) -> Record:
     """Create a memory. Its provenance names the program and the session. Its `source` names the
-    program and the id there. Its id in upwell is the same at every import. A `kind` that is not a
+    program and the id there. Its id in upwell is the same on every import. A `kind` that is not a
     valid namespace becomes a tag."""
     name, extra_tags = _namespace(kind)
     identity = json.dumps([program, record_id])
@@ -191,7 +191,7 @@ def texts(value: object) -> list[str]:
 
 
 def string(value: object) -> str:
-    """The value if it is a text that can be stored, otherwise ""."""
+    """The value if it is text that can be stored, otherwise ""."""
     return value if isinstance(value, str) and is_text(value) else ""
 
 

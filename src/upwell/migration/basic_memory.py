@@ -121,8 +121,8 @@ def _memories(file: Path, name: str) -> Iterator[Item]:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """The whole note or, if it is long, its sections by heading. Sections with the same heading are
-    joined."""
+    """The whole note or, if it is long, its sections with their headings. Sections with the same
+    heading are joined."""
     if len(text) <= MAX_WHOLE_CHARS:
         yield from [("", text)] if text else []
         return
@@ -164,7 +164,7 @@ def _observation(note: _Note, category: str, text: str) -> Record:
 
 
 def _without_last_tags(text: str) -> str:
-    """The text without the tags at its end. A context in brackets after them is kept."""
+    """The text without the tags at its end. A context in brackets after the tags is kept."""
     start = text.rfind("(") if text.endswith(")") else len(text)
     words = text[:start].split()
     while words and words[-1].startswith("#"):

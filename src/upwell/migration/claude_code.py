@@ -91,8 +91,8 @@ def _memories(file: Path, project: str) -> Iterator[Item]:
 
 
 def _of_index(file: Path, text: str, project: str) -> Iterator[Item]:
-    """Make each list item of the index a memory, with the heading of its section. Links to files
-    and all other lines are left out."""
+    """Turn each list item in the index into a memory, with the heading of its section. Links to
+    files and all other lines are left out."""
     section = ""
     for line in text.splitlines():
         bare = line.strip()

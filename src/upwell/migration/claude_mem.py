@@ -1,8 +1,9 @@
 """The SQLite database of claude-mem, `~/.claude-mem/claude-mem.db`.
 
 An observation has a type, a title, a narrative, facts (a JSON list) and files. A session has a
-summary. Both name only the folder of their repository, not its path. The database of claude-mem's
-server also contains memories that people added (`memory_items`), with the paths of their projects.
+summary. Both give only the name of their repository's folder, not its path. The database of
+claude-mem's server also contains memories that people added (`memory_items`), with the paths of
+their projects.
 
 Sources: the schema of claude-mem 13.25 (`SessionStore`, `storage/sqlite/schema`) and its mode
 `code`.

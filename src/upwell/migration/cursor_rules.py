@@ -95,8 +95,8 @@ def _rule(file: Path, root: Path) -> Item:
 
 def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
     """The text of a rule. If a search has to find the rule, its text starts with the description. A
-    standing rule keeps the exact text of its file: Cursor loads the file itself, and by the text
-    upwell recognises the rule and does not repeat it in Cursor."""
+    standing rule keeps the exact text of its file, by which upwell recognises it: Cursor loads the
+    file itself, so upwell does not repeat the rule there."""
     description = field(fields, "description")
     if not body or (not is_standing and description not in body):
         return f"{description}\n{body}".strip()

@@ -1,7 +1,7 @@
 """Parses front matter as other programs write it, which is nearly YAML.
 
-Cursor writes `globs: **/*.ts`, and people write `description: Use jq: never grep`. For one such
-line a YAML parser rejects the whole block, and `alwaysApply: true` would be lost too. This parser
+Cursor writes `globs: **/*.ts`, and people write `description: Use jq: never grep`. Because of one
+such line, a YAML parser would reject the whole block, and with it `alwaysApply: true`. This parser
 rejects nothing. It reads `key: value`, lists, block text and one level of nested keys
 (`metadata.type`).
 """
@@ -16,8 +16,8 @@ Fields = dict[str, str | list[str]]
 
 
 def front_and_body(text: str) -> tuple[Fields, str]:
-    """The fields of the front matter, by lower-case name, and the text below it. A text without
-    front matter is returned whole."""
+    """The fields of the front matter, keyed by lower-case name, and the text below it. A text
+    without front matter is returned whole."""
     lines = text.splitlines()
     if not lines or lines[0].rstrip() != FENCE:
         return {}, text

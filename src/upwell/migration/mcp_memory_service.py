@@ -1,7 +1,7 @@
 """The SQLite database of mcp-memory-service, `sqlite_vec.db`.
 
-A row of `memories` has a text, comma-separated tags, a type and timestamps. Other tables, with the
-vectors, are not read. The project comes from a tag `project:NAME` or from the metadata.
+A row of `memories` has a text, comma-separated tags, a type and timestamps. The other tables, which
+hold the vectors, are not read. The project comes from a tag `project:NAME` or from the metadata.
 
 Sources: the schema and the types of mcp-memory-service 12.
 """

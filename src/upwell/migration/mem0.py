@@ -96,8 +96,8 @@ def _database(file: Path) -> Iterator[Item]:
 
 
 def _last_changes(database: ForeignDatabase) -> Iterable[Mapping[str, Any]]:
-    """The last change to each memory. The history keeps the earlier texts of deleted memories, so a
-    deletion is marked in `state`.
+    """The last change to each memory. A deletion is marked in `state`, because the history still
+    holds the earlier texts of deleted memories.
     """
     last: dict[str, Mapping[str, Any]] = {}
     for row in database.rows(_CHANGES):

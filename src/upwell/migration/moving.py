@@ -1,9 +1,9 @@
 """Imports memories, notes, settings and servers from another program: first plans the import, then
 carries it out.
 
-A memory gets the same id at every import, so it is imported only once. If its text has changed
-since, the new text replaces the old. Texts that the project already has, and memories that the user
-has deleted here, are left out.
+A memory gets the same id on every import, so it is imported only once. If its text has changed
+since, the new text replaces the old. Texts that the project already has and memories that the user
+has deleted from upwell are left out.
 """
 
 import asyncio
@@ -232,5 +232,5 @@ def _obstacle(
 
 
 def _renewed(memory: Memory, known: Memory) -> Memory:
-    """A paused rule stays paused when its text changes."""
+    """The memory as it replaces `known`: a paused rule stays paused."""
     return replace(memory, tags=(*memory.tags, PAUSED)) if PAUSED in known.tags else memory

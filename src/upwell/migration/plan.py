@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """The number of items to import, by kind and place."""
+        """The number of items to import, keyed by kind and place."""
         counts = Counter((kind_of(memory), memory.project or "") for memory in self.memories)
         for kind, items in (
             ("note", self.notes),

@@ -19,9 +19,9 @@ NO_PROJECT = ("", "unknown-project", "default")
 
 @dataclass(frozen=True, slots=True)
 class Projects:
-    """The folders of projects, by name. `given` comes from the user. `known` holds the folders on
-    this machine, both by the last part of their path and by Claude Code's name for it. With
-    `everywhere`, a name without a folder means every project.
+    """The folders of projects, keyed by name. `given` comes from the user. `known` holds the
+    folders on this machine, both under the last part of their path and under Claude Code's name for
+    it. With `everywhere`, a name without a folder means every project.
     """
 
     given: Mapping[str, str] = field(default_factory=dict)
@@ -29,8 +29,8 @@ class Projects:
     everywhere: bool = False
 
     def place(self, name: str) -> tuple[str | None, str]:
-        """Return the folder of the project `name`, and why there is none. None without a reason
-        means every project.
+        """Return the folder of the project `name` and "", or None and the reason. None without a
+        reason means every project.
         """
         if name in NO_PROJECT:
             return None, ""

@@ -33,7 +33,7 @@ def cue_of(event: Event, cwd: str | None) -> Cue | None:
 
 def surfacing_tool(name: str) -> str:
     """upwell's name for an agent's tool; "" if hooks do not report the tool. Neutral events use
-    Claude Code's names of tools."""
+    Claude Code's names for tools."""
     return events.surfacing_tool(name, claude.EVENTS.readers, claude.EVENTS.server_marks)
 
 

@@ -74,8 +74,8 @@ class Repository:
         return changed, removed
 
     def blobs(self, objects: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
-        """The content of each object, by path. Missing objects are left out. An object larger than
-        `MAX_FILE_BYTES` is empty."""
+        """The content of each object, keyed by path. Missing objects are left out, and those larger
+        than `MAX_FILE_BYTES` are empty."""
         command = ["git", *_SAFE, "-C", self._folder, "cat-file", "--batch"]
         with subprocess.Popen(
             command,
@@ -126,8 +126,8 @@ class Repository:
         return objects
 
     def _main_line(self) -> list[tuple[float, str]]:
-        """The times and names of the commits on the line of first parents, oldest first. A time
-        before its predecessor's is raised to it."""
+        """The times and names of the commits on the line of first parents, oldest first. A commit
+        dated before its predecessor gets the predecessor's time."""
         rows = self._run("log", "--first-parent", "--reverse", "--format=%ct %H", "--")
         commits = [row.split(" ") for row in rows.decode().splitlines()]
         times = accumulate((float(at) for at, _ in commits), max)

@@ -13,7 +13,7 @@ from upwell.replay.run import Decision
 Z = 1.96
 """The 97.5 % quantile of the normal distribution, for a 95 % interval."""
 MIN_LABELS = 20
-"""The fewest answers for which a threshold is fitted. Fewer would fit it to chance."""
+"""The minimum number of answers for fitting a threshold. Fewer would fit it to chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A threshold, and how many useful and other labelled memories pass it."""
+    """A threshold, and how many of the labelled memories pass it: useful ones and others."""
 
     min_score: float
     useful: int
@@ -72,7 +72,7 @@ class Sample:
                 self._drawn[index] = SampledHit(decision, hit)
 
     def sampled_hits(self) -> Sequence[SampledHit]:
-        """The sample in order of time."""
+        """The sample in chronological order."""
         return sorted(
             self._drawn, key=lambda sampled_hit: (sampled_hit.decision.t, sampled_hit.decision.i)
         )

@@ -22,7 +22,7 @@ from upwell.replay.git import Repository
 
 _AFTER_ROOT = r"""(?=[/\s"'`:,;)\]}]|$)"""
 _MIN_PARTS = 2
-"""How many of a path's last parts must name a file of the repository before the rest counts as the
+"""How many of a path's last parts must match a file in the repository before the rest counts as the
 repository's folder. One is not enough, because every repository has a README.md.
 """
 _MAX_ROOTS = 8
@@ -38,7 +38,7 @@ class With(StrEnum):
 
 
 class Arrivals:
-    """Memories in order of date. Memories without a date come first."""
+    """Memories sorted by date. Those without a date come first."""
 
     def __init__(self, memories: Iterable[Memory] = ()) -> None:
         self._memories = sorted(memories, key=_date_of)
@@ -46,7 +46,7 @@ class Arrivals:
         self._returned = 0
 
     def until(self, at: float) -> Sequence[Memory]:
-        """The memories up to the time `at` that have not been returned before."""
+        """The memories dated up to `at` that have not been returned before."""
         first, self._returned = self._returned, max(self._returned, bisect_right(self._dates, at))
         return self._memories[first : self._returned]
 
@@ -150,7 +150,8 @@ class Projects:
         return Project(repository, Checkout(repository, Path(folder)), folder, Arrivals())
 
     def folder_of(self, root: str) -> str:
-        """The folder of a repository's checkout, the same in every run below the scratch folder."""
+        """The folder of a repository's checkout. Below the scratch folder, it is the same in every
+        run."""
         name = Path(root).name or "repository"
         return str(self._scratch / sha256(root.encode()).hexdigest()[:6] / name)
 
@@ -177,8 +178,8 @@ class Projects:
 class Relocation:
     """Moves the paths in a session's events into the checkout.
 
-    The session may have run on another machine. Where its repository was follows from the session's
-    folder, and from paths whose last parts name a file of the repository.
+    The session may have run on another machine. The repository's location there is inferred from
+    the session's folder, and from paths whose last parts name a file in the repository.
     """
 
     def __init__(self, project: Project, cwd: str | None) -> None:

@@ -17,7 +17,8 @@ class Stream:
 
 
 def merged(streams: Iterable[Stream]) -> Iterator[Event]:
-    """All events in order of time. Events at the same time are in the order of their streams."""
+    """All events in chronological order. Those at the same time are in the order of their
+    streams."""
     numbered = enumerate(streams)
     unopened = sorted(numbered, key=lambda pair: (pair[1].begins, pair[0]), reverse=True)
     running: list[tuple[float, int, Event, Iterator[Event]]] = []

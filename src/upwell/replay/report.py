@@ -13,7 +13,7 @@ from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
 from upwell.replay.silence import Material, in_words
 
 SHOWN = 3
-"""How many decisions to speak the report shows for each session."""
+"""How many of each session's decisions to speak the report shows."""
 SUBJECT_CHARS, TEXT_CHARS, LABEL_CHARS = 90, 160, 600
 _CITED = ("commit", "learned")
 """The kinds of memory that the report identifies by their source."""
@@ -110,7 +110,7 @@ class Report:
         return [_row(name, moment) for name, moment in [*moments, ("all", sums)]]
 
     def silences(self) -> Sequence[str]:
-        """A line for each reason for silence, with its number of events."""
+        """A line for each reason for silence, with the number of events."""
         silent = Counter(self.summary.outcomes)
         del silent[SAID]
         return [

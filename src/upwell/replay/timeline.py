@@ -1,4 +1,4 @@
-"""Joins the sessions in many files into one stream of events, in order of time.
+"""Joins the sessions in many files into one stream of events, in chronological order.
 
 Hosts copy history: a resumed or forked session may begin with the events of another, and the
 checkpoints of a session repeat each other. An event belongs to the first file that records it, and
@@ -28,7 +28,7 @@ _BOUNDARIES = frozenset({Kind.START, Kind.END})
 
 @dataclass(slots=True)
 class _Session:
-    """`pending` events are still to come, from `files` files, and `count` events have passed."""
+    """`pending` events are still to come, from `files` files; `count` events have passed."""
 
     selected: bool
     pending: int = 0
@@ -51,7 +51,7 @@ def selecting(since: float, folder: Path | None) -> Selects:
 
 class Timeline:
     """The events of the sessions that `selects()` accepts. `show()` receives the number of files
-    surveyed and the number of all files.
+    surveyed so far and the total.
 
     `done` counts the events so far. `copies` counts the sessions that were skipped as copies.
     """
@@ -131,7 +131,7 @@ class Timeline:
             yield _boundary(event, Kind.END, event.i + 1)
 
     def _survey(self, show: Progress) -> int:
-        """Read every file once and deselect the copies. Returns their number."""
+        """Read every file once and deselect the copies. Returns how many there are."""
         fingerprints: dict[str, Fingerprint] = {}
         for number in range(len(self._transcripts)):
             self._survey_file(number, fingerprints)

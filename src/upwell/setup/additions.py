@@ -18,8 +18,8 @@ SET_HERE = "already set in config.toml"
 
 
 class Additions:
-    """Additions to the file at `path`. `mistakes_in()` returns the mistakes in a proposed content
-    of the file.
+    """Additions to the file at `path`. `mistakes_in()` returns the mistakes in proposed content for
+    the file.
     """
 
     def __init__(self, path: Path, mistakes_in: Callable[[str], Sequence[ConfigError]]) -> None:

@@ -1,7 +1,7 @@
 """Checks the addresses that a login may contact. The MCP server supplies them, so they could point
-into the local network. What counts is the host that the system would connect to, in whatever
-spelling: `2852039166`, `0xa9fea9fe`, `[::ffff:169.254.169.254]` and `169-254-169-254.nip.io` are
-the same host.
+into the local network. What counts is the host that the system would connect to, however it is
+written: `2852039166`, `0xa9fea9fe`, `[::ffff:169.254.169.254]` and `169-254-169-254.nip.io` are the
+same host.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ _HEX_QUAD = re.compile(r"(?<![0-9a-z])[0-9a-f]{8}(?![0-9a-z])")
 def check(address: str, url: str) -> None:
     """Check an address that the server at `url` supplied.
 
-    - It must use HTTPS. HTTP is allowed to the server's own origin, and between two hosts on this
-      machine.
+    - It must use HTTPS. HTTP is allowed only to the server's own origin, and between two hosts on
+      this machine.
     - A public server may not point to a private address.
     - Only a server on this machine may point to this machine.
     - Nothing may point to a cloud's metadata service.
@@ -74,7 +74,7 @@ async def check_resolved(address: str, url: str) -> None:
 
 
 def ip_of(host: str) -> Ip | None:
-    """The IP address that `host` is, in any spelling; None for a host name. An IPv4 address inside
+    """`host` as an IP address, however it is written; None for a host name. An IPv4 address inside
     an IPv6 address is returned as IPv4."""
     try:
         ip: Ip = ipaddress.ip_address(host)
@@ -91,7 +91,8 @@ def ip_of(host: str) -> Ip | None:
 
 
 def _meant(host: str) -> Ip | None:
-    """The IP address that `host` is or spells out (`10-0-0-1.nip.io`); None for other names."""
+    """The IP address in `host`, which may be part of a name (`10-0-0-1.nip.io`); None for other
+    names."""
     if ip := ip_of(host):
         return ip
     spelt = _QUAD.search(host)

@@ -2,7 +2,7 @@
 
 The SDK finds the authorization server (RFC 9728, 8414), registers upwell there (RFC 7591), builds
 the request (PKCE, resource, state, issuer) and exchanges the code. Only this module loads the SDK,
-which the extra `upwell[login]` installs.
+which the `upwell[login]` extra installs.
 """
 
 import asyncio

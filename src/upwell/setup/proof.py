@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
 """How many times an event is tried, because the daemon may still be starting."""
 _NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
-"""Variables of this terminal that would change the hook's output."""
+"""Variables in this terminal's environment that would change the hook's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

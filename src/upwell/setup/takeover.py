@@ -2,7 +2,7 @@
 
 The servers move to `config.toml`, and each agent keeps one server: upwell. If a server is the proxy
 memtomem-stm, the servers behind the proxy move instead. Everything is planned before the first
-change. A file that cannot be read is reported and left alone, and the others are still changed.
+change. A file that cannot be read is reported and left alone; the others are still changed.
 """
 
 import re
@@ -60,7 +60,8 @@ class OutdatedRule:
 @dataclass(slots=True)
 class Takeover:
     """A plan. `refused` gives the reason for each file that cannot be changed. `outdated` lists the
-    permission rules that will match nothing afterwards. The plan leaves them to the user.
+    permission rules that will match nothing afterwards. The plan leaves it to the user to change
+    them.
     """
 
     config: Plan

@@ -149,7 +149,8 @@ def _below(folder: Path, only: Format | None) -> Iterator[Transcript]:
 
 
 def _is_session(path: Path) -> bool:
-    """False for a subagent's transcript. Claude Code stores them beside those of sessions."""
+    """False for a subagent's transcript. Claude Code stores these beside the transcripts of
+    sessions."""
     return path.is_file() and not path.name.startswith("agent-")
 
 

@@ -60,7 +60,7 @@ _SYNTHETIC = (
     "Stop hook feedback",
     "[upwell]",
 )
-"""How messages begin that the host writes in the user's name."""
+"""The beginnings of messages that the host writes in the user's name."""
 _INSERTED = re.compile(
     r"<(system-reminder|system_reminder|ide_\w{1,40}|user-prompt-submit-hook|hook_context)\b[^<>]*+>"
 )

@@ -97,7 +97,7 @@ def _from_lines(path: Path) -> tuple[Mapping[str, Any], Iterable[Any]]:
 
 
 def _folder(path: Path, session: Mapping[str, Any]) -> str | None:
-    """Newer versions record the session's folder beside the chats."""
+    """The session's folder, which newer versions record beside the chats."""
     try:
         root = (path.parent.parent / ".project_root").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):

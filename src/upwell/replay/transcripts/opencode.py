@@ -45,7 +45,7 @@ _PARTS = (
 
 
 def read(path: Path) -> Iterator[Event]:
-    """The events of a session, or of all sessions in a database in order of time.
+    """The events of a session, or of all sessions in a database in chronological order.
 
     Raises:
         Unreadable: the file contains neither.
@@ -108,7 +108,7 @@ def _stored(path: Path, session: str) -> Iterator[Message]:
 
 
 def _file(path: Path) -> Mapping[str, Any]:
-    """A message or part; empty if OpenCode is just writing the file."""
+    """A message or part; empty if OpenCode is still writing the file."""
     try:
         return table(orjson.loads(path.read_bytes()))
     except (OSError, orjson.JSONDecodeError):

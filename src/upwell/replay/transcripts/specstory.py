@@ -113,7 +113,7 @@ class _Turn:
 
 
 def _turns(raw: str) -> Iterator[_Turn]:
-    """A heading inside a call is part of the tool's result."""
+    """The turns in a history. A heading inside a call is part of the tool's result."""
     heading: re.Match[str] | None = None
     start = 0
     call_state = _Inside()
@@ -281,8 +281,8 @@ def _plain(words: str) -> str:
 
 
 def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
-    """True if the agent ran the command, False if it only showed it. In a file with `_MARKED`, such
-    a line precedes a command that ran. In other files, the output follows the command.
+    """True if the agent ran the command, False if it only showed it. In a file that contains
+    `_MARKED`, a command ran if such a line precedes it; in other files, if its output follows it.
     """
     if call["command"] is None:
         return True
