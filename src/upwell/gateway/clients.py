@@ -75,8 +75,8 @@ class Client(Protocol):
 
     @property
     def host(self) -> str:
-        """The agent host in which the client runs. If the host is not known, this is the client's
-        name for itself, or "" if the client gave none."""
+        """The agent host in which the client runs or, if unknown, the client's name for itself, if
+        any."""
         ...
 
     @property

@@ -359,8 +359,8 @@ class DuplicateEvents:
 
 
 def _fingerprint(event: Event) -> bytes:
-    """Return a digest of what all hosts report alike about an event. This excludes the session and
-    the event's name."""
+    """Return a digest of what all hosts report alike, which excludes the session and the event's
+    name."""
     text = event.text if event.kind is not EventKind.SESSION else ""
     args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
     parts = [str(event.kind), event.cwd or "", text, args]

@@ -231,8 +231,8 @@ def open_oidc(options: OidcOptions) -> Oidc | None:
 
 def name_of(subject: str) -> str:
     """Return the name of the principal with this subject. Apart from the colons in its prefix, the
-    name contains no character that our keys use as a separator. It cannot clash with the name of
-    one of upwell's own tokens, which contain no colon."""
+    name contains no character that our keys use as a separator. Names of upwell's own tokens
+    contain no colon, so the two cannot clash."""
     name = f"oidc:{quote(subject, safe='', errors='surrogatepass')}"
     if len(name) <= MAX_NAME_CHARS:
         return name

@@ -59,8 +59,8 @@ complete.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A program and its arguments, never a shell command line. A `tied` child and the processes
-    that it starts die with the gateway, but such a child takes longer to start. A child that starts
-    no processes and exits when its stdin closes need not be tied.
+    that it starts die with the gateway, but it takes longer to start. A child that starts no
+    processes and exits when its stdin closes need not be tied.
     """
 
     program: str
@@ -193,7 +193,7 @@ async def start(command: Command, environment: Mapping[str, str]) -> Child:
     """Run `command` with the allowed part of `environment` and its own `env`.
 
     Raises:
-        CannotStart: the program is missing or cannot be run. The message says which.
+        CannotStart: the program is missing or cannot be run.
     """
     env = {name: environment[name] for name in ALLOWED_ENVIRONMENT if name in environment}
     env.update(command.env)

@@ -37,8 +37,8 @@ MAX_SUMMARIES = 4
 """How many jobs may wait for a language model at once. Further results are truncated instead."""
 JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
 """The time limit of a job: a fixed part, and a part for each megabyte of the result. Waiting for a
-language model does not count. The limit is many times longer than any job takes, so that a busy
-machine does not change the result.
+language model does not count. The limit far exceeds what any job takes, so that a busy machine does
+not change the result.
 """
 _WORKER_ARGS = ("-P", "-m", "upwell.cli.worker")
 """`-P` keeps Python from importing modules from the agent's working directory."""

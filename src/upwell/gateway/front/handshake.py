@@ -55,8 +55,8 @@ def save_offer(home: Home, offer: Offer) -> None:
 
 def load_offer(home: Home) -> Offer | None:
     """Return the offer that an earlier run saved for the current configuration. If there is none,
-    return None, because the servers must be asked. If there is not even a configuration file, offer
-    everything."""
+    return None, so that the servers are asked, or offer everything if there is no configuration
+    file."""
     everything = Offer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything
     if not home.offer_file.is_file():

@@ -357,7 +357,7 @@ def refusal(name: str, schema: bytes, params: RawObject) -> Reply | None:
 
 
 def with_schema(name: str, schema: bytes, reply: Reply) -> Reply:
-    """If a reply says that the arguments are invalid, add the schema to the reply."""
+    """Add the schema to a reply that says that the arguments are invalid."""
     if reply.error:
         error = RawObject.parse(reply.error)
         if error.get("code") != b"%d" % INVALID_PARAMS:

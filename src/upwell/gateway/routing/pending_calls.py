@@ -66,7 +66,7 @@ class PendingCalls:
     """Keeps calls open while their clients answer questions, and then resumes them.
 
     The right to resume a call is stored in `session_state` under the call's session. Only a request
-    from that session can claim the right, and it can be claimed only once.
+    from that session can claim it, and only once.
     """
 
     def __init__(self, session_state: SessionState) -> None:

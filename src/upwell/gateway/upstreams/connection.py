@@ -421,7 +421,7 @@ def _auth(server: ServerOptions, logins: Logins | None) -> "LoginAuth | None":
 
 async def _also_speaks(peer: Peer) -> str:
     """Return the modern version that a handshake-era server over HTTP also supports, or "". HTTP
-    requests are independent of each other, so each client can be served in its own era."""
+    requests are independent, so each client can be served in its own era."""
     params = enveloped(RawObject(), MODERN_VERSIONS[-1])
     try:
         async with asyncio.timeout(DISCOVER_SECONDS):

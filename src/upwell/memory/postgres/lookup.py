@@ -3,7 +3,7 @@ query's words, files and symbols (`counts.py`). The second reads the matching me
 neighbours and their successors.
 
 The second round trip is one transaction. Statements that find memories add the memories' numbers to
-a transaction-local setting. The statements that read memories take the numbers from this setting.
+a transaction-local setting, which the statements that read memories use.
 """
 
 import asyncio

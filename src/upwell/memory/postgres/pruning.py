@@ -1,8 +1,8 @@
 """Remove the records of old deletions from the change log.
 
 The table `change` has a row for each memory, from which new copies are filled, and a row for each
-deletion. Only the rows of deletions are pruned, after `store.deletions_days`. Each project's scope
-records the last pruned deletion. A copy that has not seen this deletion is rebuilt
+deletion. Only deletion rows are pruned, after `store.deletions_days`. Each project's scope records
+the last pruned deletion. A copy that has not seen this deletion is rebuilt
 (`memory/postgres/shared.py`).
 """
 

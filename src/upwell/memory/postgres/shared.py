@@ -90,9 +90,9 @@ class PostgresSharedMemories:
         return str(identity)
 
     async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
-        """Return the next changes of each project, in one round trip. A second round trip is needed
-        if a copy is new or must start again. It must start again if it has missed pruned deletions,
-        or if the database was restored from a backup."""
+        """Return the next changes of each project, in one round trip, or two if a copy is new or
+        must start again. It must start again if it has missed pruned deletions, or if the database
+        was restored from a backup."""
         projects = Statement(_PRUNED, {"projects": [cursor.project for cursor in cursors]})
         # The version is read first and the pruned positions last. In the opposite order, deletions
         # could be pruned between the two statements.
@@ -175,8 +175,8 @@ class PostgresSharedMemories:
             LOG.warning("cannot measure null scores: %s", error)
 
     async def _begun(self, cursors: Sequence[Cursor], version: int) -> list[Page]:
-        """Return the first pages of new copies. Such a page is empty except for its cursor, after
-        which the most recently changed memories follow."""
+        """Return the first pages of new copies. Each is empty except for its cursor, after which
+        the most recently changed memories follow."""
         if not cursors:
             return []
         read = await self.postgres.ask(
@@ -218,9 +218,9 @@ async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[O
 async def _beyond(
     transaction: Transaction, writes: Sequence[Outgoing], limits: Limits
 ) -> list[Refused]:
-    """Return the writes beyond the limits, and delete their tokens, so that they count as not
-    arrived. A write is beyond the limits if it would change, delete or supersede a memory that the
-    machine may not change, or if it is a new memory that would exceed the maximum."""
+    """Return the writes that would change, delete or supersede a memory that the machine may not
+    change, or would exceed the maximum. Their tokens are deleted, so that they count as not
+    arrived."""
     ids = {id for write in writes for id in _touched(write)}
     _, rows, trashed, ((size,),) = await transaction.run(
         LOCK_TENANT,

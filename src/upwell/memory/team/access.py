@@ -79,8 +79,8 @@ class AccessedMemories:
 
     async def identity(self) -> str:
         """Return the name of the store. If the principal sees only a part of the store, the name of
-        this part is appended. A machine therefore fills its copy again when the namespaces of its
-        token change.
+        this part is appended, so that a machine fills its copy again when its token's namespaces
+        change.
 
         Raises:
             StoreError: the database failed.

@@ -57,8 +57,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A heading. `line` is the line that it is on, and `body` is the first line of its text (both
-    0-based)."""
+    """A heading on the line `line`. Its text begins on the line `body` (both 0-based)."""
 
     line: int
     body: int

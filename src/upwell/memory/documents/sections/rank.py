@@ -17,7 +17,7 @@ CLOSELY = 60
 """How many of the sections with the best term scores also get a share for their best pair of
 blocks."""
 MAX_TERMS = 20
-"""How many terms of a question are looked up. They are those with the highest weight times IDF."""
+"""How many terms of a question are looked up: those with the highest weight times IDF."""
 ENOUGH = 1_000
 """Once rarer terms have found this many sections, commoner terms only raise the scores of those
 sections."""
