@@ -26,7 +26,7 @@ class Joined:
 
 
 async def join(url: str, token: str) -> Joined:
-    """Try a token at a gateway, and store both in this home.
+    """Test a token with a gateway, and store both in this home.
 
     Raises:
         UsageError: `url` is the address of a database, or a configured token has precedence.

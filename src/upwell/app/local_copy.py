@@ -28,7 +28,7 @@ from upwell.memory.team.base import SharedMemories
 from upwell.memory.team.replication import Replication
 
 LOOK_SECONDS = 1.0
-"""How often to look for writes by other processes of this home."""
+"""How often to look for writes by this home's other processes."""
 CHECK_SECONDS = 60.0
 """How often to poll for changes even without a notification, and to resend refused changes."""
 RETRY_SECONDS = 2.0

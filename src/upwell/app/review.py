@@ -121,9 +121,9 @@ class Review:
         return deleted
 
     async def forget_project(self, project: str, *, for_good: bool) -> tuple[int, int]:
-        """Forget every memory of a project as `forget()` does, and its short notes, and drop the
-        project's proposals. Memories that the project shares under its remote address stay.
-        Returns the numbers of forgotten memories and notes.
+        """Forget every memory of a project, as `forget()` does, and its short notes, and drop its
+        proposals. Memories that the project shares under its remote address stay. Returns the
+        numbers of forgotten memories and notes.
         """
         memories = [memory async for memory in exported(self._library)]
         if for_good:

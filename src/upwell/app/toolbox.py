@@ -114,7 +114,7 @@ def toolbox_of(
 def known_tool(
     servers: Sequence[ServerOptions], server: str, tool: str, tools: Sequence[str] = ()
 ) -> str:
-    """The full name of a tool of one of these servers, or of an agent's own tool (`claude`,
+    """The full name of a tool on one of these servers, or of an agent's own tool (`claude`,
     `Bash`). `tools` are the names of the server's tools, if known.
 
     Raises:

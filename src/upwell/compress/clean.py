@@ -185,7 +185,7 @@ class Cleaned:
 
 
 def clean(passage: Passage) -> Cleaned:
-    """Remove the noise that is usual in texts of this kind."""
+    """Remove the noise that is usual in text of this kind."""
     text, omitted = passage.text, ()  # type: tuple[str, tuple[Omission, ...]]
     for step in STEPS.get(passage.kind, ()):
         text, left_out = step(text)

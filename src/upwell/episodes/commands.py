@@ -194,7 +194,7 @@ def _named(step: Step, message: str) -> set[str]:
 
 def _alike(old: str, new: str) -> bool:
     """Return whether someone who ran the script `old` could have meant `new`: both are in the same
-    folder, or one name contains all words of the other.
+    folder, or one name contains all words in the other.
     """
     folder, _, name = old.rpartition("/")
     other_folder, _, other_name = new.rpartition("/")

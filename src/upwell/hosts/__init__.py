@@ -36,7 +36,7 @@ HOSTS: Mapping[str, Host] = {
         opencode.HOST,
     )
 }
-"""The hosts by name, in the order in which users see them."""
+"""The hosts, keyed by name, in the order in which users see them."""
 MAX_CLIENT_CHARS = 40
 CLIENTS_WITHOUT_HOOKS = (claude_desktop.SERVERS,)
 

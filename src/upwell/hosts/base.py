@@ -16,7 +16,8 @@ class Export:
     """The output of `upwell hook export`: an instruction for agents without hooks and, for some
     hosts, a plugin.
 
-    - `tool_name` is the name that the host gives our tools, with `{}` for our own name of the tool.
+    - `tool_name` is the name that the host gives our tools, with `{}` for our own name for the
+      tool.
     - `file` holds the instruction; its path is relative to the project. `layout` is its content,
       with `{}` for the instruction.
     - `plugin` returns further files, keyed by relative path.

@@ -53,7 +53,7 @@ class ServerFile:
     next_step: str = "restart the agent"
 
     def for_project(self, folder: Path) -> "list[ServerFile]":
-        """The files with servers of the project in `folder`. The user's own file is among them if
+        """The files with servers for the project in `folder`. The user's own file is among them if
         it `holds_projects`.
         """
         files = []

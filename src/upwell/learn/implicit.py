@@ -144,7 +144,8 @@ Conclude = Callable[[Sequence[Observation]], Awaitable[None]]
 """Receives observations after they have been stored."""
 
 Written = Callable[[float], Sequence[tuple[float, str]]]
-"""Returns the texts that the agent wrote since a time, each with its time. May block."""
+"""Returns the texts that the agent has written since a given time, each with its own time. May
+block."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def count(samples: Iterable[Sample]) -> int:
 
 
 def counted(samples: Iterable[Sample]) -> dict[str, int]:
-    """The number of samples of each kind of evidence, by name."""
+    """The number of samples for each kind of evidence, keyed by its name."""
     numbers = Counter(str(sample.evidence) for sample in samples)
     order = [str(kind) for kind in (*Rating, *Use)]
     return {name: numbers[name] for name in order if numbers[name]}

@@ -1,5 +1,5 @@
 """Recognises copies of sessions. Hosts and collections of transcripts store some sessions several
-times, with different names and times. A replay must count them once.
+times, with different names and times. A replay must count each session only once.
 """
 
 import hashlib

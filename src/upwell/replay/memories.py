@@ -125,7 +125,7 @@ class Projects:
         self._known: dict[str, Project | None] = {}
 
     def root_of(self, cwd: str | None) -> str | None:
-        """The root of the repository of a session in the folder `cwd`."""
+        """The root of the repository for a session in the folder `cwd`."""
         if self._named is not None:
             return self._named.root
         return repository_of(cwd) if cwd else None

@@ -9,8 +9,8 @@ from upwell.episodes.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream of events in order of time. `begins` is the time of the first event, in seconds
-    since the epoch."""
+    """A stream of events in chronological order. `begins` is the time of the first event, in
+    seconds since the epoch."""
 
     begins: float
     open: Callable[[], Iterator[Event]]

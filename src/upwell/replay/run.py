@@ -127,8 +127,8 @@ class Summary:
 
 @dataclass(slots=True)
 class _Session:
-    """A session in progress. `turn` holds the agent's texts since the last prompt, and `events`
-    holds what capture reads at the end of the turn."""
+    """A session in progress. `turn` holds what the agent has written since the last prompt, and
+    `events` holds what capture reads at the end of the turn."""
 
     relocation: Relocation | None
     prompts: int = 0

@@ -37,7 +37,7 @@ def notable(runs: Iterable[Run]) -> list[Run]:
 
 
 def worth_repeating(command: str) -> str:
-    """The one step of a command that is worth repeating. "" if no step is, or if several are."""
+    """The one step in a command that is worth repeating. "" if no step is, or if several are."""
     steps = [step for step in real_steps(command) if _is_notable(step)]
     if len(steps) != 1 or "\n" in steps[0].text or len(steps[0].text) > MAX_SHOWN_CHARS:
         return ""

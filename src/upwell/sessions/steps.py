@@ -30,8 +30,8 @@ _SHOWN = frozenset({Kind.SAY, Kind.TOOL, Kind.COMPACT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step of a turn. `text` is the agent's remark or the command of a call. `trouble` is the
-    line of the call's result that reports an error."""
+    """A step of a turn. `text` is the agent's remark or the command in a call. `trouble` is the
+    line in the call's result that reports an error."""
 
     kind: Kind
     at: float

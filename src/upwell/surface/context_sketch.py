@@ -18,7 +18,7 @@ from upwell.hosts import HOSTS
 from upwell.surface.moments import file_of
 
 COMPACTED = "compact"
-"""The value of `Cue.text` at a session start that follows a compaction."""
+"""The value of `Cue.text` for a session start that follows a compaction."""
 MAX_SESSIONS = 200
 MAX_TERMS = 20_000
 MAX_FILES = 2_000
@@ -27,7 +27,7 @@ MAX_FILES = 2_000
 MAX_READ_CHARS = 40_000
 """How many characters of a text are read. Hosts truncate longer results anyway."""
 MAX_PENDING_CHARS = 50_000
-"""How many characters of a session's texts are kept whole before they are split into terms."""
+"""How many characters of a session's text are kept whole before they are split into terms."""
 MIN_NEW_SHARE = 0.35
 """A memory counts as known if less than this share of its terms is new to the context, and if every
 number, path and identifier in it is in the context."""

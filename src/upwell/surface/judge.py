@@ -64,7 +64,7 @@ class JudgeModel:
         self._breaker = Breaker(_FAILURES, _RESET_SECONDS, SYSTEM_CLOCK)
         self._secret = secrets.token_bytes(16)
         self.totals = Counter[str]()
-        """The counts of this process so far, by kind."""
+        """The counts in this process so far, keyed by kind."""
         self._cache: OrderedDict[str, int | None] = OrderedDict()
         self._calls: OrderedDict[str, int] = OrderedDict()
         self._threads: ThreadPoolExecutor | None = None

@@ -13,7 +13,7 @@ from upwell.hosts.base import AutoLoaded
 
 MAX_FILES = 40
 MAX_LOOKED_FOR = 200
-"""The maximum number of distinct paths tried, whether or not a file exists there."""
+"""The maximum number of distinct paths checked, whether or not a file exists there."""
 MAX_BYTES = 200_000
 """The maximum number of bytes read from one file. Hosts warn about much smaller files."""
 

@@ -200,7 +200,7 @@ class Surfacer:
 
     def missed(self, cue: Cue) -> None:
         """Note that no process answered when the cue's session began. The session gets its standing
-        rules at its next event, unless it already has them."""
+        rules with its next event, unless it already has them."""
         self._session_start.missed(cue)
 
     async def aclose(self) -> None:

@@ -419,7 +419,7 @@ def _generic_words(lexicon: Lexicon) -> frozenset[str]:
 
 
 def says_little(query: Query, lexicon: Lexicon) -> bool:
-    """True if the query contains only the name of a tool, in words that many tools share
+    """True if the query contains only a tool's name, made of words that many tools share
     (`get_file_info`).
     """
     return query.source is QuerySource.TOOL_NAME and not any(

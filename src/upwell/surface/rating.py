@@ -82,7 +82,7 @@ class SurfacingRatings:
 def _ratings_of(
     feedback: Feedback, decision: Mapping[str, Any] | None, now: float, principal: str
 ) -> list[Rated]:
-    """One rating for each memory that `feedback` is about: its `memory_id`, or all memories of the
+    """One rating for each memory that `feedback` is about: its `memory_id`, or all memories in the
     surfacing. Standing rules are left out, because no search chose them. The owner may rate every
     surfacing, other principals only their own.
 

@@ -55,7 +55,8 @@ class DecisionRecord:
         self.write_soon()
 
     def shorten(self, shorter: Surfacing, omitted: Sequence[Hit], cue: Cue) -> None:
-        """Record that the hits in `omitted` were cut from a surfacing, which became `shorter`."""
+        """Record that the hits in `omitted` were dropped from a surfacing, which became
+        `shorter`."""
         if not self.covers(cue):
             return
         self.learning.undo_part(replace(shorter, hits=tuple(omitted)), cue)

@@ -1,4 +1,4 @@
-"""The log of delivered memories, shared by every door and process of a home.
+"""The log of delivered memories, shared by every door and process in a home.
 
 A context window gets each memory only once: a delivery leaves an entry for the session, which is
 kept until the session's context is compacted. A second entry, for the principal, lasts

@@ -107,8 +107,8 @@ FORGETFUL = frozenset({COMPACTED, "clear"})
 RESUMED = "resume"
 """The value of `Cue.text` for a resumed session, whose host restores its context."""
 MISSED = "missed"
-"""Our own value: no process answered at the start of the session. The session gets the rules,
-unless it already has them."""
+"""Our own value: no process answered when the session started. The session gets the rules, unless
+it already has them."""
 SUBAGENT = "subagent"
 """Our own value: a subagent started. It already has its task, so it gets only the rules."""
 LOOKED_AT = 200
@@ -192,13 +192,13 @@ class SessionStart:
         return outcome if isinstance(opening, Skip) else _joined(outcome, opening)
 
     def owe(self, cue: Cue) -> None:
-        """Give the session its opening at its next event."""
+        """Give the session its opening with its next event."""
         self.owed[cue.session] = cue
         if len(self.owed) > MAX_OWED:
             self.owed.popitem(last=False)
 
     def missed(self, cue: Cue) -> None:
-        """Give the cue's session its rules at its next event, because no process answered when it
+        """Give the cue's session its rules with its next event, because no process answered when it
         began."""
         if cue.session:
             start = Cue(
@@ -212,7 +212,7 @@ class SessionStart:
             self.owe(start)
 
     async def take_back(self, cue: Cue, surfacing: Surfacing) -> None:
-        """Give the opening again at the session's next event, because it did not reach the
+        """Give the opening again with the session's next event, because it did not reach the
         agent."""
         if not cue.session:
             return

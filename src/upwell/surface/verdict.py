@@ -26,8 +26,8 @@ MAX_CANDIDATES = 8
 NOTE_CHARS, REQUEST_CHARS, TEXT_CHARS, STEP_CHARS = 500, 600, 1_500, 160
 ARG_CHARS, MAX_ARGS = 300, 6
 ANSWER_HEAD_CHARS, ANSWER_TAIL_CHARS = 500, 700
-"""The judge sees only this many characters of the head and the tail of a tool's result. An error is
-usually in one of them."""
+"""The judge sees only this many characters from the head and the tail of a tool's result. An error
+is usually in one of them."""
 MAX_STEPS, MAX_SESSIONS = 8, 200
 MAX_REPLY_CHARS = 20_000
 KEY_CHARS = 6

@@ -54,8 +54,8 @@ async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def hindsight(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The memories that would have surfaced in this session: the user's memories of that time, and
-    those learned from earlier sessions of the same project.
+    """The memories that would have surfaced in this session, out of the user's memories at that
+    time and those learned from earlier sessions in the same project.
 
     Raises:
         UsageError: the transcript is gone, or the replay takes too long.

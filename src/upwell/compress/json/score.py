@@ -25,7 +25,7 @@ _DULL = frozenset(
 )
 """Words in the keys whose values say little: links, hashes, parts of a time."""
 _WRITTEN = frozenset("body text content comment message reply answer".split())
-"""Keys of texts written by a person. These texts are longer than other values, and usually the most
+"""Keys whose values a person wrote. These values are longer than others, and usually the most
 important part of the record."""
 _TROUBLE = "error fail denied fatal exception panic crash invalid timeout refused".split()
 _TIME = re.compile(r'"?(?:\d{4}-\d\d-\d\d|\w{3}, \d\d? \w{3} \d{4}|1[5-9]\d{8}(?:\d{3})?\b)')

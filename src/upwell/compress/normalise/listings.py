@@ -21,7 +21,7 @@ _MATCH = re.compile(
 )
 _ENTRY = re.compile(r"(\.{0,2}/(?:[^\s:/]++/)*+|(?:[^\s:/]++/)++)(?=[^\s/])")
 _LIKE_MEMBER = re.compile(r"\d+[:-]|[ \t]+\S")
-"""Matches a line that looks like an entry of a folder or a match in a file."""
+"""Matches a line that looks like an entry in a folder or a match in a file."""
 _MOST = 0.6
 _NUMBER = re.compile(r"\d++")
 _MAX_PATH = 1_000

@@ -33,7 +33,7 @@ def read(path: Path) -> Iterator[Event]:
     """The events of a session.
 
     Raises:
-        Unreadable: the file is not a session of Gemini CLI.
+        Unreadable: the file is not a Gemini CLI session.
     """
     return closed(_events(path))
 
