@@ -38,7 +38,7 @@ _SAFE_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TE
 the repository's configuration names. The `protocol.allow` option alone does not override that
 configuration."""
 _LATEST = 4e9
-"""Commit times are capped at this (in the year 2096), because a commit can claim any time."""
+"""Commit times are capped at this time (in 2096), because a commit can claim any time."""
 _PLAIN = (
     *("--no-merges", "--no-ext-diff", "--no-textconv", "--no-show-signature"),
     *("--no-notes", "--no-color", "--encoding=UTF-8"),

@@ -75,8 +75,8 @@ class Client(Protocol):
 
     @property
     def host(self) -> str:
-        """The agent host in which the client runs or, if unknown, the client's name for itself, if
-        any."""
+        """The agent host in which the client runs. If it is unknown, this is the client's own name,
+        or ""."""
         ...
 
     @property

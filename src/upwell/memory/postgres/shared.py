@@ -219,8 +219,8 @@ async def _beyond(
     transaction: Transaction, writes: Sequence[Outgoing], limits: Limits
 ) -> list[Refused]:
     """Return the writes that would change, delete or supersede a memory that the machine may not
-    change, or would exceed the maximum. Their tokens are deleted, so that they count as not
-    arrived."""
+    change, or would exceed the maximum number of memories. Their tokens are deleted, so that they
+    count as not arrived."""
     ids = {id for write in writes for id in _touched(write)}
     _, rows, trashed, ((size,),) = await transaction.run(
         LOCK_TENANT,
