@@ -184,12 +184,12 @@ class Inbox:
         return [open_proposals[id] for id in ids or open_proposals]
 
     def take(self, ids: Sequence[str]) -> list[Proposal]:
-        """Remove these proposals for good, so that they are not made again. Returns those that were
-        still open."""
+        """Remove these proposals permanently, so that they are not made again. Returns those that
+        were still open."""
         return self._remove(ids, settles=True)
 
     def ban(self, proposals: Iterable[Proposal]) -> int:
-        """Remove these proposals and their duplicates for good. Returns the number of proposals
+        """Remove these proposals and their duplicates permanently. Returns the number of proposals
         that were still open.
         """
         banned = {key for proposal in proposals for key in _keys(self._entry(proposal))}

@@ -1,8 +1,8 @@
 """Reads a session's transcript: what the agent wrote, and whether a compaction has removed the
 memories that upwell delivered.
 
-The texts are read from the JSON lines of Claude Code and Codex. The readers in `replay/transcripts`
-leave out subagents and calls without a result, but this module includes them.
+The text is read from the JSON lines that Claude Code and Codex write. The readers in
+`replay/transcripts` leave out subagents and calls without a result, but this module includes them.
 """
 
 import os

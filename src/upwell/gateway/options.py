@@ -56,8 +56,8 @@ class CacheOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """One upstream server, `[server.NAME]`: a program with its arguments, or an address with its
-    headers. Without `prefix`, its tools and prompts keep their own names. If two servers use the
-    same name for a tool or prompt, the first server gets it.
+    headers. If `prefix` is false, its tools and prompts keep their own names. If two servers use
+    the same name for a tool or prompt, the first server gets it.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """At the end of a turn, ask the agent to store what it learned (`capture.ask_agent`).
 
 The agent is asked when, in this turn, a command failed and then worked, or the user corrected the
-agent. Nothing is asked if a hook has already made the agent continue this turn, if the session's
-last question was fewer than `MIN_TURNS` turns ago, or if the agent has stored a note in this turn.
-Subagents are never asked.
+agent. No question is asked if a hook has already made the agent continue this turn, if the
+session's last question was fewer than `MIN_TURNS` turns ago, or if the agent has stored a note in
+this turn. Subagents are never asked.
 """
 
 from collections import OrderedDict

@@ -255,7 +255,7 @@ def _missing(entry: Entry, project: str | None) -> list[str]:
 
 def _may_exist(path: str, project: str) -> bool:
     """Return whether the project has this file. Globs and paths outside the project are not checked
-    and count as existing."""
+    but assumed to exist."""
     file = os.path.normpath(os.path.join(project, path))
     if not file.startswith(project + os.sep) or "*" in path or not os.path.isdir(project):
         return True

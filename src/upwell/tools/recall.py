@@ -52,7 +52,8 @@ Document = Callable[[str, str | None, Sequence[str]], Awaitable[Sequence[str]]]
 the reader's project and namespaces.
 """
 Viewed = Callable[[Sequence[Memory]], Awaitable[None]]
-"""Receives the memories that an explicit search or read returned. Notes among them count as viewed.
+"""Receives the memories that an explicit search or read returned. Notes among them are recorded as
+viewed.
 """
 Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns passages from past sessions for a question, most relevant first, up to the given number.

@@ -103,7 +103,8 @@ class Denials:
 class Admission:
     """Finds principals. `principal_of()` looks up a token that upwell created, and `verify()`
     checks a token that an issuer signed. A principal of the home's own `tenant` gets the tenant "".
-    With `own_only`, no other tenant is admitted. The guard reports refused requests to `denied`."""
+    If `own_only` is set, no other tenant is admitted. The guard reports refused requests to
+    `denied`."""
 
     def __init__(
         self,

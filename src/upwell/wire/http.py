@@ -413,7 +413,8 @@ def _cancel_post(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
 def open_link(
     address: Address, max_bytes: int = MAX_LINE_BYTES, auth: "httpx2.Auth | None" = None
 ) -> HttpLink:
-    """Return a link to a server. With `sse`, it connects at once. Otherwise, nothing is sent yet.
+    """Return a link to a server. If `sse` is set, it connects at once. Otherwise, nothing is sent
+    yet.
 
     Raises:
         ValueError: the URL is not an http or https address.

@@ -162,8 +162,8 @@ class Peer:
     `run()` reads until the other side closes the connection. It passes requests and notifications
     to `on_message`, and answers to the waiting requests. When the connection ends, all waiting
     requests fail immediately. An answer over the size limit fails its request, or all waiting
-    requests if the answer's id is unknown. With `answers_malformed`, a malformed line is answered
-    with an error. `pace` limits the rate of messages other than awaited answers.
+    requests if the answer's id is unknown. If `answers_malformed` is set, a malformed line is
+    answered with an error. `pace` limits the rate of messages other than awaited answers.
     """
 
     def __init__(

@@ -149,8 +149,8 @@ class Fitter:
         name: str = "",
         read_later: bool = False,
     ) -> Compressed:
-        """Fit one text. The returned `key` is that of the original. With `read_later`, `key` is ""
-        if the original is kept only in memory, where no other process can read it."""
+        """Fit one text. The returned `key` is that of the original. If `read_later` is set, `key`
+        is "" for an original kept only in memory, where no other process can read it."""
         (original,) = await self._keep(self._originals, [text], name)
         key = "" if read_later and original.private else original.key
         passage = Passage(text=text, query=query, name=original.name, key=key)

@@ -44,8 +44,8 @@ class Notes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads files for a tenant. `notes` are those in the tenant's `stm.json`. With `embeds`, every
-    section also becomes a memory, so that searches by meaning find it."""
+    """Reads files for a tenant. `notes` are those in the tenant's `stm.json`. If `embeds` is set,
+    every section also becomes a memory, so that searches by meaning find it."""
 
     tenant: str
     notes: Notes | None = None

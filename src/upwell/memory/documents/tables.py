@@ -88,8 +88,8 @@ def file_cited(
     db: sqlite3.Connection, cited: str, project: str | None, namespaces: Sequence[str] = ()
 ) -> tuple[str, str] | None:
     """Return the path of the file with this citation, and the path of its source. A project's own
-    file takes precedence over a global one. With `namespaces`, a file is found only if all of its
-    content is in them."""
+    file takes precedence over a global one. If `namespaces` is given, a file is found only if all
+    of its content is in them."""
     visible = "" if project is None else "AND project IN ('', ?)"
     names: tuple[str, ...] = ()
     if namespaces:

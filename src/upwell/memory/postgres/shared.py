@@ -160,7 +160,7 @@ class PostgresSharedMemories:
             await transaction.run(Statement(_TRASH, values))
         if trashed or purged:
             await remove(transaction, [*trashed, *purged])
-        # A memory that is stored again or deleted for good must leave the trash.
+        # A memory that is stored again or deleted permanently must leave the trash.
         out = [*purged, *(memory.id for memory in memories)]
         if out:
             await transaction.run(Statement(_FORGET, {"ids": out}))
@@ -219,8 +219,8 @@ async def _beyond(
     transaction: Transaction, writes: Sequence[Outgoing], limits: Limits
 ) -> list[Refused]:
     """Return the writes that would change, delete or supersede a memory that the machine may not
-    change, or would exceed the maximum number of memories. Their tokens are deleted, so that they
-    count as not arrived."""
+    change, or would exceed the maximum number of memories. Their tokens are deleted, as if they had
+    never arrived."""
     ids = {id for write in writes for id in _touched(write)}
     _, rows, trashed, ((size,),) = await transaction.run(
         LOCK_TENANT,

@@ -55,8 +55,8 @@ _SIZE = "SELECT coalesce(sum(memories), 0)::bigint FROM upwell.scope WHERE tenan
 
 
 class PostgresStore:
-    """The `Store` of one tenant. With `questions`, searches also find and compare memories by
-    meaning.
+    """The `Store` of one tenant. If `questions` is given, searches also find and compare memories
+    by meaning.
     """
 
     name = "postgres"

@@ -20,8 +20,8 @@ MAX_LINK_COUNT = 3
 @dataclass(frozen=True, slots=True)
 class Link:
     """A link to a section. `page` is a path without its suffix, and an empty `anchor` means the
-    beginning of the page. `terms` are those of the link's text, and `near` also has those around
-    the link."""
+    beginning of the page. `terms` come from the link's text, and `near` also has those around the
+    link."""
 
     page: str
     anchor: str
