@@ -94,8 +94,7 @@ OWN_TOOLS = (
 
 
 def main(args: list[str]) -> int:
-    """Read an event from stdin and write the answer to stdout. Always returns 0, the exit
-    status."""
+    """Read an event from stdin and write the answer to stdout. Always returns exit status 0."""
     began = time.monotonic()
     try:
         _set_deadline(began + _seconds("TOOL_MS", TOOL_SECONDS))

@@ -304,8 +304,7 @@ class HookDoor:
 
     def _record_session(self, event: Event, parent: int) -> None:
         """Record a session's process on its first event, and on every event that starts a session.
-        Events of subagents are ignored, because the process belongs to the session of the main
-        agent."""
+        Subagents' events are ignored, because the process belongs to the main agent's session."""
         if event.agent:
             return
         key = (event.session, event.cwd, parent)

@@ -24,7 +24,7 @@ MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-9]{0,5})?", re.I)
 """Matches a host and a port (RFC 3986, section 3.2), but no user information, escapes or other
-notations. In `127.0.0.1:@evil.example`, for example, the part before the colon is not the host.
+notations. In `127.0.0.1:@evil.example`, the part before the colon is not the host.
 """
 _NO_TOKEN = (
     "this needs a valid token: the owner's is in UPWELL_HOME/token, others get one from the owner "

@@ -115,9 +115,9 @@ _FINAL = frozenset(
 
 
 class Race:
-    """A search for memories that runs while a call is in flight. The reply waits for the search
-    until at most `seconds` after the search started. The caller sets `is_injected` once the outcome
-    is in the reply. `again` starts a second search, which also uses the result of the call."""
+    """A search for memories that runs while a call is in flight. The reply waits for it until at
+    most `seconds` after it started. The caller sets `is_injected` once the outcome is in the reply.
+    `again` starts a second search, which also uses the result of the call."""
 
     def __init__(
         self, search: Search, again: Callable[[ToolAnswer], Search], seconds: float

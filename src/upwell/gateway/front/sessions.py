@@ -70,8 +70,8 @@ class HttpSessions:
         self._sessions: dict[str, HttpSession] = {}
 
     async def open(self, principal: Principal) -> HttpSession:
-        """Open a session. If the limit is reached, end the principal's session that has been idle
-        the longest.
+        """Open a session. At the limit, first end the principal's session that has been idle the
+        longest.
 
         Raises:
             BadRequest: there are too many sessions, and none of the principal's sessions is idle.

@@ -1,9 +1,9 @@
-"""Tracks the calls to an upstream, and finds out which client each message from the upstream is
-for. A progress notification contains a token from the gateway, which identifies the call. A request
-or a log message identifies no call, so it goes to the client that has calls in flight. If a request
-could be for several clients, it is declined, because an answer from the wrong client would be
-worse. A call that its client has cancelled counts as in flight until the server answers it, or
-until `ABANDONED_SECONDS` have passed.
+"""Tracks the calls to an upstream, and finds the client for each message that it sends. A progress
+notification contains a token from the gateway, which identifies the call. A request or a log
+message identifies no call, so it goes to the client that has calls in flight. If a request could be
+for several clients, it is declined, because an answer from the wrong client would be worse. A call
+that its client has cancelled counts as in flight until the server answers it, or until
+`ABANDONED_SECONDS` have passed.
 """
 
 import asyncio

@@ -312,7 +312,7 @@ class Upstream:
             # wait for the whole shutdown.
             self._ended.set()
             # Cancelled now but awaited only after the server has exited, because a server that
-            # reads nothing would hold up the cancellations. An exiting agent does not wait long.
+            # reads nothing would hold up the cancellations.
             self._tasks.cancel()
             if stream is not None:
                 stream.cancel()

@@ -10,8 +10,7 @@ from upwell.memory.ranking.terms import sound
 PART_WEIGHT = 0.5
 """The weight of a part of a compound. The joined form has the weight 1."""
 FIRST_LINE_WEIGHT = 1.6
-"""The weight of the first of several lines. It is higher because a pasted issue begins with its
-title."""
+"""The weight of the first of several lines, which in a pasted issue is the title."""
 FOLDER_WEIGHT, ROOT_FOLDER_WEIGHT = 0.5, 0.3
 MAX_QUERY_CHARS = 4_000
 MAX_FOLDERS = 12

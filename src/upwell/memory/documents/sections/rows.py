@@ -21,8 +21,7 @@ from upwell.memory.documents.sections.terms import terms
 from upwell.memory.ranking.terms import sound
 
 FIELDS = ("prose", "code", "table", "heading", "trail", "path")
-"""The fields of a section that come from its own file, in the order in which counts are packed,
-lowest bits first."""
+"""The fields of a section that come from its own file, in packing order, lowest bits first."""
 TEXT_FIELDS = 3
 """How many of the fields, counted from the first, contain the text itself."""
 COUNT_BITS = 7
