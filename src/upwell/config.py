@@ -1,5 +1,4 @@
-"""The configuration, which collects the options of all packages. It is read once and then never
-changes.
+"""The configuration, which collects the options of all packages. It is read once and never changes.
 
 The sources are `config.toml` in upwell's home, environment variables such as
 `UPWELL_SECTION__KEY`, and flags. A later source overrides an earlier one. No file in the working

@@ -192,8 +192,8 @@ def storable(memory: Memory) -> Memory:
 
 
 def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple[Page, ...]:
-    """Trim the pages after these cursors to about `max_bytes` in total. The very first change is
-    always included, whatever its size, so that every response makes progress."""
+    """Trim the pages after these cursors to about `max_bytes` in total. The first change is always
+    included, whatever its size, so that every response makes progress."""
     remaining, is_first, result = max_bytes, True, []
     for cursor, page in zip(cursors, pages, strict=True):
         changes: list[Change] = []
