@@ -82,7 +82,7 @@ class Holdings:
 
 
 class SessionCapture:
-    """Stores the findings of sessions. The places of files and symbols are stored at once.
+    """Stores the findings of sessions. The places of files and symbols are stored immediately.
     Everything else becomes a proposal in the inbox or, if `accepts()` returns a trust, a memory.
     Past sessions in a folder for which `is_excluded()` is true are skipped.
 

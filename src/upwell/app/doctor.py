@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SHOWN_PROBLEMS = 3
 TRIAL_SECONDS = 2.0
-"""The time limit of one search, and of one run of a hook."""
+"""The time limit for one search, and for one run of a hook."""
 TRIAL = Query(texts=("upwell doctor",), limit=1)
 
 

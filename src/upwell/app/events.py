@@ -148,5 +148,5 @@ def _matches_file(event: Event, filters: Mapping[str, str]) -> bool:
 
 
 def _version(event: Event) -> tuple[str, float]:
-    """Identifies one writing of an event: a decision that is taken back is written again."""
+    """Identifies a version of an event, because a decision that is taken back is written again."""
     return event["id"], event["written"]

@@ -1,4 +1,4 @@
-"""Opens the files of a home: memory, TTL store, originals and the secret."""
+"""Opens a home's files: memory, TTL store, originals and the secret."""
 
 import hashlib
 import secrets

@@ -1,6 +1,6 @@
 """Runs the gateway, its worker processes, and commands on a home.
 
-A running gateway applies changes of `config.toml` to servers, limits, tools and budgets. Other
+A running gateway applies changes in `config.toml` to servers, limits, tools and budgets. Other
 changed keys are reported, and take effect after a restart. A file that contains a mistake or is
 still being written has no effect.
 """
@@ -166,7 +166,7 @@ async def _tell(gateway: Gateway, level: str, message: str) -> None:
 
 
 async def run_worker(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """Fit the results that a gateway hands over, in a worker process."""
+    """In a worker process, fit the results that a gateway hands over."""
     config, _ = read_valid()
     log_to(config.home.logs)
     files, private = open_files(config, tolerant=True), private_ttl_store()
@@ -257,7 +257,7 @@ def _pause_of(home: Path | None) -> tuple[Pause, bool]:
 
 
 async def decisions(home: Path) -> list[dict[str, Any]]:
-    """The journal of decisions of a home, oldest first."""
+    """A home's journal of decisions, oldest first."""
     app = await build(Settings(home=home, environment={}))
     try:
         return await app.decisions()

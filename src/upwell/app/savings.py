@@ -14,7 +14,7 @@ from upwell.hook.tool_output import UNTOUCHED_TOOLS
 
 @dataclass(slots=True)
 class Savings:
-    """Counts the results of an agent's own tools: their tokens, and the tokens that shortening to
+    """Counts the results from an agent's own tools: their tokens, and the tokens that shortening to
     the configured budgets would have saved. The readers of transcripts truncate very long results,
     so both counts are lower bounds.
     """

@@ -176,7 +176,7 @@ class SettingUp:
             faults.extend([why] if why else [])
             report(path, why)
 
-        # In reverse order: if two agents share a folder, it was created with the first one, which
+        # In reverse order: if two agents share a folder, it was created for the first one, which
         # must therefore be undone last.
         for agent, file in self._hook_files(record):
             _reported(partial(self._uninstall, agent, file), file, reported)

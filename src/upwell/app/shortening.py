@@ -1,4 +1,4 @@
-"""Fits the results of an agent's own tools to the budget, if the user turned that on
+"""Fits the results from an agent's own tools to the budget, if the user turned that on
 (`hook.compress`).
 """
 

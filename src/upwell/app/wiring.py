@@ -315,8 +315,8 @@ class App:
         return self.pause.holds(session) or self.config.projects.excludes(self._cwd)
 
     def gateway(self, parent: int | None = None, tenants: ManyTenants | None = None) -> Gateway:
-        """The MCP gateway of this app. It serves either the agent that started it, whose process id
-        is `parent`, or the principals of `tenants`."""
+        """The MCP gateway for this app. It serves either the agent that started it, whose process
+        id is `parent`, or the principals of `tenants`."""
         config, definitions = self.config, Definitions(self.config.gateway.lazy_tools_tokens)
 
         # Not `gateway.name_of`, because the constructor below lists upwell's tools before `gateway`

@@ -23,7 +23,7 @@ REST = "Other commands"
 
 
 def grouped(names: list[str]) -> dict[str, list[str]]:
-    """`names`, keyed by group. Names without a group come last."""
+    """The commands in `names`, listed by group. Those without a group come last."""
     groups = {title: [name for name in group if name in names] for title, group in GROUPS.items()}
     known = {name for group in GROUPS.values() for name in group}
     groups[REST] = [name for name in names if name not in known]

@@ -112,9 +112,9 @@ def _absent(memory: Memory) -> list[str]:
 
 
 async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
-    """A memory that replaces one of the user's standing rules also becomes a standing rule. It
-    keeps the old rule's scope and tags, which say whether the rule is a guard or paused, and its
-    project unless the memory is for every project."""
+    """Make the memory a standing rule if it replaces one of the user's own. It then keeps the old
+    rule's scope, its tags (which mark a guard or a paused rule) and, unless the memory is for every
+    project, its project."""
     old = await app.memory.get(memory.supersedes) if memory.supersedes else None
     if memory.pinned or old is None or not old.pinned or old.trust is not Trust.USER:
         return memory

@@ -1,8 +1,8 @@
 """Remove noise that is meant for a terminal or a browser: redrawn lines, overstruck letters,
 invisible characters, trailing blanks, embedded images.
 
-The steps depend on the kind of the text. Code, fenced blocks in Markdown, JSON, tables, diffs, git
-logs and search results are left unchanged.
+The steps depend on the kind of text. Code, fenced blocks in Markdown, JSON, tables, diffs, git logs
+and search results are left unchanged.
 """
 
 import re
@@ -149,7 +149,7 @@ def _same_line(frame: str, next_frame: str) -> bool:
 
 
 Step = Callable[[str], tuple[str, tuple[Omission, ...]]]
-"""Removes one sort of noise. Returns the text, and the omissions to report."""
+"""Removes one kind of noise. Returns the text, and the omissions to report."""
 
 
 def _silently(step: Callable[[str], str]) -> Step:
@@ -173,7 +173,7 @@ STEPS: dict[Kind, tuple[Step, ...]] = {
     Kind.API_DOCS: _PAGES,
     Kind.HTML: _PAGES,
 }
-"""The cleaning steps for each kind. Texts of other kinds are left unchanged."""
+"""The cleaning steps for each kind. Other kinds of text are left unchanged."""
 
 
 @dataclass(frozen=True, slots=True)

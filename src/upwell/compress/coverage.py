@@ -6,7 +6,7 @@ names that no selected unit contains; its length includes the units that it need
 selected unit needs no omission mark, so the selection grows in runs of lines. The order does not
 depend on the budget.
 
-The constants were fitted to the tool outputs of recorded agent sessions, and to the names that the
+The constants were fitted to the tool outputs in recorded agent sessions, and to the names that the
 agents used in their next actions. Half of the repositories were used for fitting, the other half
 for checking.
 """
@@ -22,13 +22,13 @@ from upwell.compress.units.base import BLANK, SIGNATURE, Units
 
 _NAME = re.compile(r"[^\W\d][\w./-]{2,}\w|\d{4,}")
 _ASCII_NAME = re.compile(r"[A-Za-z_][\w./-]{2,}\w|\d{4,}", re.ASCII)
-"""The same pattern for ASCII texts, almost twice as fast."""
+"""The same pattern for ASCII text, almost twice as fast."""
 _IDENTIFIER = re.compile(r"[\d_./]|[a-z][A-Z]")
 _PLAIN_WORD = 0.2
 """The worth of a plain word relative to an identifier, path or number."""
 _LEAST_NAME = 3
 _REQUESTED = 3.0
-"""The factor for the worth of a name that contains a word of the user's request."""
+"""The factor for the worth of a name that contains a word from the user's request."""
 _REQUEST_CHARS, _LONG_WORD = 2_000, 6
 _MARK_CHARS = 8
 """The estimated length of an omission mark, which is added to the length of each unit."""
@@ -59,7 +59,7 @@ _LEAST_LINE = 12
 def by_names(units: Units, text: str, limit: float, request: str = "") -> list[int]:
     """List units, best first, until they fill `limit` characters.
 
-    Each unit comes after the units that it needs. Names are worth more if they contain a word of
+    Each unit comes after the units that it needs. Names are worth more if they contain a word from
     the user's `request`. They are also worth more in a unit with a salience above zero, such as a
     definition, an error or a changed line.
     """

@@ -31,7 +31,7 @@ stores the original in memory."""
 SECRET, BUSY = "It contains a secret", "The disk is busy"
 LARGE = "It exceeds compress.original_max_bytes"
 _PACK_LEVEL = 1
-"""The fastest level of zlib (100 MB/s). It shrinks the output of programs to a fifth or less."""
+"""The fastest level of zlib (100 MB/s). It shrinks program output to a fifth or less."""
 _KEY_HEX = 16
 _KEY = re.compile(rf"[0-9a-f]{{{_KEY_HEX}}}")
 

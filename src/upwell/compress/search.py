@@ -70,7 +70,7 @@ def _line(text: str, offset: int) -> int:
 def matches(passage: Passage, question: Question) -> list[Match]:
     """Return every place in the passage that answers `question`, best first.
 
-    In JSON a match is a value with its key path; in other texts it is a run of matching units.
+    In JSON a match is a value with its key path; in other text it is a run of matching units.
     """
     if not question:
         return []

@@ -132,8 +132,8 @@ _GROUP = "…"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The `text` of the selected sections, and the requested keys that are `unknown`. The rest of
-    the text begins at `next_offset`, which is None if there is no rest."""
+    """The `text` of the selected sections, and the requested keys that are `unknown`. If there is
+    more text, it begins at `next_offset`, which is otherwise None."""
 
     text: str
     next_offset: int | None

@@ -48,7 +48,7 @@ MEMORIES: Sequence[tuple[str, Sequence[str]]] = (
 
 
 class DemoFailed(UpwellError):
-    """A claim of the demo does not hold on this machine."""
+    """One of the demo's claims does not hold on this machine."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, hint="this is a bug in upwell: please report it with this output")
@@ -146,7 +146,7 @@ async def play(show: Print, environment: Mapping[str, str], decisions: Decisions
     """Run the demo in a temporary folder. `decisions` reads the journal of a home.
 
     Raises:
-        DemoFailed: a claim of the demo does not hold.
+        DemoFailed: one of the demo's claims does not hold.
     """
     scratch = Path(tempfile.mkdtemp(prefix="upwell-demo-"))
     try:

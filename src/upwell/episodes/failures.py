@@ -2,8 +2,8 @@
 
 Examples are a wrong option, a missing argument, a program, script or task that does not exist, and
 a service that is not running. The next session is likely to make the same mistake. Usage errors are
-recognised by phrases of common command-line libraries, shells and tools, not by the names of
-programs, because every project has programs of its own.
+recognised by phrases from common command-line libraries, shells and tools, not by program names,
+because every project has programs of its own.
 """
 
 import re
@@ -19,8 +19,8 @@ HEAD_CHARS, TAIL_CHARS = 2_000, 800
 MAX_HEAD_LINES, MAX_TAIL_LINES = 6, 4
 MAX_MESSAGE_CHARS = 240
 MAX_UNFLAGGED_CHARS = 1_500
-"""Hosts do not always report that a command failed. A longer result without such a report counts as
-normal output.
+"""Hosts do not always report that a command failed. Without such a report, a result longer than
+this counts as normal output.
 """
 
 

@@ -105,8 +105,8 @@ def _is_file(place: str) -> bool:
 
 
 def _asks_for_names(pattern: str) -> bool:
-    """Return whether a pattern contains only names and keywords of definitions. Other patterns
-    search for uses of the names.
+    """Return whether a pattern contains only names and definition keywords. Other patterns search
+    for uses of the names.
     """
     plain = _plain(pattern)
     words = {word for word in _NAME.findall(plain) if len(word) > 1}
@@ -123,7 +123,7 @@ def _asks_definition(pattern: str) -> bool:
 
 
 def _defined_in(line: str, name: str, place: str) -> str:
-    """Return the file of a line (`FILE:LINE:CODE`, `FILE:CODE` or `LINE:CODE`) that defines the
+    """Return the file in which a line (`FILE:LINE:CODE`, `FILE:CODE` or `LINE:CODE`) defines the
     name, or "" for other lines."""
     file, _, code = line.partition(":")
     number, _, rest = code.partition(":")

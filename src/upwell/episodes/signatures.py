@@ -36,7 +36,7 @@ _BLANKS = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A simple command of a script. `text` is its original text up to the first redirection.
+    """A simple command in a script. `text` is its original text up to the first redirection.
     `words` begins with the program; assignments and wrappers (`sudo`, `uv run`) are left out.
     `piped` means that the command reads the output of the previous step.
     """
@@ -93,8 +93,8 @@ def digest(text: str) -> str:
 
 
 class _Splitter:
-    """Splits a script in one pass, by the rules of POSIX shells for quoting and separators (Shell
-    Command Language, 2.2 and 2.9). It stops at a here-document."""
+    """Splits a script in one pass, following the rules of POSIX shells for quoting and separators
+    (Shell Command Language, 2.2 and 2.9). It stops at a here-document."""
 
     def __init__(self, command: str) -> None:
         self._command = command

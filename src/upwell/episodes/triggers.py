@@ -65,7 +65,7 @@ def in_words(trigger: Trigger) -> str:
 
 
 def of_failure(failure: Failure) -> tuple[Trigger, ...]:
-    """Return the trigger for an error of a program."""
+    """Return the trigger for a program's error."""
     return (f"fails:{failure.speaker[:60]}:{digest(failure.signature)}",)
 
 

@@ -44,7 +44,7 @@ _READERS = {
     "web_search": "WebSearch",
 }
 _SERVER_MARK = "-"
-"""Copilot CLI calls an MCP tool `server-tool`."""
+"""Copilot CLI names MCP tools `server-tool`."""
 
 
 class CopilotEvents:

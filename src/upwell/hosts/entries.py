@@ -1,4 +1,4 @@
-"""Converts an MCP server in an agent's file into a `[server.NAME]` table of `config.toml`."""
+"""Converts an MCP server in an agent's file into a `[server.NAME]` table in `config.toml`."""
 
 import re
 from collections.abc import Mapping
@@ -43,7 +43,8 @@ def read_entry(
     plain_url: PlainUrl = "http",
 ) -> Entry:
     """Convert one server. `folder` is the project that the server belongs to. `placeholders`
-    matches what only the agent can fill in. `plain_url` is the transport of a `url` without a type.
+    matches what only the agent can fill in. `plain_url` is the transport for a `url` without a
+    type.
     """
     if not isinstance(raw, Mapping):
         return Entry(name, left="its entry is not a table")

@@ -171,7 +171,8 @@ class NestedEvents:
 
 
 def _agent_in(payload: Mapping[str, Any]) -> str:
-    """The subagent's id, which sets its session apart: it does not share its parent's context."""
+    """The subagent's id. A subagent gets its own session, because it does not share its parent's
+    context."""
     return session_of(payload.get("agent_id"))
 
 

@@ -59,7 +59,7 @@ _OWN_TOOLS = frozenset(
 
 
 class OpenCodeEvents:
-    """The plugin's payloads, which call an MCP tool `server_tool`."""
+    """The plugin's payloads, in which MCP tools are named `server_tool`."""
 
     max_bytes = 10_000
     readers: Mapping[str, str] = _READERS

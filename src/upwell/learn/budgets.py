@@ -69,7 +69,7 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     """The ratio that follows from how often each `Report` was made on `tool`.
 
     The ratio is 1.15 to the power of n. A report of "too little" adds 1 to n, and a report of "too
-    much" subtracts 1. Each time an agent fetches the rest, n grows by a third, but fetches up to a
+    much" subtracts 1. Each time an agent fetches the rest, 1/3 is added to n, but fetches up to a
     fifth of the number of deliveries do not count.
     """
     little = sum(counts.get(kind, 0) for kind in _SAYS_TOO_LITTLE)
@@ -113,7 +113,7 @@ _READ_CHARS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missed:
-    """An agent's remark on content missing from a result of `tool`. `at` is in epoch seconds."""
+    """An agent's remark on content missing from a result from `tool`. `at` is in epoch seconds."""
 
     tool: str
     kind: str
@@ -202,7 +202,7 @@ class Budgets:
     async def report(
         self, tool: str, report: Report, missing: str = "", *, rater: str = ""
     ) -> None:
-        """Count a report on a shortened result of `tool`. `missing` describes what the result
+        """Count a report on a shortened result from `tool`. `missing` describes what the result
         lacked. `rater` names a principal other than the owner. Because all principals share the
         budgets, a rater's report is not counted; only its text is stored, as a remark."""
         if rater:
@@ -216,7 +216,7 @@ class Budgets:
         return await lately(self._ttl_store)
 
     def served(self, tool: str, keys: Sequence[str]) -> None:
-        """Count the delivery of a shortened result of `tool`. `keys` are the keys of its
+        """Count the delivery of a shortened result from `tool`. `keys` are the keys of its
         originals."""
         if not self._enabled:
             return

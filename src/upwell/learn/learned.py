@@ -1,4 +1,4 @@
-"""What surfacing reads of the results of learning: each tool's threshold, and the demoted memories.
+"""What surfacing reads of everything learned: each tool's threshold, and the demoted memories.
 
 Surfacing reads only the copy in this process, never the database. After a call, the copy is
 refreshed if any process has written to the database.

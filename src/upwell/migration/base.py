@@ -1,4 +1,4 @@
-"""The interface of a program that upwell can import memories from. A `Program` finds and reads its
+"""The interface for programs that upwell can import memories from. A `Program` finds and reads its
 stores. `migration/moving.py` decides what to do with the items.
 """
 

@@ -1,9 +1,9 @@
 """The servers behind memtomem-stm's proxy, and its settings.
 
-`stm_proxy.json` holds the servers and the limits of their results. Any setting can also be an
+`stm_proxy.json` holds the servers and the limits for their results. Any setting can also be an
 environment variable, `MEMTOMEM_STM_SECTION__KEY`, in the shell or in the proxy's entry in an
-agent's file. Variables take precedence over the file. Thresholds are left out, because
-memtomem-stm scores on another scale; so are settings without an equivalent.
+agent's file. Variables take precedence over the file. Thresholds are left out, because memtomem-stm
+scores on a different scale; so are settings without an equivalent.
 
 Source: memtomem-stm 0.6 (`config`, `proxy/config`, `surfacing/config`).
 """

@@ -1,4 +1,4 @@
-"""The cue that a hook would have sent for an event of a past session, and the event's moment."""
+"""The cue that a hook would have sent for an event in a past session, and the event's moment."""
 
 from upwell.episodes.events import Event, Kind
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
@@ -10,7 +10,7 @@ SESSION_START, COMPACTION = "session_start", "compaction"
 
 
 def cue_of(event: Event, cwd: str | None) -> Cue | None:
-    """The cue of an event in the folder `cwd`; None if hooks do not report the event."""
+    """The cue for an event in the folder `cwd`; None if hooks do not report the event."""
     if event.kind in (Kind.START, Kind.COMPACT):
         reason = "compact" if event.kind is Kind.COMPACT else event.text or events.STARTED
         return Cue(door=Door.SESSION, text=reason, session=event.session, cwd=cwd, at=event.t)

@@ -63,7 +63,7 @@ class Sample:
         self._drawn: list[SampledHit] = []
 
     def offer(self, decision: Decision) -> None:
-        """Let the sample draw from the memories of a decision."""
+        """Let the sample draw from the memories in a decision."""
         for hit in decision.hits:
             self._offered += 1
             if len(self._drawn) < self._size:

@@ -1,4 +1,4 @@
-"""The report of a replay for people: each session, and the totals."""
+"""A replay's report for people: each session, and the totals."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

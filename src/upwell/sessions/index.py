@@ -155,8 +155,8 @@ class SessionIndex:
     async def listed(
         self, scope: Scope, before: tuple[float, str] | None, limit: int
     ) -> list[Listed]:
-        """A page of sessions, latest last turn first. `before` is the end time and name of the last
-        session on the previous page; None starts with the newest session.
+        """A page of sessions, the most recently ended first. `before` is the end time and name of
+        the last session on the previous page; None starts with the newest session.
 
         Raises:
             StoreError: the database cannot be read.

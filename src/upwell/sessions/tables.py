@@ -339,9 +339,9 @@ def listed(
     before: tuple[float, str],
     limit: int,
 ) -> list[Listed]:
-    """A page of the sessions of a project and host, latest last turn first. `before` is the end
-    time and name of the last session on the previous page. A session found in several transcripts
-    is listed once."""
+    """A page of the sessions of a project and host, the most recently ended first. `before` is the
+    end time and name of the last session on the previous page. A session found in several
+    transcripts is listed once."""
     filters = {"project = ?": project, "host = ?": host}
     given = {condition: value for condition, value in filters.items() if value is not None}
     where = "".join(f" AND {condition}" for condition in given)
@@ -419,7 +419,7 @@ def visible(
 
 
 def turns(db: sqlite3.Connection, keys: Iterable[int]) -> dict[int, TurnRow]:
-    """The turns with these keys, keyed as given."""
+    """Maps these keys to their turns. Unknown keys are left out."""
     by_key: dict[int, TurnRow] = {}
     for chunk in batched(keys, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))

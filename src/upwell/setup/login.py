@@ -194,7 +194,7 @@ def with_scope(address: str, scope: str) -> str:
 
 class _NoStorage:
     """The storage that the SDK requires. It stores nothing, because `_login()` takes the tokens
-    from the context of the SDK."""
+    from the SDK's context."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -18,7 +18,7 @@ from upwell.setup.config_file import read_document, write_document
 
 
 def project_here(folder: str) -> str:
-    """The project around a folder.
+    """The project that contains a folder.
 
     Raises:
         UsageError: the project is the home folder or the root.

@@ -95,7 +95,7 @@ class Gate:
 
 PACE = "pace"
 MAX_SAID = 2
-"""The maximum number of memories shown at one moment. In real sessions, a third memory was never
+"""The maximum number of memories shown at once. In real sessions, a third memory was never
 useful."""
 MIN_SHARE_ASKED = 0.2
 """The share of the best score that a hit for an explicit request must reach (our own constant)."""
@@ -155,9 +155,9 @@ NOVELTY = "new"
 
 
 class PostFilter:
-    """The checks on the hits of a search. Each hit must be probable enough, of a kind that helps at
-    this moment, new to the session, and not rated down. For an explicit request, a hit only needs a
-    sufficient score, on its own and relative to the best hit (`MIN_SHARE_ASKED`)."""
+    """The checks on the hits from a search. Each hit must be probable enough, of a kind that helps
+    at this moment, new to the session, and not rated down. For an explicit request, a hit only
+    needs a sufficient score, on its own and relative to the best hit (`MIN_SHARE_ASKED`)."""
 
     def __init__(
         self,

@@ -2,9 +2,9 @@
 ADR-004).
 
 The model has at most `intent.llm_timeout_ms` to answer. It runs in parallel with the search or, if
-the keywords alone would rule out a search, before it. Its answer may raise the confidence of the
-keywords but never lowers it. It receives the prompt as data: a JSON string of bounded length. A
-prompt that contains a secret is not sent.
+the keywords alone would rule out a search, before it. Its answer may raise the keywords' confidence
+but never lowers it. It receives the prompt as data: a JSON string of bounded length. A prompt that
+contains a secret is not sent.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _QUESTION_MARKS = "?？؟"
 
 
 class Detector:
-    """Detects intents with the signals of a lexicon."""
+    """Detects intents with the signals from a lexicon."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self._signals = lexicon.signals
@@ -71,7 +71,7 @@ class Detector:
 
 @lru_cache(maxsize=4)
 def detector_of(lexicon: Lexicon) -> Detector:
-    """The detector of a lexicon, built once."""
+    """The detector for a lexicon, built once."""
     return Detector(lexicon)
 
 

@@ -90,8 +90,8 @@ class JudgeModel:
         self._count("late", cue)
 
     def may_ask(self, cue: Cue) -> bool:
-        """True if the session is within its limit of questions and the model has not failed several
-        times in a row. If the limit is reached, this is counted."""
+        """True if the session has questions left and the model has not failed several times in a
+        row. Reaching the limit is counted."""
         if cue.session and self._calls.get(cue.session, 0) >= self._options.calls:
             self._count("capped", cue)
             return False
@@ -211,8 +211,8 @@ class Case:
 
 
 class Judge:
-    """Chooses among the hits of a search, in place of the filters. If the filters chose an episode
-    whose exact trigger was met, the judge is not asked."""
+    """Chooses among the hits from a search, in place of the filters. If the filters chose an
+    episode whose exact trigger was met, the judge is not asked."""
 
     def __init__(self, model: JudgeModel, post_filter: PostFilter, late_hits: LateHits) -> None:
         self._model = model

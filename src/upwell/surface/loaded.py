@@ -20,7 +20,7 @@ MAX_BYTES = 200_000
 
 def loaded_by(host: str, cwd: str | None, texts: Iterable[str]) -> set[str]:
     """The `texts` that occur word for word in the files that `host` loads for a session in `cwd`.
-    An unknown host loads none. Reads files, so call it in a thread."""
+    Empty for an unknown host. Reads files, so call it in a thread."""
     if host not in HOSTS:
         return set()
     remaining = {text: _words(text) for text in texts}

@@ -44,7 +44,7 @@ class Moment(StrEnum):
     FIRST_REQUEST = "first_request"
     """The first prompt of a session, if it is not a question."""
     ASKING_CALL = "asking_call"
-    """A tool call that asks in words."""
+    """A tool call that asks something in words."""
     NOTHING_FOUND = "nothing_found"
     """A search without results, or a file that does not exist."""
     FAILED = "failed"
@@ -352,8 +352,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
-    """The reason why `hit` is not worth showing at the prompt `text`, which is number `prompts` of
-    its session; "" if there is none. Only documents and commits are judged."""
+    """The reason why `hit` is not worth showing with the prompt `text`, which is number `prompts`
+    of its session; "" if there is none. Only documents and commits are judged."""
     kind = kind_of(hit.memory)
     least = MIN_SCORES.get(kind)
     if least is None or moment not in (Moment.QUESTION, Moment.FIRST_REQUEST):

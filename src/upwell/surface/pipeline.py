@@ -58,8 +58,8 @@ MAX_EPISODES = 16
 @dataclass(frozen=True, slots=True)
 class _Question:
     """A cue that may start a search, and its query. `missing` lists the places that could not be
-    searched. `asked` contains the texts that other programs and servers searched for instead of the
-    query's texts. `moment` is None if `surface.moments` is `all`."""
+    searched. `asked` contains the texts that other programs and servers searched for in place of
+    the query's own. `moment` is None if `surface.moments` is `all`."""
 
     cue: Cue
     query: Query

@@ -57,7 +57,7 @@ _SPACELESS = re.compile(
 
 
 class Messages:
-    """Classifies messages and splits them into queries, using the lists of a lexicon."""
+    """Classifies messages and splits them into queries, using the lists in a lexicon."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self._stop_words = {word.casefold() for word in lexicon.stop_words}
@@ -154,7 +154,7 @@ class Messages:
 
 @lru_cache(maxsize=4)
 def messages_of(lexicon: Lexicon) -> Messages:
-    """The `Messages` of a lexicon, built once."""
+    """The `Messages` for a lexicon, built once."""
     return Messages(lexicon)
 
 
@@ -368,8 +368,8 @@ def _cleaned(value: Any, depth: int) -> Any:
 
 
 def _project(cue: Cue) -> str | None:
-    """The repository that contains the cue's folder. If none does, the repository that contains an
-    absolute path in the call (the first such path), or else the folder itself.
+    """The repository that contains the cue's folder. If none does, the repository of the first
+    absolute path in the call that lies in one, or else the folder itself.
     """
     if cue.cwd is None or repository_of(cue.cwd):
         return project_of(cue.cwd)

@@ -39,8 +39,8 @@ class SurfacingRatings:
     async def rate_all(
         self, surfacing_id: str, feedback: Sequence[Feedback], principal: Principal = OWNER
     ) -> list[Rated]:
-        """Learn from ratings of single memories in one surfacing. If one rating is rejected, none
-        counts.
+        """Learn from ratings of individual memories in one surfacing. If one rating is rejected,
+        none counts.
 
         Raises:
             UsageError: as in `rate`.

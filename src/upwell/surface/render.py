@@ -26,7 +26,7 @@ from upwell.surface.options import InjectionMode, Options
 SURE = 0.8
 """An intent with at least this confidence counts as sure (seed 004, ADR-006)."""
 PASSAGE_CHARS = 700
-"""The `Profile.passage_chars` of prompts and tool calls."""
+"""The `Profile.passage_chars` for prompts and tool calls."""
 TAG = "upwell-memories"
 ENTRY_MARK = "- ["
 """The beginning of each line that shows a memory."""
@@ -94,7 +94,7 @@ class Profile:
 
 
 def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
-    """The limits of a door. At a prompt, the number of memories grows with the confidence of the
+    """The limits for a door. At a prompt, the number of memories grows with the confidence of the
     intent: few below `intent.min_confidence`, `surface.max_count` from `SURE` on (ADR-006)."""
     surface, context = options.surface, options.memory_context
     if door == Door.ASK:
@@ -296,8 +296,8 @@ def worded(text: str, mode: InjectionMode) -> str:
 
 
 def marked(text: str, mark: str) -> str:
-    """The block `text` with a secret mark of this process. MCP servers do not know the mark, so
-    they cannot forge a block."""
+    """The block `text` with this process's secret mark. MCP servers do not know the mark, so they
+    cannot forge a block."""
     return text.replace(f"<{TAG} ", f'<{TAG} mark="{mark}" ', 1)
 
 

@@ -136,7 +136,7 @@ def globs_of(paths: Sequence[str]) -> RuleScope:
 
 
 def files_of(cue: Cue) -> list[str]:
-    """The files of a cue, relative to its project if they are inside it."""
+    """A cue's files, relative to its project if they are inside it."""
     paths = anchors_of(cue.tool, cue.args)[0] if cue.tool else paths_in(cue.text)
     project = project_of(cue.cwd)
     return [relative_to(normpath(join(cue.cwd or "", path)), project) for path in paths]

@@ -72,8 +72,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The hit to mention, if any, the number of hits to choose from, and the tokens of the question
-    and the reply."""
+    """The hit to mention, if any, how many hits there were to choose from, and the tokens in the
+    question and the reply."""
 
     hit: Hit | None
     candidates: int = 0

@@ -1,11 +1,11 @@
 """Detects tools that change something, by their annotations or, without annotations, by their names
 (seed 000, docs/names.md).
 
-A name says what the tool does, and to which object: `create_issue`, `container_run`,
-`browser_type`. If a read is mistaken for a write, its memories do not surface, and a hook does not
-shorten its result. If a write is mistaken for a read, a memory surfaces too late to change the
-write. So a verb that is also a common noun, or that can also mean a way of reading, counts only
-next to words that settle its meaning.
+A name says what the tool does, and to what: `create_issue`, `container_run`, `browser_type`. If a
+read is mistaken for a write, its memories do not surface, and a hook does not shorten its result.
+If a write is mistaken for a read, a memory surfaces too late to change the write. So a verb that is
+also a common noun, or that can also mean a way of reading, counts only next to words that settle
+its meaning.
 """
 
 import re
@@ -134,8 +134,8 @@ _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 def writes(cue: Cue) -> str:
     """The evidence that the cue's tool has side effects; "" if there is none.
 
-    The annotation `readOnlyHint` decides, then `destructiveHint: true`. Without either, the name
-    decides.
+    The `readOnlyHint` annotation decides or, without it, `destructiveHint: true`. Without either,
+    the name decides.
     """
     hints = cue.annotations
     if hints.get("readOnlyHint") is True:

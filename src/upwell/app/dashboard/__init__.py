@@ -1,1 +1,1 @@
-"""The data of the dashboard's pages, and the actions of its buttons."""
+"""The data for the dashboard's pages, and the actions behind its buttons."""

@@ -1,5 +1,5 @@
-"""The actions of the dashboard's buttons. Each calls the same function as its counterpart on the
-command line."""
+"""The actions behind the dashboard's buttons. Each calls the same function as its counterpart on
+the command line."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -174,7 +174,7 @@ CHANGES: Mapping[str, Change] = {
     "off": partial(switch, on=False),
     "tune": tune,
 }
-"""Every action, by its name in the URL path."""
+"""Every action, keyed by its name in the URL path."""
 
 
 async def _memory(app: App, fields: Fields) -> Memory:

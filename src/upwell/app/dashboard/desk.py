@@ -42,7 +42,7 @@ VIEWS: Mapping[str, Data] = {
     "doctor": doctor,
     "setup": setup,
 }
-"""Every view, by the name of its template in `web/dashboard/templates/views`."""
+"""Every view, keyed by the name of its template in `web/dashboard/templates/views`."""
 
 
 def desk_of(

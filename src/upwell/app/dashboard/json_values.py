@@ -127,7 +127,7 @@ def _value(node: Any) -> str:
 
 def pieces_of(text: str, limit: int) -> list[Piece]:
     """The first `limit` pieces of a JSON text. Objects and lists that do not fit in a row have line
-    breaks. The text may end too early, or not be JSON at all."""
+    breaks. The text may be incomplete, or not be JSON at all."""
     pieces = _pieces(text, limit)
     _add_gaps(pieces)
     return pieces

@@ -32,7 +32,7 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The gain over a number of days, with the points of a plot."""
+    """The gain over a number of days, with the points for a plot."""
     days = days_in(fields)
     figures = await gain(app, days)
     by_day = _every_day(figures["by_day"], days)

@@ -22,7 +22,7 @@ REPLAY_SECONDS = 120.0
 MAX_EARLIER, MAX_EARLIER_BYTES = 60, 40_000_000
 """How many earlier sessions, and how many bytes of them, a session's replay may learn from."""
 _AT_ONCE_SECONDS = 30.0
-"""The largest difference in time between a decision and its step in the transcript."""
+"""The largest time difference between a decision and its step in the transcript."""
 
 
 async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:

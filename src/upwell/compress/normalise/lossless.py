@@ -1,5 +1,5 @@
 """Try lossless forms, such as JSON without whitespace, JSON as tables, and logs without colours.
-HTML becomes Markdown, which keeps all text of the page; scripts and styles are left out and
+HTML becomes Markdown, which keeps all text on the page; scripts and styles are left out and
 counted.
 
 A form that is not shorter is discarded.
@@ -81,9 +81,9 @@ _LISTS = frozenset({Kind.GREP, Kind.TEXT, Kind.CODE})
 _MIXED = frozenset({Kind.TEXT, Kind.MARKDOWN, Kind.API_DOCS})
 """Kinds that may have arrays of objects among their lines."""
 _TABLES_SAVE = 2.5
-"""Tables are tried only if the document is at most this many times the budget. Tables rarely have
-less than two fifths of the size of the document (measured: 0.68 on average; the best three files
-0.27, 0.35 and 0.44), and it is not worth reading a larger document twice."""
+"""Tables are tried only if the document is at most this many times the budget. Tables are rarely
+smaller than two fifths of the document (measured: 0.68 on average; the best three files 0.27, 0.35
+and 0.44), and it is not worth reading a larger document twice."""
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 
 

@@ -76,7 +76,7 @@ class Unreadable(UsageError):
 class Format:
     """How a host records sessions. A `Host` refers to its format by `name`.
 
-    - `recognises` gets the path and the first `HEAD_BYTES` bytes of a file.
+    - `recognises` receives the path and the first `HEAD_BYTES` bytes of a file.
     - `read` yields the events of a file in order. It raises `Unreadable` or `OSError`.
     - `read_from` yields the events after a byte offset, for files that are only appended to.
     """
