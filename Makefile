@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 demo: .venv/.ready                      # the main job, no network and no keys
 	@$(BIN)/upwell demo
 
-test: .venv/.ready .tools/npm/.ready .tools/postgres/.ready .tools/chromium/.ready    # everything but the long suites
+test: .venv/.ready .tools/npm/.ready .tools/postgres/.ready    # everything but the long suites
 	@$(PYTEST) -q -n 2 --dist worksteal -m "not slow and not live"
 
 test-slow: .venv/.ready .tools/npm/.ready .tools/postgres/.ready .tools/chromium/.ready

@@ -14,17 +14,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOORS = ROOT / "tests/doors"
-SEEDS = DOORS / "seeds"
-"""The tests of docs/names.md: slow together, because there is one for each name."""
+SLOW_FOLDERS = (ROOT / "tests/browser", ROOT / "tests/faults", DOORS / "seeds")
+"""Chromium, injected faults, and a test for each name of docs/names.md: minutes each."""
 CLI_DEADLINE = 60
 SLOW_DOORS = frozenset(
     """
-    attacks capture cli cli_compress cli_entries cli_memory delivery docs_commands documents faults
-    first_steps floods hook_cold hook_faults hook_http hook_sessions hook_setup hostile_client
-    hostile_memory hostile_server http_behind http_resume init judge learning life login ltm
-    many_tools meaning memory_faults moving_in moving_in_real notes odd_exchanges postgres promises
-    real_servers reload replay replay_judge rules same_decision setup slow_start start supervision
-    surface tracing upgrade whose_question
+    attacks capture cli cli_compress cli_entries cli_memory delivery demo docs_commands documents
+    faults first_steps fit floods hook_cold hook_compress hook_events hook_faults hook_http
+    hook_sessions hook_setup hostile_client hostile_memory hostile_server http_behind http_resume
+    init judge learning life login long_lists ltm many_tools meaning memory_faults metrics moving_in
+    moving_in_real notes odd_exchanges postgres promises real_servers reload replay replay_judge
+    rules same_decision setup slow_start start supervision surface tracing upgrade variables
+    whose_question wrong_settings
     clock_skew slow_model drills full_disk local_copy move_attacks replicas team_by_token
     ask_agent cli_context dashboard excluded first_start guards hygiene inbox launcher
     past_sessions principals qmd resources review tenants terminal_escapes
@@ -68,9 +69,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     second try. pytest lists it as RERUN; the test or the product has a bug all the same.
     """
     for item in items:
-        is_door = item.path.is_relative_to(DOORS)
-        is_slow = item.path.stem.removeprefix("test_") in SLOW_DOORS or item.path.parent == SEEDS
-        if is_door and is_slow:
+        is_slow_door = item.path.parent == DOORS and (
+            item.path.stem.removeprefix("test_") in SLOW_DOORS
+        )
+        if is_slow_door or any(item.path.is_relative_to(folder) for folder in SLOW_FOLDERS):
             item.add_marker(pytest.mark.slow)
         if os.environ.get("UPWELL_SECOND_TRY"):
             item.add_marker(pytest.mark.flaky(reruns=1))
