@@ -79,7 +79,7 @@ class Cuts:
         self, limit: int, *, matching: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
         """The latest shortened results without their texts, newest first. `matching` maps fields to
-        the exact values that they must have.
+        the exact values required.
         """
         await self.flush()
         holding = [dumped({name: value})[1:-1] for name, value in (matching or {}).items()]

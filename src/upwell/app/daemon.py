@@ -199,8 +199,8 @@ async def run_daemon() -> bool:
 
 
 def run_or_replace() -> bool:
-    """Run the daemon. It replaces a running daemon that no longer answers. Returns False if the
-    running daemon still answers.
+    """Run the daemon, replacing one that no longer answers. Returns False if the running daemon
+    still answers.
 
     Raises:
         UpwellError: the daemon cannot start.

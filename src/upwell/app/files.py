@@ -152,8 +152,8 @@ def open_store(
 def _open_team_store(
     config: Config, files: Files, questions: Questions | None, clock: Clock
 ) -> tuple[Store, Sources, LearningStore | None]:
-    """If the driver is missing, there is no memory at all: the home's own store would be no
-    substitute, because it contains other memories."""
+    """Without the driver, there is no memory at all, because the home's own store holds different
+    memories."""
     team = files.team
     if team is None:
         missing = StoreError("the PostgreSQL driver is missing", hint="run `upwell doctor`")

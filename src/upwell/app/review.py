@@ -194,9 +194,9 @@ def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> 
 
 
 def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
-    """Pairs of memories from one project that say nearly the same thing. Each pair is the id of the
-    memory to drop and the id of the memory to keep. A standing rule is kept in preference to any
-    other memory; otherwise, the newer memory is kept.
+    """Pairs of memories from one project that say nearly the same thing. Each pair has the id to
+    drop and the id to keep. A standing rule is kept in preference to any other memory; otherwise,
+    the newer memory is kept.
 
     Two texts that share 80 % of their words also share a word among the rarest fifth of their
     words, so only those words are looked up (prefix filtering, Chaudhuri et al. 2006)."""

@@ -377,7 +377,7 @@ class App:
     def _asking(self) -> AgentAsking | None:
         if not self.config.capture.ask_agent:
             return None
-        # Imported here, because the readers of transcripts take a while to load.
+        # Imported here, because the transcript readers load slowly.
         from upwell.app.asking import commands_in, has_noted, tool_name
 
         return AgentAsking(
@@ -390,7 +390,7 @@ class App:
     def session_capture(self, accepts: "Accepts | None" = None) -> "SessionCapture":
         """Learns from sessions. By default, the configuration decides which proposals become
         memories without asking."""
-        # Imported here, because the readers of transcripts take a while to load.
+        # Imported here, because the transcript readers load slowly.
         from upwell.app.capture import SessionCapture, measured_episodes, no_proposal
 
         asks = self.config.capture.accept == "nothing"
@@ -405,7 +405,7 @@ class App:
 
     def past_sessions(self) -> "SessionIndex":
         """The sessions of every agent on this machine."""
-        # Imported here, because the readers of transcripts take a while to load.
+        # Imported here, because the transcript readers load slowly.
         from upwell.app.past_sessions import index_of_user
 
         if self._past_sessions is None:

@@ -105,8 +105,7 @@ def add(
 
 
 def _note_missing_hooks(scope: "RuleScope") -> None:
-    """Name the agents that lack the hook for a guard. A call through the gateway needs none,
-    because the gateway itself blocks it."""
+    """Name the agents that lack the hook for a guard. Calls through the gateway need none."""
     refuses_commands = any(pattern.startswith("Bash(") for pattern in scope.tools)
     where = "This guard" if refuses_commands else "Outside the gateway, this guard"
     for agent in hosts_without_guard_hooks():

@@ -113,8 +113,7 @@ def _new_projects(given: list[str]) -> dict[str, str]:
 def _import_files(
     import_paths: list[Path], form: str, projects: dict[str, str], as_json: bool
 ) -> None:
-    """Import files, and report them. If one cannot be imported, the files before it are still
-    reported."""
+    """Import files. If one fails, those before it are still reported."""
     done: list[Imported] = []
     try:
         with progress(f"importing {import_paths[0]}") as show:

@@ -112,7 +112,7 @@ def _answered[T](
     edit: Callable[[str], str],
     key: Callable[[], str],
 ) -> Sequence[Decision[T]]:
-    """The decisions that a pressed key makes; () to ask about the same item again."""
+    """The decisions for a pressed key; () to ask again."""
     card = waiting[0]
     if pressed == ALL:
         return _all_of_kind(waiting, key)

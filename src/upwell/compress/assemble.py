@@ -24,8 +24,8 @@ from upwell.ground.text.tokens import chars_per_token, weigh
 from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""The estimated size of an omission mark: in characters between lines, in characters inside a line,
-and in tokens."""
+"""The estimated size of an omission mark: characters between lines, characters inside a line, and
+tokens."""
 _MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
 """Units that answer the question get a share of the budget: `_SHARE_PER_COVERAGE` times the part of
 the question that the best unit covers, but at most `_MOST_SHARE`. A question that the text does not
@@ -220,9 +220,8 @@ def _buy(
 ) -> list[list[int]]:
     """Add units, each with the units it needs, until one does not fit.
 
-    `before` contains the batches selected so far, which cost `chars` and `tokens`. The selection
-    stops at the first unit that does not fit, so a smaller budget selects a subset of what a larger
-    one does.
+    `before` contains the batches selected so far, which cost `chars` and `tokens`. A smaller budget
+    therefore selects a subset of what a larger one does.
     """
     batches = list(before)
     selected = _all(batches)

@@ -43,8 +43,7 @@ leaves up to 3 % of a budget unused, and the result must still reach the floor.
 _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 _MAY_EXCEED = frozenset({"selective", "progressive"})
 """Strategies whose results are not checked against the budget. A table of contents (`selective`)
-must list all sections, because the agent cannot fetch a section that is not listed. `progressive`
-never exceeds the budget.
+must list all sections. `progressive` never exceeds the budget.
 """
 
 

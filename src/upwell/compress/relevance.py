@@ -124,8 +124,7 @@ def places(term: Term, lowercase: str, text: str) -> list[int]:
         left -= 1
         end = offset + width
         # This test decides most matches without a call. At offset 0, index -1 is the last character
-        # of the text. That is harmless: the match begins a word anyway, and `_stands_alone()`
-        # decides the rest.
+        # of the text, which can at worst cost a needless call.
         is_plain = not lowercase[offset - 1].isalnum() and (
             allows_suffix or not lowercase[end : end + 1].isalnum()
         )

@@ -1,5 +1,5 @@
 """Adds members to a table in a JSON or TOML file, and removes them. The text is edited in place, so
-everything else stays byte for byte the same. Edited TOML is parsed again before it is accepted."""
+no other byte changes. Edited TOML is parsed again before it is accepted."""
 
 import re
 import tomllib

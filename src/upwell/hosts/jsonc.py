@@ -1,5 +1,4 @@
-"""Edits JSON with comments as text, so that everything outside the edit stays byte for byte the
-same.
+"""Edits JSON with comments as text, so that no byte outside the edit changes.
 
 Comments (`//`, `/* */`) and trailing commas are accepted, as in the agents' own parsers. An agent's
 settings may be megabytes long, but an edit needs only a few lines of them. So one pass checks the

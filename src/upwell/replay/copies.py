@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from upwell.episodes.events import Event, Kind
 
 MIN_EVENTS = 5
-"""Sessions with fewer events may be equal by chance, for example if all the user said was `Run the
-tests`."""
+"""Sessions with fewer events may be equal by chance, such as a mere `Run the tests`."""
 MIN_SHARE = 0.6
 FIRST_PROMPTS = 3
 

@@ -60,8 +60,7 @@ class OutdatedRule:
 @dataclass(slots=True)
 class Takeover:
     """A plan. `refused` gives the reason for each file that cannot be changed. `outdated` lists the
-    permission rules that will match nothing afterwards. The plan leaves it to the user to change
-    them.
+    permission rules that will match nothing afterwards. Changing them is left to the user.
     """
 
     config: Plan

@@ -132,8 +132,8 @@ def _without_opening(hits: Sequence[Hit]) -> list[Hit]:
 
 
 class PendingWrites:
-    """Runs writes on behalf of sessions, and owns their tasks. A session's next decision waits for
-    its writes; the current one does not."""
+    """Runs writes on behalf of sessions. A session's next decision waits for its writes; the
+    current one does not."""
 
     def __init__(self) -> None:
         self._tasks = BackgroundTasks("surfacing")

@@ -118,7 +118,7 @@ class Journal:
     ) -> list[dict[str, Any]]:
         """The latest decisions written before `before`, newest first. Each has the time at which it
         was `written`, and its `step` and `file` if they are still stored. `matching` maps fields to
-        the exact values that they must have.
+        the exact values required.
 
         Raises:
             StoreError: the store cannot be read.

@@ -70,7 +70,7 @@ class JudgeModel:
         self._threads: ThreadPoolExecutor | None = None
 
     def question(self, cue: Cue, moment: Moment | None, hits: Sequence[Hit]) -> Question | None:
-        """The question that asks which of `hits` to mention in response to this cue."""
+        """The question of which `hits` to mention in response to this cue."""
         return question_of(cue, moment, hits, self.steps, self._secret, self._clock.now())
 
     def remembered(self, cue: Cue, question: Question) -> Verdict | None:

@@ -29,9 +29,9 @@ class _Offer:
 
 
 class LateHits:
-    """Keeps each session's latest hits that were found too late for their call. A later cue gets
-    them once, provided that it is about one of the same files or has the same words for the same
-    tool, and that the memory has not changed since."""
+    """The late hits of each session. A later cue gets them once, provided that it is about one of
+    the same files or has the same words for the same tool, and that the memory has not changed
+    since."""
 
     def __init__(self, state: SessionState, reader: MemoryReader) -> None:
         self._state = state

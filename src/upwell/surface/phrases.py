@@ -86,8 +86,7 @@ class Phrases:
         self._slips = Slips(self._vocabulary(), {*map(fold, known), *opening_words})
 
     def found_in(self, text: str) -> dict[int, int]:
-        """The phrases that match in `text`: maps each phrase's number to the index of its first
-        word."""
+        """Maps the number of each phrase that matches to the index of its first word."""
         tokens = [self._slips.corrected(token) for token in _tokens(text)]
         initial = self._beginnings(tokens)
         positions: dict[int, int] = {}

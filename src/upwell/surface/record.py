@@ -78,7 +78,7 @@ class DecisionRecord:
 
 class BackgroundWork:
     """Runs all of its jobs half a second after a request, so that one run serves every request made
-    in the meantime. Owns the task that runs the jobs, and ends it in `aclose()`."""
+    in the meantime."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs

@@ -119,8 +119,7 @@ class Steps:
 def question_of(
     cue: Cue, moment: Moment | None, hits: Sequence[Hit], steps: Steps, secret: bytes, now: float
 ) -> Question | None:
-    """The question that asks which of `hits` to mention now. None if no hit may be shown to the
-    judge."""
+    """The question of which `hits` to mention now. None if no hit may be shown to the judge."""
     shown = [hit for hit in hits if not addresses_judge(hit.memory.text)][:MAX_CANDIDATES]
     if not shown:
         return None

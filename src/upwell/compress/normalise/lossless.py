@@ -202,8 +202,8 @@ def as_tables(root: Node, text: str) -> str | None:
 
     The result is valid JSON with the same content in fewer tokens (0.68 of the source on average
     for uniform arrays). `json/rows.py` uses the same form for shortened arrays. Returns None if the
-    document has no such arrays. Also returns None if one of its strings begins with `…`, because
-    readers must be able to trust that upwell wrote every table in a result.
+    document has no such arrays, or if one of its strings begins with `…`, because readers must be
+    able to trust that upwell wrote every table in a result.
     """
     if f'"{_SIGN}' in text or '"\\u2026' in text:
         return None

@@ -29,7 +29,7 @@ _REFUSED = "The user doesn't want to proceed with this tool use."
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:
-    """The events of a session, from the byte `start` of the file on."""
+    """The events of a session, from the byte `start` on."""
     return closed(_events(path, start))
 
 

@@ -32,7 +32,7 @@ _NAME = re.compile(r"\Arollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:
-    """The events of a session, from the byte `start` of the file on."""
+    """The events of a session, from the byte `start` on."""
     return closed(_events(path, start))
 
 

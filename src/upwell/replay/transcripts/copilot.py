@@ -26,7 +26,7 @@ _OWN_TOOLS = ("report_intent",)
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:
-    """The events of a session, from the byte `start` of the file on."""
+    """The events of a session, from the byte `start` on."""
     return closed(_events(path, start))
 
 
