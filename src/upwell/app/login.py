@@ -26,7 +26,8 @@ async def log_in(
     Raises:
         ConfigError: there is no such server.
         UsageError: the server has no URL, or an option for the machine login is missing.
-        UpstreamUnavailable: the login failed. StoreError: the login cannot be stored.
+        UpstreamUnavailable: the login failed.
+        StoreError: the login cannot be stored.
     """
     from upwell.setup.login import LoginRequest
     from upwell.setup.login import log_in as with_sdk

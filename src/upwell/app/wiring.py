@@ -536,7 +536,7 @@ async def build(settings: Settings | None = None) -> App:
         ConfigError: the configuration has a mistake; for a tolerant app, only if it cannot be read
             at all.
         StoreError: a file cannot be used, unless it is `ledger.db`, which a store in memory
-        replaces.
+            replaces.
     """
     settings = settings or Settings()
     sources = (settings.home, settings.flags, settings.environment)

@@ -36,8 +36,8 @@ _LINE = 0.16
 """The worth of a unit apart from its names. Because of it, the selection fills gaps in runs of
 lines."""
 _EARLY_PART = 0.3
-"""For the first units of a text, up to this share, `_LINE` is multiplied by up to `1 +
-Units.early`."""
+"""For the first units of a text, up to this share, `_LINE` is multiplied by up to
+`1 + Units.early`."""
 _RUN = 0.2
 """Each selected neighbour raises the worth of a unit by this share."""
 _RAISED, _SIGNATURE = 2.0, 4.0

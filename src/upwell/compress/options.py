@@ -18,9 +18,11 @@ class Options:
     `read_tokens`: files that the agent reads are delivered whole up to this size.
     `max_result_tokens`: soft limit. None means no limit in tokens if `max_result_chars` is set.
     Otherwise the limit depends on the kind of tool, on `profile`, and on the agent's context
-    window. `max_result_chars`: soft limit; None means no limit in characters.
+    window.
+    `max_result_chars`: soft limit; None means no limit in characters.
     `min_result_retention`: share of a response that must be delivered if its original is not
-    stored, 0..1. `llm_timeout_seconds`: how long `llm_summary` waits for the model.
+    stored, 0..1.
+    `llm_timeout_seconds`: how long `llm_summary` waits for the model.
     `original_ttl_seconds`: how long the original of a shortened response can be read.
     `original_max_bytes`: disk space for originals; the oldest originals are evicted first.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from upwell.episodes.events import Event, Kind
 
 MIN_EVENTS = 5
-"""Sessions with fewer events may be equal by chance, such as a mere `Run the tests`."""
+"""Sessions with fewer events may be equal by chance (`Run the tests`, and they pass)."""
 MIN_SHARE = 0.6
 FIRST_PROMPTS = 3
 

@@ -154,9 +154,9 @@ def _runs(pattern: str, cue: Cue) -> bool:
 
 
 def _steps(cue: Cue) -> list[str]:
-    """The commands in a call, one by one, both as written and without wrappers: `cd web && sudo rm
-    x` yields `cd web`, `sudo rm x` and `rm x`. Includes the commands inside `sh -c '…'`, `eval` and
-    `$(…)`."""
+    """The commands in a call, one by one, both as written and without wrappers:
+    `cd web && sudo rm x` yields `cd web`, `sudo rm x` and `rm x`. Includes the commands inside
+    `sh -c '…'`, `eval` and `$(…)`."""
     line = "\n".join(_lines(cue))[:MAX_COMMAND_CHARS]
     steps = (step.strip().strip("(){}") for step in _COMMAND_ENDS.split(line))
     found = [" ".join(step.split()) for step in steps if step]
