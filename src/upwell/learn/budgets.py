@@ -113,7 +113,7 @@ _READ_CHARS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missed:
-    """An agent's remark on content missing from one of `tool`'s results. `at` is in epoch seconds."""
+    """An agent's remark on content missing from `tool`'s results. `at` is in epoch seconds."""
 
     tool: str
     kind: str
