@@ -57,7 +57,7 @@ class SetupPlan:
 @dataclass(slots=True)
 class UndoPlan:
     """Everything that undoing the setup would change: the agents' `hooks`, the `files` with their
-    servers, and `config.toml`. `refused` gives the reason for each file that cannot be changed.
+    servers, and `config.toml`. `refused` is as in `SetupPlan`.
     """
 
     hooks: list[Plan] = field(default_factory=list)

@@ -99,8 +99,8 @@ def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
     """Reduce each line that was redrawn after a carriage return to its last state.
 
     The line then shows how many earlier states it had. A line counts as redrawn if its words stay
-    the same and only figures or a bar change. A text that uses carriage returns as line endings is
-    left unchanged.
+    the same and only figures or a bar change. A text with carriage returns as line endings is left
+    unchanged.
     """
     if "\n" not in text or not re.search(r"\r[^\n]", text):
         return text, ()

@@ -108,7 +108,7 @@ def lift_structure(units: Units, *, first_lines: bool = False) -> None:
 
 
 def hybrid(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
-    """In code, keep the lines with the most telling names. In other texts, keep the headings first,
+    """In code, keep the lines with the most telling names. In other text, keep the headings first,
     then the parts that matter."""
     remaining = RemainingBudget.of(budget)
     if remaining.holds(passage.text):
@@ -206,7 +206,7 @@ _EMPHASIS: dict[str, Emphasis] = {
 def choose(passage: Passage, root: Node | None) -> str:
     """Choose the strategy for a passage over budget by its kind and structure.
 
-    `root` is the tree of a JSON passage, None for other texts. `selective`, `progressive` and
+    `root` is the tree of a JSON passage, or None for other text. `selective`, `progressive` and
     `llm_summary` are never chosen: the first two need further calls by the agent, and the last
     needs a model.
     """

@@ -20,7 +20,7 @@ class Export:
       tool.
     - `file` holds the instruction; its path is relative to the project. `layout` is its content,
       with `{}` for the instruction.
-    - `plugin` returns further files, keyed by relative path.
+    - `plugin` returns additional files, keyed by relative path.
     """
 
     tool_name: str
@@ -137,8 +137,8 @@ class Host:
     - `name` is the host's name on the command line. `title` is the product's name, and the heading
       of its section in `docs/hooks.md`.
     - `writers` maps the agent's tools that change files to upwell's names for them (`Edit`,
-      `Write`). `recorded_tools` maps further names that occur only in transcripts, such as those of
-      earlier versions.
+      `Write`). `recorded_tools` maps additional names that occur only in transcripts, such as those
+      of earlier versions.
     - `servers` is None if `upwell init` does not touch the agent's MCP servers.
     - `clients` are lower-case patterns for the names by which the host introduces itself to MCP
       servers (`clientInfo.name`).

@@ -34,7 +34,7 @@ to disk and gives the model an excerpt and the path.
 _MATCHER = "|".join((*_READERS, "mcp__.*"))
 MANAGED_FOLDERS = (Path("/etc/claude-code"), Path("/Library/Application Support/ClaudeCode"))
 """The folders for an organisation's settings on Linux and macOS. They hold `managed-settings.json`
-and further files in `managed-settings.d`."""
+and additional files in `managed-settings.d`."""
 _ABOUT = "Shows an agent what is already known, without being asked."
 _PLUGIN = "upwell-plugin"
 _PROJECT_SETTINGS = ("settings.json", "settings.local.json")

@@ -49,14 +49,14 @@ class Event:
 
     - `name`: the host's own name for the event. Some output must repeat it.
     - `session`: the session id. A subagent has its own session, nested below its parent's.
-    - `agent`: the subagent's id, "" for the main agent.
+    - `agent`: the subagent's id, or "" for the main agent.
     - `text`: the prompt; or why the session started (startup, resume, clear, compact, subagent); or
       the agent's last message at the end of a turn.
     - `tool`: upwell's name for the tool (`Read`, `server__tool`). The keys of `args` are in
       snake_case.
-    - `reply_chars`: the size of the tool's result, None if the event has no result.
+    - `reply_chars`: the size of the tool's result, or None if the event has no result.
     - `answer`: the beginning of the result as text, and whether the call failed.
-    - `reply`: the result in the host's own shape, None if the host does not let us replace it.
+    - `reply`: the result in the host's own shape, or None if the host does not let us replace it.
     - `is_continued`: at the end of a turn, True if a hook has already made the agent continue.
     - `reports_compactions`: True if the host sends an event for every compaction. Otherwise only
       the transcript shows them.
@@ -131,7 +131,7 @@ class EventFormat(Protocol):
 
 
 def text_of(value: Any, limit: int = MAX_TEXT_CHARS) -> str:
-    """The first `limit` characters of a string, "" for any other value."""
+    """The first `limit` characters of a string, or "" for any other value."""
     return value[:limit] if isinstance(value, str) else ""
 
 
@@ -146,7 +146,7 @@ def session_of(value: Any) -> str:
 
 
 def folder_of(value: Any) -> str | None:
-    """The path if it is absolute, None for any other value."""
+    """The path if it is absolute, otherwise None."""
     path = text_of(value, MAX_PATH_CHARS)
     return path if path.startswith("/") and "\0" not in path else None
 
@@ -218,7 +218,7 @@ def _command_of(parts: Sequence[str]) -> str:
 
 
 def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence[str]) -> str:
-    """upwell's name for a host's tool, "" for a tool that gets no memories.
+    """upwell's name for a host's tool, or "" for a tool that gets no memories.
 
     `readers` maps the host's own tools to these names. `server_marks` are the prefixes of MCP tools
     (`mcp__`). Tools behind our gateway get their memories there, not here.
@@ -234,7 +234,7 @@ def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence
 
 
 def text_blocks(value: Any) -> list[Mapping[str, Any]] | None:
-    """The MCP content blocks if all of them are text, None for anything else."""
+    """The MCP content blocks if all of them are text, otherwise None."""
     if not isinstance(value, list) or not value:
         return None
     only_texts = all(

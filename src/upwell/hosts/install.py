@@ -27,8 +27,8 @@ MAX_BACKUPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A change to an agent's file. `before` and `after` are its text, None for no file. `next_step`
-    tells the user what to do afterwards."""
+    """A change to an agent's file. `before` and `after` are its text, or None if there is no file.
+    `next_step` tells the user what to do afterwards."""
 
     agent: str
     path: Path
@@ -102,7 +102,7 @@ class Installer:
         return Plan(agent, path, before, file.without_ours(before, backups) or None)
 
     def apply(self, plan: Plan) -> str:
-        """Carry out a plan. Returns the path of the backup, "" for none.
+        """Carry out a plan. Returns the path of the backup, or "" if there is none.
 
         Raises:
             ConfigError: the file has changed since it was read.
@@ -143,7 +143,7 @@ class Installer:
         return [name for name, file in self._files.items() if file.is_present(self._installation)]
 
     def text_of(self, agent: str) -> str:
-        """The content of an agent's file, "" if there is no file.
+        """The content of an agent's file, or "" if there is no file.
 
         Raises:
             ConfigError: the file cannot be read or is not UTF-8.
@@ -214,7 +214,8 @@ def _entries(record: Mapping[str, Any], agent: str) -> list[dict[str, Any]]:
 def _split(
     record: Mapping[str, Any], agent: str, path: Path
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The entry of the agent's file at `path`, {} for none, and the entries of its other files."""
+    """The entry for the agent's file at `path` ({} if there is none), and the entries for its other
+    files."""
     entries = _entries(record, agent)
     here = next((entry for entry in entries if entry["path"] == str(path)), {})
     return here, [entry for entry in entries if entry is not here]

@@ -21,7 +21,7 @@ class Installation:
 
     - `user_folder` and `environment` decide where an agent's files are.
     - `command` runs a hook or server. `socket` is the daemon's socket.
-    - `home` is upwell's home folder if the command has to name it, "" for the default.
+    - `home` is upwell's home folder if the command has to name it, or "" for the default.
     - `guards`: the user has a guard, so hooks that run before a tool are installed too.
     - `http`, if set, makes hosts that support HTTP hooks use them instead of commands.
     """
@@ -50,7 +50,7 @@ class ConfigFile(Protocol):
 
     @property
     def next_step(self) -> str:
-        """What the user has to do after an installation, "" for nothing."""
+        """What the user has to do after an installation, or "" for nothing."""
         ...
 
     def path(self, installation: Installation) -> Path: ...

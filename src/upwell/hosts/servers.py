@@ -33,7 +33,8 @@ class ServerFile:
       program and its arguments in one list.
     - `project_file` is the file of a project's own servers. `holds_projects`: the user's file also
       holds servers of projects, under `projects` and the project's path.
-    - `project` is the folder of the project that this file belongs to, "" for the user's own file.
+    - `project` is the folder of the project that this file belongs to, or "" for the user's own
+      file.
     - `leave` names servers that do not move to upwell.
     """
 

@@ -25,7 +25,7 @@ class JsonHooks:
 
     - `file` is relative to `folder`, the host's folder. The environment variable `variable` can
       name another folder.
-    - `matchers` maps each event to its matcher, "" for none. Those in `guard_matchers` are
+    - `matchers` maps each event to its matcher, or "" for none. Those in `guard_matchers` are
       installed only if the user has a guard.
     - `nested`: the list of an event holds groups, each with a matcher and a list of handlers
       (Claude Code and compatible hosts). Otherwise it holds the handlers themselves.

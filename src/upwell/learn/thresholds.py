@@ -2,10 +2,10 @@
 earlier memories were for that tool.
 
 The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows how often
-`p` was right for this tool. An intercept `b` on the log-odds is fitted to the feedback (logistic
-regression with one coefficient and a Gaussian prior of mean 0 and variance 1, by maximum a
-posteriori), and `min_score` is shifted by `-b`. So a tool whose scores promise too much gets a
-higher threshold. Evidence fades with a half-life, so without new evidence every threshold returns
+`p` was right for this tool. An intercept `b` on the log-odds is fitted to the feedback, and
+`min_score` is shifted by `-b`. The fit is a logistic regression with one coefficient and a Gaussian
+prior of mean 0 and variance 1 (maximum a posteriori). So a tool whose scores promise too much gets
+a higher threshold. Evidence fades with a half-life, so without new evidence every threshold returns
 to its configured value.
 """
 

@@ -48,8 +48,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A note for `stm.json`. `project` is the absolute root of its project, None if it applies to
-    every project."""
+    """A note for `stm.json`. `project` is the absolute root of its project, or None if it applies
+    to every project."""
 
     entry: Entry
     project: str | None = None

@@ -48,7 +48,7 @@ class Configuration(Protocol):
     """The configuration file for imported settings and servers."""
 
     def obstacle(self, item: Setting | Server) -> str:
-        """Why this setting or server cannot be written, "" if it can."""
+        """Why this setting or server cannot be written, or "" if it can."""
         ...
 
     def write(self, settings: Sequence[Setting], servers: Sequence[Server]) -> None:

@@ -52,7 +52,7 @@ class Repository:
         self._commits = self._main_line()
 
     def commit_at(self, at: float) -> str | None:
-        """The newest commit on the main line at the time `at`, None if there was none yet."""
+        """The newest commit on the main line at the time `at`, or None if there was none yet."""
         index = bisect_right(self._commits, at, key=lambda commit: commit[0])
         return self._commits[index - 1][1] if index else None
 

@@ -27,7 +27,7 @@ class Additions:
         self._mistakes_in = mistakes_in
 
     def obstacle(self, key: Key, value: Any) -> str:
-        """Why a setting or a server's table cannot be written, "" if it can.
+        """Why a setting or a server's table cannot be written, or "" if it can.
 
         Raises:
             ConfigError: the file is not TOML.

@@ -57,8 +57,8 @@ def prove(
 
 
 def run_once(host: Host, hooks_file: str, environment: Mapping[str, str], seconds: float) -> str:
-    """Run the command in `hooks_file`, the content of the host's hooks file, with an event that
-    upwell ignores. Returns what is wrong with the command, "" if it works.
+    """Run the command in `hooks_file`, as in `prove()`, with an event that upwell ignores. Returns
+    what is wrong with the command, or "" if it works.
 
     Raises:
         ConfigError: the file does not have the expected structure.

@@ -20,7 +20,7 @@ SHORTEN = ("hook", "compress")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
-    """A change to `config.toml`. `before` is the earlier content, None if there was no file.
+    """A change to `config.toml`. `before` is the earlier content, or None if there was no file.
     `written` is the digest of what setup wrote. `capture` and `shorten` are True if setup switched
     them on."""
 

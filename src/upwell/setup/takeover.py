@@ -33,9 +33,9 @@ _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server in an agent's file. `name` is its name behind upwell, "" if it stays in the agent's
-    file for the reason in `left`. `known` is True if upwell already has it. `proxy` is the name of
-    the proxy in front of it.
+    """A server in an agent's file. `name` is its name behind upwell, or "" if it stays in the
+    agent's file for the reason in `left`. `known` is True if upwell already has it. `proxy` is the
+    name of the proxy in front of it.
     """
 
     client: str
@@ -181,7 +181,7 @@ class Clients:
             write_document(path, tomlkit.parse(takeover.config.after or ""))
 
     def apply(self, plan: Plan) -> str:
-        """Write an agent's file. Returns the path of the backup, "" for none."""
+        """Write an agent's file. Returns the path of the backup, or "" if there is none."""
         return self._installer.apply(plan)
 
     def giving_back(self) -> tuple[list[Plan], dict[str, str]]:

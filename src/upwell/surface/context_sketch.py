@@ -39,9 +39,9 @@ _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 
 class _TextHashes:
-    """Hashes of what `extract` finds in texts. A text is split only when a hash is looked up.
-    Splitting costs more than the rest of a small call, and most calls have no memory to compare
-    with the text."""
+    """Hashes of what `extract` finds in texts. A text is split only when a hash is looked up,
+    because splitting costs more than the rest of a small call, and most calls have no memory to
+    compare."""
 
     def __init__(self, extract: Callable[[str], Iterable[str]]) -> None:
         self._extract = extract

@@ -53,9 +53,9 @@ async def applicable(
     """Reduce the episodes among `hits` to at most one, and place it first. Returns the hits and ""
     or, if every episode was left out, the hits and a reason why one of them was.
 
-    The episode comes from the first of `triggers` that has one to offer: the trigger's newest
-    conclusion, because older ones are outdated, or, if that does not hold in `project`, the only
-    location found for the trigger that does. Episodes that cannot be checked in time are left out.
+    The first of `triggers` with an episode to offer decides. It offers its newest conclusion,
+    because older ones are outdated. If that does not hold in `project`, it offers its location,
+    provided that exactly one holds. Episodes that cannot be checked in time are left out.
     """
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:

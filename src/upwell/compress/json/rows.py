@@ -254,7 +254,7 @@ def _naming(doc: Outline, text: str, columns: Mapping[int, Mapping[int, int]], r
     """Return the path of the column that distinguishes the rows, or -1 if there is none.
 
     Keys earlier in `IDENTITIES` are better. In a tie, a whole key is better than the end of a
-    longer one (`name` before `generateName`), and then a shallow path better than a deep one
+    longer one (`name` before `generateName`). After that, a shallow path is better than a deep one
     (`metadata.name` before `metadata.owner.name`).
     """
     best, least = -1, (len(IDENTITIES), False, 0)

@@ -75,7 +75,7 @@ LAST_RESULT, FAILED, ERROR, BAD_RESULT, RESULT = 6.0, 5.0, 4.5, 4.3, 4.2
 DETAIL, WARNING = 4.0, 1.5
 _AGAIN, _LATER = 0.4, 0.2
 """An error that was reported before loses `_AGAIN` of salience, and a failed test loses twice that.
-Each further detail of a failure, and each further result, loses `_LATER`."""
+Every later detail of a failure, and every later result, loses `_LATER`."""
 _MOST_DETAILS = 6
 _MENTIONS_FAILURE = re.compile(r"\bfail", re.I)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^“”]*”|(?<!\S)[^\s/'\"`]*+/\S*")
