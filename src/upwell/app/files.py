@@ -380,7 +380,7 @@ def open_originals(config: Config, ttl_store: TtlStore, private: TtlStore) -> Or
 
 
 def connecting(config: Config) -> Connecting:
-    """The function that connects to servers, with the logins of this home."""
+    """The function that connects to servers with this home's logins."""
     logins = Logins(config.home.logins_file)
     return partial(connect, environment=config.environment, logins=logins)
 

@@ -14,7 +14,7 @@ from upwell.setup.additions import SET_HERE, Additions, Key
 
 
 class ConfigFile:
-    """`config.toml`, to which the settings and servers of another program are written."""
+    """Writes another program's settings and servers to `config.toml`."""
 
     def __init__(self, additions: Additions) -> None:
         self._additions = additions

@@ -1,4 +1,4 @@
-"""The report of `upwell stats`, and the facts that it shares with the JSON of `overview`."""
+"""The report of `upwell stats`, and the facts that it shares with the JSON from `overview`."""
 
 from collections.abc import Sequence
 from typing import Any

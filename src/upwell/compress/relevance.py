@@ -46,7 +46,7 @@ _EXPECTS = (
 class Term:
     """A search term: its folded `text` and its `weight`.
 
-    `exact` terms (ids, versions, addresses) match only as they are written.
+    `exact` terms (ids, versions, addresses) match only exactly as written.
     """
 
     text: str

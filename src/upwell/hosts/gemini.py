@@ -10,7 +10,7 @@ others (`capture/transcript.py`).
 
 At the end of a turn, `decision: deny` makes the agent continue with `reason` as a new prompt.
 Before a tool, it blocks the call. After a tool, it turns the result into a failed call ("Tool
-result blocked: …"), to which the model would react; so we cannot replace results.
+result blocked: …"). The model would react to the failure, so we cannot replace results.
 
 Sources: the documentation in its repository (2026-08) and the behaviour of 0.61.0.
 """

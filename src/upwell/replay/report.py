@@ -13,7 +13,7 @@ from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
 from upwell.replay.silence import Material, in_words
 
 SHOWN = 3
-"""How many of each session's decisions to speak the report shows."""
+"""The report shows at most this many decisions to speak per session."""
 SUBJECT_CHARS, TEXT_CHARS, LABEL_CHARS = 90, 160, 600
 _CITED = ("commit", "learned")
 """The kinds of memory that the report identifies by their source."""

@@ -22,8 +22,8 @@ _LAST_CHARS = 50_000
 """A truncated text has its first syntax error at most this many characters before its end."""
 
 Value = tuple[str, str]
-"""The key under which a value is found ("" if there is none) and the value. Strings begin with a
-quotation mark, which distinguishes them from numbers."""
+"""A value's key ("" if it has none), and the value. Strings begin with a quotation mark, which
+distinguishes them from numbers."""
 
 
 @dataclass(slots=True)
