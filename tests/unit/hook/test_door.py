@@ -289,7 +289,7 @@ def test_the_hosts_that_compress_are_the_capable_ones() -> None:
 @pytest.mark.parametrize("host", REPLACING)
 def test_the_docs_say_what_a_host_replaces(host: str) -> None:
     page = (Path(__file__).parents[3] / "docs" / "hooks.md").read_text(encoding="utf-8")
-    heading = "| host | tools whose answers upwell can shorten |"
+    heading = "| host | tools whose results upwell can shorten |"
     rows = page.partition(heading)[2].partition("\n\n")[0]
     assert f"\n| `{host}`" in rows, (
         f"add a row for {host} to the table of replaced answers in docs/hooks.md"
