@@ -19,10 +19,12 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import Process
 from pathlib import Path
+
+from msgspec.structs import asdict, replace
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -17,6 +17,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, structs
+
 from upwell.capture.options import CaptureOptions
 from upwell.compress.options import Options as CompressOptions
 from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
@@ -79,8 +81,7 @@ DEFAULT = "default"
 _PREFIX = "UPWELL_"
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """A setting and its origin: "default", a file, an environment variable or "flag"."""
 
     value: Any
@@ -325,7 +326,7 @@ class _Reading:
         store = options["store"]
         is_other_tenant = store.is_team and store.tenant != DEFAULT_TENANT
         return Config(
-            home=dataclasses.replace(
+            home=structs.replace(
                 home, is_shared=store.is_team, tenant=store.tenant if is_other_tenant else ""
             ),
             lexicon=lexicon,

@@ -1,10 +1,10 @@
 """Queries that name a file, in every `Store`: only memories about that file are of use."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.contracts.stores import STORES
 from tests.contracts.test_store_contract import search
 

@@ -2,10 +2,10 @@
 whatever tenant its memories and scopes name."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.contracts.stores import TENANTS, TenantStore
 
 from upwell.ground.clock import Deadline

@@ -13,12 +13,12 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from tests.postgres import APPLICATION, cluster
 from upwell.app.files import open_memory_db

@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import batched
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.capture.inbox import Inbox, Proposal
 from upwell.capture.sessions import MEASURED, Findings, findings_in
@@ -33,8 +35,7 @@ MAX_HELD = 10_000_000
 READ_TTL_SECONDS = 400 * 86_400.0
 
 
-@dataclass(slots=True)
-class Gain:
+class Gain(Struct):
     """What was learned from sessions. `displaced` counts older proposals that were dropped to make
     room, `strengthened` counts known memories that a session confirmed, and `read_before` counts
     transcripts that were skipped because they had been read before. `redacted` lists the rules that
@@ -60,8 +61,7 @@ class Gain:
         self.redacted = tuple(dict.fromkeys([*self.redacted, *other.redacted]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holdings:
+class Holdings(Struct, frozen=True, kw_only=True):
     """The keys of everything that a home has learned from sessions: memories, open proposals and
     places, and the transcripts that were read.
     """

@@ -5,10 +5,10 @@ originals, and the texts that the agent saw.
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from upwell.compress.originals import Originals
 from upwell.gateway.calls.fit import Cut
@@ -26,8 +26,7 @@ MAX_SHOWN_CHARS = 40_000
 _SEPARATOR = "\t"
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
+class _Pending(Struct, frozen=True):
     call: ToolCall
     cut: Cut
     at: float

@@ -4,9 +4,10 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from upwell.app.damage import damage
 from upwell.app.files import connecting

@@ -4,10 +4,11 @@ import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from upwell.app.team import Team, no_driver, open_team
 from upwell.compress.base import Tools
@@ -75,8 +76,7 @@ Chore = Callable[[], Awaitable[object]]
 Secret = Callable[[], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+class Files(Struct, frozen=True):
     """The open databases of an app and their periodic chores. `team` is the database that a team
     shares, `databases` are SQLite files, `indexed` are the stores of memories, and `closing` are
     the functions that close connections to other databases."""
@@ -196,8 +196,7 @@ def postgres_store(url: str, tenant: str) -> "PostgresStore":
     return PostgresStore(Postgres(url), tenant=tenant)
 
 
-@dataclass(frozen=True, slots=True)
-class Memories:
+class Memories(Struct, frozen=True):
     """All parts of the memory: the library, short notes, imported documents, the places of files
     and symbols learned from sessions, other programs' memories, and ratings."""
 

@@ -3,8 +3,9 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from upwell.app.cuts import Cuts
 from upwell.compress.originals import StoredOriginal

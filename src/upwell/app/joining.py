@@ -1,8 +1,7 @@
 """`upwell team`: joins a team with a token for its gateway, and leaves it."""
 
-from dataclasses import dataclass
-
 from filelock import FileLock, Timeout
+from msgspec import Struct
 
 from upwell.app.local_copy import LOCK
 from upwell.app.wiring import Settings, build
@@ -16,8 +15,7 @@ from upwell.memory.team.gateway import GatewayMemories, checked_token
 NO_TEAM = "this home has no copy of a team's memories"
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """A team that was joined. `gateway` is the gateway's address without secrets; `may_write` is
     true if the token's role allows sharing."""
 

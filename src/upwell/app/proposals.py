@@ -2,8 +2,9 @@
 dashboard."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from upwell.app.wiring import App
 from upwell.capture.inbox import Inbox, Proposal

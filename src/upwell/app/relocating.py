@@ -1,9 +1,12 @@
 """`upwell migrate`: moves a home's memories between its own files and PostgreSQL."""
 
+import dataclasses
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.app.files import open_memory_db, open_notes, postgres_store
 from upwell.config import Config, load
@@ -19,8 +22,7 @@ SQLITE = "sqlite"
 """The name of the home's own files as the source or target of a move."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """The outcome of a move, or of its preview. `notes` counts the notes in `stm.json` that were or
     would be copied. `verified` is None for a preview."""
 
@@ -104,5 +106,5 @@ async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Rel
 
 def _notes_of(config: Config) -> list[Memory]:
     """The notes as memories, with ids that cannot collide with those of other memories."""
-    own = replace(config, home=replace(config.home, is_shared=False))
+    own = dataclasses.replace(config, home=replace(config.home, is_shared=False))
     return [replace(note, id=f"note-{note.id}") for note in open_notes(own, None).memories()]

@@ -7,10 +7,11 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tomlkit
+from msgspec import Struct
+from msgspec.structs import replace
 from tomlkit.exceptions import TOMLKitError
 
 from upwell.app.capture import SessionCapture, every_proposal
@@ -43,8 +44,7 @@ _MAX_SCRATCH = 100
 MAX_COUNTED = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replaying:
+class Replaying(Struct, frozen=True, kw_only=True):
     """A replay in progress, the repositories of its sessions, and its app on a scratch home."""
 
     simulation: Replay
@@ -112,8 +112,7 @@ async def replaying(
             await app.aclose()
 
 
-@dataclass(frozen=True, slots=True)
-class _AppProduct:
+class _AppProduct(Struct, frozen=True):
     """Adapts an app to `Product`, the interface that a replay drives."""
 
     app: App

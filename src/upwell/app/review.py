@@ -5,9 +5,10 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+
+from msgspec import Struct, field
 
 from upwell.capture.inbox import Inbox, Proposal
 from upwell.ground.text.format import counted
@@ -41,8 +42,7 @@ class Reason(StrEnum):
     UNMATCHED = "unmatched"
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """A memory that is offered for removal. `detail` is the evidence for the reason."""
 
     memory: Memory
@@ -50,8 +50,7 @@ class Offer:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     """The recorded use of memories, keyed by memory id. `successors` gives the id of the memory
     that replaced a superseded one, `negatives` the weight of the bad ratings, and `uses` the
     verdicts, oldest first. `observed_since` is the time of the first verdict on any memory, or

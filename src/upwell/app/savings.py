@@ -1,7 +1,8 @@
 """Estimates how many tokens `hook.compress` would have saved in past sessions."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.config import Config
 from upwell.episodes.events import WRITERS, Event, Kind
@@ -12,8 +13,7 @@ from upwell.ground.types.rpc import ToolCall
 from upwell.hook.tool_output import UNTOUCHED_TOOLS
 
 
-@dataclass(slots=True)
-class Savings:
+class Savings(Struct):
     """Counts the results from an agent's own tools: their tokens, and the tokens that shortening to
     the configured budgets would have saved. The readers of transcripts truncate very long results,
     so both counts are lower bounds.

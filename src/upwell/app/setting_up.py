@@ -5,9 +5,10 @@ original bytes of a file that contains both.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from upwell.app.capture import Holdings
 from upwell.ground.errors import UpwellError
@@ -37,8 +38,7 @@ changed.
 """
 
 
-@dataclass(slots=True)
-class SetupPlan:
+class SetupPlan(Struct):
     """Everything that setup would change: `takeover` contains the servers and `config.toml`, and
     `hooks` contains the agents' hooks. `refused` gives the reason for each file that cannot be
     changed.
@@ -54,8 +54,7 @@ class SetupPlan:
         return [self.takeover.config, *self.takeover.files]
 
 
-@dataclass(slots=True)
-class UndoPlan:
+class UndoPlan(Struct):
     """Everything that undoing the setup would change: the agents' `hooks`, the `files` with their
     servers, and `config.toml`. `refused` is as in `SetupPlan`.
     """

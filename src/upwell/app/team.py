@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from upwell.config import Config
 from upwell.ground.errors import ConfigError, StoreError, extra_hint
@@ -20,8 +21,7 @@ PULL_SECONDS = 2.0
 """How long a starting process waits for a database that does not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Team:
+class Team(Struct, frozen=True):
     """The connections to a team's database, and the home's files that are shared through it."""
 
     postgres: "Postgres"

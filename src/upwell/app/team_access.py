@@ -8,8 +8,9 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from upwell.app.wiring import App
 from upwell.ground.errors import StoreError
@@ -59,8 +60,7 @@ class _Remembered:
         return received
 
 
-@dataclass(frozen=True, slots=True)
-class _Tenant:
+class _Tenant(Struct, frozen=True):
     shared: _Remembered
     audit: Audit
 

@@ -7,7 +7,9 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from upwell.app.wiring import App, Settings, assemble
 from upwell.gateway.calls.pipeline import Pipeline
@@ -30,8 +32,7 @@ _MINUTE = 60.0
 _MINUTES_OF_HOUSEKEEPING = 60
 
 
-@dataclass(slots=True)
-class Opened:
+class Opened(Struct):
     """The app of a tenant, and the number of requests that use it now."""
 
     app: App

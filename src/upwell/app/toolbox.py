@@ -3,8 +3,9 @@
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from upwell.app.follow_up import FollowUp
 from upwell.app.reporting import report_of
@@ -33,8 +34,7 @@ from upwell.tools.recall import Document, Sessions, context_tool, get_tool, sear
 _TOOL_NAME = re.compile(r"[\w.:/-]{1,128}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Parts(Struct, frozen=True, kw_only=True):
     """The parts of an app that its tools use. `sessions` searches past sessions, `cited_lines`
     reads the text behind a citation for the owner, and `record` writes the audit log."""
 

@@ -1,11 +1,14 @@
 """Builds every part of upwell and connects them."""
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from upwell.app.carried_commands import commands_in
 from upwell.app.cited_texts import CitedTexts
@@ -80,8 +83,7 @@ if TYPE_CHECKING:
     from upwell.sessions.index import SessionIndex
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """The input of `build()`. `home` defaults to the user's home. `flags` maps dotted keys to
     values that override the home's file and the environment. A `tolerant` app, which the gateway
     and the hooks use, ignores invalid settings and runs without memory if the memory cannot be
@@ -153,12 +155,12 @@ class App:
         self.surfacer = Surfacer(
             self.memory.reader,
             self._ttl_store,
-            replace(
+            dataclasses.replace(
                 options,
                 of_cue=self._surface_of,
                 is_paused=self.pause.holds,
                 commands_in=commands_in,
-                judge=replace(options.judge, waits=settings.waits_for_judge),
+                judge=dataclasses.replace(options.judge, waits=settings.waits_for_judge),
             ),
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             state=self._session_state,
@@ -241,7 +243,7 @@ class App:
         """Fit a text as the gateway would, and store its original. Explicit limits are hard. With
         `read_later` the result has a key only if a later process can read the original."""
         options = self.config.compress
-        options = replace(options, strategy=strategy) if strategy else options
+        options = dataclasses.replace(options, strategy=strategy) if strategy else options
         budget = self.fitter.budget_of(options)
         if max_tokens is not None or max_chars is not None:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)

@@ -8,10 +8,11 @@ import subprocess
 import tempfile
 from codecs import iterdecode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Timer
+
+from msgspec import Struct
 
 from upwell.capture.inbox import WHY_COMMIT, Proposal
 from upwell.ground.errors import UsageError
@@ -67,8 +68,7 @@ type Commit = tuple[str, float, str, tuple[str, ...]]
 """Hash, time, message and touched files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """The proposals from the latest `read` of `total` commits, oldest first. Merge commits are not
     counted. `redacted` contains the names of the rules that masked a secret."""
 

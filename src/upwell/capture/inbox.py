@@ -5,11 +5,12 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import asdict, fields
 
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.files import Locking, exclusively, read_regular_file, write_atomically, writing
@@ -29,8 +30,7 @@ HABIT_SESSIONS = 3
 KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": WHY_COMMAND}
 
 
-@dataclass(frozen=True, slots=True)
-class Intake:
+class Intake(Struct, frozen=True):
     """The result of adding proposals. `displaced` is the number of older proposals that were
     removed to make room. `redacted` contains the names of the rules that masked a secret.
     """
@@ -40,8 +40,7 @@ class Intake:
     redacted: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class Proposal(Struct, frozen=True, kw_only=True):
     """A possible memory. `source` is its origin, such as `git:3f2a1c0`, and `why` says how it was
     found. A proposal from an episode (a conclusion from a session) has `triggers`, the situations
     in which it applies. It is valid while its `paths` exist and contain its `symbols`.

@@ -1,8 +1,9 @@
 """The findings of a session: conclusions and rules to propose, and places to remember."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+
+from msgspec import Struct, field
 
 from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
 from upwell.episodes.episode import Episode, EpisodeKind
@@ -23,8 +24,7 @@ MEASURED = frozenset({WHY_COMMAND})
 measured (`docs/measurements.md`)."""
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(Struct):
     """The findings of one session, oldest first."""
 
     proposals: list[Proposal] = field(default_factory=list)

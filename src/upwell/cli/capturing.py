@@ -1,11 +1,11 @@
 """The commands `learn git`, `learn sessions` and `hook capture`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from upwell.cli.hooks import hook
 from upwell.cli.inbox import open_inbox, say_displaced

@@ -3,11 +3,11 @@
 import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_app

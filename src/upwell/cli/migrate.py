@@ -1,9 +1,9 @@
 """The command `migrate`, which moves a home's memories between SQLite and PostgreSQL."""
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from upwell.cli.output import Json, note, say, say_json
 from upwell.cli.progress import progress

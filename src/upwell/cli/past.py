@@ -2,11 +2,11 @@
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from upwell.cli.output import note, say, say_json
 from upwell.cli.progress import progress
@@ -48,8 +48,7 @@ SinceOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(Struct, frozen=True):
     """The options that restrict a search."""
 
     project: Path | None

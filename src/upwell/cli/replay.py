@@ -3,11 +3,11 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from upwell.cli.output import Json, note, say, table
 from upwell.cli.parameters import TranscriptHost, TranscriptPaths
@@ -36,8 +36,7 @@ INTERRUPTED = 130
 ANSWERS = {"y": True, "n": False, "?": None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class _Request(Struct, frozen=True, kw_only=True):
     """`sample_size` is None without `--label`."""
 
     kinds: "frozenset[With]"

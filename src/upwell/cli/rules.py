@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from upwell.cli.hooks import hosts_without_guard_hooks
 from upwell.cli.output import Json, note, note_masked, say, say_json, table

@@ -1,9 +1,9 @@
 """The commands `tenant export|delete|audit`."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import run

@@ -1,11 +1,11 @@
 """The commands `import` and `export`."""
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from upwell.cli.moving import import_from
 from upwell.cli.output import Json, note, say, say_json, table

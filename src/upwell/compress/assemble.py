@@ -8,9 +8,10 @@ does.
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from upwell.compress.base import Fitted, RemainingBudget, note
 from upwell.compress.coverage import by_names
@@ -248,8 +249,7 @@ def _buy(
     return batches
 
 
-@dataclass(frozen=True, slots=True)
-class _Gap:
+class _Gap(Struct, frozen=True):
     """The `mark` that is written for a gap. The gap consists of whole `lines`, or of `chars` within
     a line.
     """

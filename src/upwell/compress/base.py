@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from upwell.ground.embed import Embedder
 from upwell.ground.llm import Chat
@@ -29,8 +30,7 @@ class Strategy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class Tools(Struct, frozen=True, kw_only=True):
     """Collaborators of a strategy. All are optional; `compress()` provides none.
 
     `embedder` finds answers whose words differ from the question's. `chat` writes summaries within
@@ -47,8 +47,7 @@ class Tools:
 NO_TOOLS = Tools()
 
 
-@dataclass(frozen=True, slots=True)
-class RemainingBudget:
+class RemainingBudget(Struct, frozen=True):
     """The number of `chars` and `tokens` that a text may still use. Infinity means no limit."""
 
     chars: float = math.inf
@@ -74,8 +73,7 @@ class RemainingBudget:
         return RemainingBudget(self.chars - len(text), self.tokens - count(text))
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(Struct, frozen=True):
     """A fitted `text`, and what was `omitted` from it."""
 
     text: str

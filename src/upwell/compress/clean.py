@@ -7,7 +7,9 @@ and search results are left unchanged.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.types.compression import Kind, Omission, Passage
 
@@ -176,8 +178,7 @@ STEPS: dict[Kind, tuple[Step, ...]] = {
 """The cleaning steps for each kind. Other kinds of text are left unchanged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaned:
+class Cleaned(Struct, frozen=True):
     """A `passage` without noise, and the omissions to report."""
 
     passage: Passage

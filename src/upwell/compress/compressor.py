@@ -6,7 +6,8 @@ exceptions: `none`, tables of contents (`selective`), and JSON for which even `{
 """
 
 import math
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome, whole
 from upwell.compress.clean import clean

@@ -15,8 +15,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, replace
 from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.compress.options import Options
 from upwell.ground.errors import KeyUnknown, StoreError
@@ -36,8 +38,7 @@ _KEY_HEX = 16
 _KEY = re.compile(rf"[0-9a-f]{{{_KEY_HEX}}}")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredOriginal:
+class StoredOriginal(Struct, frozen=True):
     """The description of an original: its `key`, its length in `chars` and in `parts`, and its
     `name` (a path, URL or tool).
 

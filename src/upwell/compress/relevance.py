@@ -9,9 +9,10 @@ the question in other words.
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import fmean, pstdev
+
+from msgspec import Struct
 
 from upwell.compress.synonyms import related, stem
 from upwell.ground.embed import Embedder, Vector, cosine
@@ -42,8 +43,7 @@ _EXPECTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """A search term: its folded `text` and its `weight`.
 
     `exact` terms (ids, versions, addresses) match only exactly as written.
@@ -54,8 +54,7 @@ class Term:
     exact: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """The `terms` of a query. `expects` is the type of its answer: time, number, place or ""."""
 
     terms: tuple[Term, ...]
@@ -221,8 +220,7 @@ _WEIGHT = 0.5
 The best match by meaning gets `_WEIGHT` times the score of the best match by words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """The `vector` that `embedder` returned for a question."""
 
     vector: Vector

@@ -2,7 +2,7 @@
 agent can read on.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from upwell.compress.assemble import relevance
 from upwell.compress.base import RemainingBudget
@@ -22,8 +22,7 @@ _MAX_UNITS_PER_MATCH = 8
 """At most this many adjacent units form one match."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """A span of the original (`start`, `end`), its `score`, and the `text` to show for it."""
 
     start: int
@@ -32,8 +31,7 @@ class Match:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The result of a search. `text` shows `shown` of `total` matches, best first."""
 
     text: str

@@ -8,8 +8,10 @@ returns its own table, so the agent can reach every section.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.compress.assemble import relevance
 from upwell.compress.base import Fitted, RemainingBudget, Tools, outcome
@@ -27,8 +29,7 @@ _SECTION_CHARS = 2_000
 _KEY_CHARS = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A section `text[start:end]`, or a group of `count` sections. `what` is its type."""
 
     key: str
@@ -130,8 +131,7 @@ _GROUP = "…"
 """In the key of a group, separates the numbers of its first and last section."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The `text` of the selected sections, and the requested keys that are `unknown`. If there is
     more text, it begins at `next_offset`, which is otherwise None."""
 

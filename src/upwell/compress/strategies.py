@@ -5,7 +5,7 @@ The strategies without a model use `fit_json()`, which selects values of a JSON 
 `fit_text()`, which selects units of any other text. They differ in what they rank first.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from upwell.compress.assemble import assemble
 from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome, whole

@@ -13,9 +13,10 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.compress.progressive import rejoin
 from upwell.demo.server import FILES
@@ -54,8 +55,7 @@ class DemoFailed(UpwellError):
         super().__init__(message, hint="this is a bug in upwell: please report it with this output")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One call by the agent. A shortened reply must still contain each of `answers`."""
 
     purpose: str

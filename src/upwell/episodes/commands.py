@@ -3,7 +3,8 @@
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import WRITERS, Event
@@ -36,8 +37,7 @@ _UNREPEATABLE = re.compile(
 _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 
-@dataclass(slots=True, eq=False)
-class _Open:
+class _Open(Struct, eq=False):
     """A failure for which no working command has been found yet. `age` is the number of shell calls
     since the failure. `others` contains the commands in those calls that were correct.
     """

@@ -1,7 +1,8 @@
 """An episode: a conclusion from a past session, and when it surfaces."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class EpisodeKind(StrEnum):
@@ -19,8 +20,7 @@ class EpisodeKind(StrEnum):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
+class Episode(Struct, frozen=True, kw_only=True):
     """A conclusion from a session.
 
     `text` is the conclusion with its reason, in one or two complete sentences. It surfaces on

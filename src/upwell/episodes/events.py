@@ -7,12 +7,12 @@ begin with `$ROOT/`.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
+from msgspec import Struct, field
 
 from upwell.ground.errors import UsageError
 
@@ -33,8 +33,7 @@ class Kind(StrEnum):
     END = "end"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """One event of a session. `i` is its index in the session, counted from 0. `t` is its time in
     seconds since the epoch.
 

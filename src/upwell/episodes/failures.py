@@ -8,8 +8,9 @@ because every project has programs of its own.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from upwell.episodes.events import Event
 from upwell.episodes.signatures import Step, command_of, signature, steps_of
@@ -35,8 +36,7 @@ class Fault(StrEnum):
     QUOTING = "quoting"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A simple command that was called wrongly. `message` is the error as it was printed;
     `signature` is the error without paths and numbers."""
 

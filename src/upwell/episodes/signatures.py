@@ -5,8 +5,9 @@ or with regular expressions that do not backtrack.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
+
+from msgspec import Struct
 
 from upwell.episodes.events import Event, Kind
 
@@ -34,8 +35,7 @@ _NUMBERS = re.compile(r"\d+")
 _BLANKS = re.compile(r"\s+")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """A simple command in a script. `text` is its original text up to the first redirection.
     `words` begins with the program; assignments and wrappers (`sudo`, `uv run`) are left out.
     `piped` means that the command reads the output of the previous step.

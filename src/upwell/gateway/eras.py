@@ -14,8 +14,9 @@ result has a `resultType`. For a client and an upstream of different eras, the g
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from upwell import __version__
 from upwell.ground.text.invisible import visible
@@ -41,8 +42,7 @@ _ENVELOPE = (PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL)
 IMPLEMENTATION = {"name": "upwell", "version": __version__}
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """The sender of a modern request, as described in the request's `_meta`."""
 
     version: str
@@ -143,8 +143,7 @@ def initialize_params(capabilities: bytes = b"{}") -> bytes:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Introduction:
+class Introduction(Struct, frozen=True):
     """A server's description of itself. `version` is "" until the server has replied. `also` is a
     modern version that the server supports in addition to `version`.
     """
@@ -256,8 +255,7 @@ def listen_params(capabilities: Mapping[str, Any], uris: Iterable[str]) -> RawOb
     return RawObject.parse(dumps({"notifications": requested})) if requested else None
 
 
-@dataclass(frozen=True, slots=True)
-class ListenFilter:
+class ListenFilter(Struct, frozen=True):
     """The notifications that a modern client requests on one stream: `methods`, and updates to the
     resources in `uris`."""
 
@@ -388,8 +386,7 @@ class Introduced(Protocol):
     about: Introduction
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """The capabilities and instructions that the gateway presents to its clients."""
 
     capabilities: Mapping[str, Any]

@@ -4,7 +4,8 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Audience
@@ -31,24 +32,21 @@ HURRIED_GRACE_SECONDS = 0.2
 """How long each step of a server's shutdown may take after the gateway has received a signal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnServer:
+class OwnServer(Struct, frozen=True, kw_only=True):
     """Our own tools and resources. Clients see them as another server, named `upwell`."""
 
     tools: LocalTools
     resources: LocalResources
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolListing:
+class ToolListing(Struct, frozen=True, kw_only=True):
     """How tools are listed; see `Catalog`."""
 
     may_compress: Callable[[str, str], bool]
     definitions: Definitions = field(default_factory=Definitions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
+class Records(Struct, frozen=True, kw_only=True):
     """The data that outlives a connection. The servers' combined offer and each server's tools are
     saved for the next start. `sessions` may be shared with other processes.
     """

@@ -4,8 +4,9 @@ Code receives a `Clock` instead of reading the time, so that tests can control t
 """
 
 import time
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 
 class Clock(Protocol):
@@ -31,8 +32,7 @@ class SystemClock:
 SYSTEM_CLOCK = SystemClock()
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(Struct, frozen=True):
     """A moment `at` on the monotonic `clock`.
 
     It is created where a request enters, and passed down, so that all waits share one limit.

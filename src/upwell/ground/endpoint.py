@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import LlmError
 from upwell.ground.secrets.mask import masked_address
@@ -42,8 +44,7 @@ class Endpoint:
         return masked_address(self.base_url)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A response with status 200."""
 
     body: bytes

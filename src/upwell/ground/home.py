@@ -7,8 +7,9 @@ import hashlib
 import os
 import stat
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from upwell.ground.errors import StoreUnwritable
 
@@ -65,8 +66,7 @@ class Shared:
         return (home.team if is_in_team else home.root) / self._name
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """The files of one installation under `root`, which has mode 0700 (files have 0600). If
     `is_shared`, the memories are in a team's database, under `tenant` ("" for the default
     tenant).

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from upwell.ground.clock import Deadline
 from upwell.ground.endpoint import Answer, Endpoint, post
 from upwell.ground.errors import LlmError
@@ -27,8 +29,7 @@ class LlmOptions(Endpoint):
     output_price: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(Struct, frozen=True):
     """A model's answer. The token counts are estimates if the endpoint does not report them."""
 
     text: str

@@ -7,8 +7,9 @@ value is lost, something may be repeated or retried, but no promise is broken.
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
@@ -73,8 +74,7 @@ class SessionState(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
+class _Value(Struct, frozen=True):
     value: bytes
     expires_at: float
 

@@ -9,9 +9,12 @@ evicted. The durable implementations are `sqlite/ttl_store.py` and `postgres/ttl
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.text.format import counted
@@ -53,8 +56,7 @@ LOCAL_KINDS = frozenset({Kind.HOST_SESSION})
 """Kinds whose entries are about processes on one machine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(Struct, frozen=True, kw_only=True):
     """One entry of a TTL store. `put()` sets `value`, and `incr()` adds to `number`. Times are in
     epoch seconds."""
 
@@ -65,8 +67,7 @@ class Item:
     expires_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(Struct, frozen=True):
     """Values of one kind, by key, and their time to live."""
 
     kind: str

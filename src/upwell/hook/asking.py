@@ -8,7 +8,8 @@ this turn. Subagents are never asked.
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from upwell.episodes.signatures import Step, steps_of
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -55,8 +56,7 @@ async def no_commands(event: Event, since: float) -> Sequence[tuple[str, bool]]:
     return ()
 
 
-@dataclass(slots=True)
-class _Turn:
+class _Turn(Struct):
     """The current turn of a session. `number` counts the prompts of the session, and `asked_at` is
     the number of the turn in which a question was last due. `failed` are the commands that failed
     in this turn, and `repaired` is one of them that worked later. `has_run` is True if a command

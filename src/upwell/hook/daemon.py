@@ -12,10 +12,10 @@ import fcntl
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import orjson
+from msgspec import Struct, field
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreUnwritable
@@ -58,8 +58,7 @@ class Service(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Request:
+class Request(Struct):
     """The first line of a request. `name` is the name of the host's event, `left_ms` is the maximum
     time that the client still waits, `parent` is the process that ran the client, and `length` is
     the number of bytes that follow."""
@@ -77,8 +76,7 @@ class AlreadyRunning(Exception):
     """Another daemon for this home holds the lock."""
 
 
-@dataclass(slots=True)
-class Daemon:
+class Daemon(Struct):
     """Serves `service` at `place` until there is a reason to stop, such as `idle_seconds` without a
     request."""
 

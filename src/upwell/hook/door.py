@@ -4,10 +4,10 @@ import asyncio
 import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -52,8 +52,7 @@ async def ignore_turn_end(_: Event) -> None:
     """Do nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptIns:
+class OptIns(Struct, frozen=True, kw_only=True):
     """The parts of `HookDoor` that the user has to turn on.
 
     - `shorten()` shortens tools' results for the hosts in `hook.compress`.
@@ -71,6 +70,9 @@ class OptIns:
     read_command: str = READ_COMMAND
 
 
+NO_OPT_INS = OptIns()
+
+
 class HookDoor:
     """Answers events within a deadline. The answer is neutral if there is nothing to add or no time
     left. `answered_elsewhere(host, payload)` returns whether another of our hooks answers the
@@ -85,7 +87,7 @@ class HookDoor:
         *,
         turn_end: TurnEnd = ignore_turn_end,
         answered_elsewhere: Callable[[str, Mapping[str, Any]], bool] = lambda host, payload: False,
-        opt_ins: OptIns = OptIns(),
+        opt_ins: OptIns = NO_OPT_INS,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._surfacer = surfacer

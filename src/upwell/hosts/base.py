@@ -1,9 +1,10 @@
 """The record of an agent host: everything that upwell needs to know about it, in one place."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from upwell.ground.names import OWN_SERVER
 from upwell.hosts.events import EventFormat
@@ -11,8 +12,7 @@ from upwell.hosts.installation import HookFile, Installation
 from upwell.hosts.servers import ServerFile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Export:
+class Export(Struct, frozen=True, kw_only=True):
     """The output of `upwell hook export`: an instruction for agents without hooks and, for some
     hosts, a plugin.
 
@@ -29,8 +29,7 @@ class Export:
     plugin: Callable[[Installation], Mapping[str, str]] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutoLoaded:
+class AutoLoaded(Struct, frozen=True, kw_only=True):
     """Glob patterns of the instruction files that a host loads into every session by itself. The
     agent already knows their content, so upwell does not repeat it.
 
@@ -49,8 +48,7 @@ class AutoLoaded:
     follows_imports: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transcripts:
+class Transcripts(Struct, frozen=True, kw_only=True):
     """Where a host records its sessions, as glob patterns relative to the user's home folder.
     `format` selects the reader."""
 
@@ -64,8 +62,7 @@ def never_off(installation: Installation, folder: Path) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionRule:
+class PermissionRule(Struct, frozen=True):
     """A host's rule about the tools of an MCP server.
 
     `action` is the host's own word (`deny`, `ask`, `allow`). `pattern` is the rule as written in
@@ -97,8 +94,7 @@ PROBE_SESSIONS = "upwell-setup-"
 """The prefix of a probe's session id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class Probe(Struct, frozen=True, kw_only=True):
     """The event that a host sends when a session starts. `upwell setup` sends a recorded `payload`
     to an installed hook as a test."""
 
@@ -130,8 +126,7 @@ NESTED_PROBE = Probe(
 """The probe for Claude Code and for the hosts that use the same format."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class Host(Struct, frozen=True, kw_only=True):
     """One agent host.
 
     - `name` is the host's name on the command line. `title` is the product's name, and the heading

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 PlainUrl = Literal["http", "sse"]
 PLACEHOLDERS = re.compile(r"\$\{[^}]*\}?|\{(?:env|file):[^}]*\}?")
@@ -21,8 +22,7 @@ _KNOWN_KEYS = frozenset(
 _HTTP_TYPES = frozenset({"http", "streamable-http", "streamableHttp", "remote"})
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A server in an agent's file. `table` is the content of `[server.NAME]`. It is empty if the
     server has to stay in the agent's file; `left` then gives the reason. `ours`: the server is
     upwell.

@@ -3,9 +3,10 @@ parsing and answering them."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.types.cue import ToolAnswer
@@ -43,8 +44,7 @@ class EventKind(StrEnum):
     END = "end"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """One event from a host.
 
     - `name`: the host's own name for the event. Some output must repeat it.

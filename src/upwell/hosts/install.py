@@ -11,11 +11,11 @@ import difflib
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
+from msgspec import Struct
 
 from upwell.ground.errors import ConfigError, StoreUnwritable, UsageError
 from upwell.ground.files import read_regular_file, write_atomically
@@ -25,8 +25,7 @@ BACKUP = ".upwell-backup"
 MAX_BACKUPS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """A change to an agent's file. `before` and `after` are its text, or None if there is no file.
     `next_step` tells the user what to do afterwards."""
 

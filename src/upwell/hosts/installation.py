@@ -2,21 +2,20 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpAddress:
+
+class HttpAddress(Struct, frozen=True, kw_only=True):
     """The port on 127.0.0.1 where the daemon accepts hooks over HTTP, and the token they need."""
 
     port: int
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
+class Installation(Struct, frozen=True, kw_only=True):
     """What to write into agents' files, and whose files they are.
 
     - `user_folder` and `environment` decide where an agent's files are.

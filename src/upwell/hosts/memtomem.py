@@ -9,10 +9,11 @@ Source: memtomem-stm 0.6 (`cli/proxy`, `proxy/config`).
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.files import read_regular_file
@@ -38,8 +39,7 @@ _LIMITS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ProxiedServer:
+class ProxiedServer(Struct, frozen=True):
     """A server behind the proxy. `tools` maps the name of each tool to its settings."""
 
     entry: Entry

@@ -3,8 +3,9 @@ session, the folder and the tool; the output goes into `hookSpecificOutput`. Cod
 VS Code use the same format with their own names."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.ground.host_sessions import within
 from upwell.hosts.events import (
@@ -66,8 +67,7 @@ def blocked(event: Event, question: str) -> Mapping[str, Any]:
     return {"decision": "block", "reason": question}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NestedEvents:
+class NestedEvents(Struct, frozen=True, kw_only=True):
     """The events of one host that uses this format.
 
     - `synthetic_prompt` is the prefix of prompts that the host writes itself.

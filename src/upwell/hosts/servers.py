@@ -5,13 +5,14 @@ A project's files are changed only if the user asks for it: a cloned repository 
 configure anything by itself.
 """
 
-import dataclasses
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.errors import ConfigError
 from upwell.ground.names import OWN_SERVER
@@ -23,8 +24,7 @@ Table = tuple[str, ...]
 Shape = Literal["plain", "typed", "listed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFile:
+class ServerFile(Struct, frozen=True, kw_only=True):
     """A file in which an agent configures its MCP servers.
 
     - `folder` is the agent's own folder, which exists if the agent is installed.
@@ -60,10 +60,10 @@ class ServerFile:
         files = []
         if self.holds_projects:
             tables = (*self.tables, ("projects", str(folder), self.tables[0][0]))
-            files.append(dataclasses.replace(self, tables=tables))
+            files.append(replace(self, tables=tables))
         if self.project_file:
             path = folder / self.project_file
-            of_project = dataclasses.replace(
+            of_project = replace(
                 self,
                 name=f"{self.agent}:{folder}",
                 file=lambda installation: path,

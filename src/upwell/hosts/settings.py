@@ -4,9 +4,10 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from upwell.ground.errors import ConfigError
 from upwell.ground.home import LAUNCHER
@@ -19,8 +20,7 @@ TOKEN_VARIABLE = "UPWELL_TOKEN"
 _URL = r"http://127\.0\.0\.1:\d+/hook/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonHooks:
+class JsonHooks(Struct, frozen=True, kw_only=True):
     """A JSON file whose `hooks` table holds a list for each event.
 
     - `file` is relative to `folder`, the host's folder. The environment variable `variable` can

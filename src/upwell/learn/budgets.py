@@ -9,8 +9,11 @@ import hashlib
 import json
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
@@ -56,8 +59,7 @@ MOVING = frozenset({*_SAYS_TOO_LITTLE, Report.TOO_LONG})
 """The reports that change a budget. All other reports are only for people to read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
+class Ratio(Struct, frozen=True, kw_only=True):
     """The learned factor `ratio` for one tool's budget, based on `samples` reports."""
 
     tool: str
@@ -111,8 +113,7 @@ SHOWN = 5
 _READ_CHARS = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missed:
+class Missed(Struct, frozen=True, kw_only=True):
     """An agent's remark on content missing from `tool`'s results. `at` is in epoch seconds."""
 
     tool: str

@@ -9,8 +9,9 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from upwell.ground.sqlite.database import Database, Owner
 from upwell.ground.types.memory import DEFAULT_TENANT
@@ -45,8 +46,7 @@ WINDOW_SECONDS = 120 * 86_400.0
 """Thresholds use evidence up to this age, four half-lives (`thresholds.HALF_LIFE_SECONDS`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rated:
+class Rated(Struct, frozen=True, kw_only=True):
     """The rating of one memory in one surfacing. `tool` is the tool whose call made the memory
     surface, or the `door` again if there was no tool."""
 

@@ -9,11 +9,12 @@ events is handled by a different process. No text from a cue is stored.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
@@ -29,8 +30,7 @@ from upwell.learn.thresholds import Sample, Use
 _SEPARATOR = "\t"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class Sighting(Struct, frozen=True, kw_only=True):
     """The observed use of a memory. `tool` is the case in which the memory surfaced
     (`Watched.case`). Without a case, it is the tool of the call, or the door if there was no tool.
     """
@@ -95,8 +95,7 @@ Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
 """Returns those of the words that few memories contain."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class Watched(Struct, frozen=True, kw_only=True):
     """A memory that surfaced at the time `at`, and the `words` that would show its use. If it is
     still unused after `looks` more calls, it counts as ignored. `case` combines the moment (such as
     a failed call) and the kind of the memory. It is "" if `surface.moments` is `all`."""
@@ -122,8 +121,7 @@ class Watched:
         return len(shared) >= ENOUGH or any(any(map(str.isdigit, word)) for word in shared)
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """The conclusion about a watched memory: it was used or ignored."""
 
     watched: Watched
@@ -148,8 +146,7 @@ Written = Callable[[float], Sequence[tuple[float, str]]]
 block."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
+class _Event(Struct, frozen=True):
     cue: Cue | None = None
     surfacing: Surfacing | None = None
     opened: str = ""

@@ -5,7 +5,8 @@ refreshed if any process has written to the database.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError, StoreUnwritable
@@ -44,8 +45,7 @@ moves a threshold by at most 0.3, so it alone cannot cancel this margin."""
 _UNKNOWN = (-1, -1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """The configured limits. `min_score` is `surface.min_score`. `negatives` is
     `surface.feedback_demotion_negative_threshold` (0: demote nothing). `of_tool` returns the
     `min_score` of a tool that has its own. `asked` is the threshold for explicit requests. It is

@@ -12,8 +12,9 @@ to its configured value.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from upwell.ground.types.surfacing import Rating
 
@@ -59,8 +60,7 @@ thirteen is used. `partially_helpful` is neutral: it pulls the threshold towards
 value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Struct, frozen=True, kw_only=True):
     """The evidence about one surfaced memory, and the score that it had."""
 
     surfacing: str
@@ -70,8 +70,7 @@ class Sample:
     at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
+class Threshold(Struct, frozen=True, kw_only=True):
     """One tool's threshold: the `min_score` in use, the one that the evidence suggests
     (`suggested`), the number of surfacings with evidence (`samples`), and the number of samples of
     each kind (`evidence`)."""

@@ -4,8 +4,9 @@ The suites in `tests/contracts/` check every implementation against them.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn, Protocol
+
+from msgspec import Struct
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError
@@ -17,8 +18,7 @@ from upwell.memory.ranking.scoring import Pool
 __all__ = ["Added", "Found", "IndexSource", "Recall", "Store", "UnavailableStore"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
+class Added(Struct, frozen=True, kw_only=True):
     """The outcome of adding one memory.
 
     `redacted` lists the rules that masked secrets. `duplicates` lists the ids of exact and near
@@ -49,8 +49,7 @@ class Recall(Protocol):
     async def ping(self) -> Ping: ...
 
 
-@dataclass(frozen=True, slots=True)
-class WordCounts:
+class WordCounts(Struct, frozen=True):
     """The number of memories in a store, and the number that contain each word in any of its
     forms."""
 

@@ -5,7 +5,8 @@ It masks secrets and extracts files and symbols before it stores a memory.
 
 import builtins
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError

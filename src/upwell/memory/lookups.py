@@ -7,8 +7,9 @@ in pairs, where a memory must contain both words.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.joins import Join, JoinKey
@@ -44,16 +45,14 @@ MAX_JOINED = 160
 for all files and symbols together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(Struct, frozen=True):
     """A part of a lookup: one word, or two words that must both occur, and their stems."""
 
     words: tuple[str, ...]
     stems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(Struct, frozen=True):
     """Memories that match any of `clauses` are candidates. `newest_only` is True if the only clause
     is a common word that matches so many memories that only the newest become candidates."""
 
@@ -66,8 +65,7 @@ class Lookup:
         return sum(self.reading.idf[stem] for stem in clause.stems)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A row that a store has read. `extra` and `keys` were derived when the memory was stored."""
 
     n: int

@@ -3,9 +3,10 @@ surfacing."""
 
 import asyncio
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallError, RecallUnavailable, StoreError, UpwellError

@@ -8,9 +8,10 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec.structs import fields, replace
 
 from upwell.ground.errors import UsageError
 from upwell.ground.secrets.redact import redact

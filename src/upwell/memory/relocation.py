@@ -10,10 +10,12 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import batched
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.files import writing
 from upwell.ground.types.memory import Memory
@@ -36,8 +38,7 @@ it."""
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Discarded:
+class Discarded(Struct, frozen=True):
     """A memory in the trash, and the time of its deletion in epoch seconds."""
 
     memory: Memory
@@ -59,8 +60,7 @@ class Movable(IndexSource, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """The steps of a move.
 
     `present` is the number of memories in the source. `copy` and `discard` list what the target
@@ -80,8 +80,7 @@ class Plan:
         return not (self.copy or self.discard)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class Verified(Struct, frozen=True, kw_only=True):
     """The comparison of both stores after a move.
 
     `equal` counts the memories with the same fields on both sides, and `digest` is the SHA-256 of

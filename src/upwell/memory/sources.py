@@ -4,10 +4,11 @@ import asyncio
 import json
 import os
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import NoReturn, Protocol
+
+from msgspec import Struct
 
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.files import Locking, Stamp, read_regular_file, stamp, write_atomically, writing
@@ -22,8 +23,7 @@ class Form(StrEnum):
     STM = "stm"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """An imported file or folder. `path` is absolute, with symbolic links resolved.
 
     `cited` is the name of the source in citations. It is the path relative to the folder in which

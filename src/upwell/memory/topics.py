@@ -11,8 +11,9 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import batched
+
+from msgspec import Struct, field
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.project import is_seen
@@ -39,8 +40,7 @@ _SEPARATORS = re.compile(r"[\s_-]+")
 _UNTELLING = frozenset(map(fold, STOP_WORDS)) | EVERYDAY_WORDS
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(Struct, frozen=True):
     """A topic, with the number and the namespaces of its memories."""
 
     name: str
@@ -48,8 +48,7 @@ class Topic:
     namespaces: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     """The topics of a memory, and the fields that determine its visibility. `changed_at` shows
     whether the entry is current. `labels` are the tags and the namespace, and `words` come from the
     text."""
@@ -71,8 +70,7 @@ class _Entry:
         return is_seen(self.project, project)
 
 
-@dataclass(slots=True)
-class _Index:
+class _Index(Struct):
     """The topics of one store. `token` is the store's token at the last read. `ids` maps topics to
     memory ids."""
 

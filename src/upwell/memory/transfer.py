@@ -12,13 +12,15 @@ import json
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
 
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import repository_of
@@ -34,8 +36,7 @@ from upwell.memory.records import check, check_pin, memory_of
 from upwell.memory.sources import Source, Sources, source_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class Imported(Struct, frozen=True, kw_only=True):
     """The outcome of an import.
 
     `files`, `chunks` and `problems` describe a live source. `stored`, `redacted` and `rules`
@@ -166,8 +167,7 @@ _MARKDOWN = (".md", ".markdown")
 _LINES = (".jsonl", ".ndjson")
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(Struct, frozen=True):
     """The outcome of copying a file. The fields are as in `Imported`."""
 
     stored: int
@@ -175,8 +175,7 @@ class Copied:
     rules: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(Struct, frozen=True):
     """A memory in a file, with its position for messages and the byte offset of its end."""
 
     position: str

@@ -6,9 +6,11 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Memory, Provenance, Trust
@@ -22,8 +24,7 @@ _PROJECTS = ("project", "project_path", "repository", "repo", "cwd")
 """The metadata keys that may name a project."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """What determines where programs store their files. `folder` is the working directory."""
 
     user_folder: Path
@@ -36,8 +37,7 @@ class Place:
         return Path(os.path.expanduser(named)) if named else self.user_folder / usual
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """A memory from another program. `project_name` is set if the program stores only the project's
     name and no path.
     """
@@ -46,8 +46,7 @@ class Record:
     project_name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Struct, frozen=True, kw_only=True):
     """A note for `stm.json`. `project` is the absolute root of its project, or None if it applies
     to every project."""
 
@@ -55,8 +54,7 @@ class Note:
     project: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A setting for upwell. `original` is its name in the other program."""
 
     key: tuple[str, ...]
@@ -64,16 +62,14 @@ class Setting:
     original: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """An MCP server for the gateway. `table` is the content of `[server.NAME]`."""
 
     name: str
     table: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """Something that is not imported: why, and an example."""
 
     why: str

@@ -10,9 +10,10 @@ Sources: basic-memory 0.24 (`markdown/plugins`, `config`) and its documentation 
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.ground.errors import UsageError
 from upwell.ground.foreign import read_json, read_text
@@ -41,8 +42,7 @@ _EMPTY_HEADING = re.compile(r"#{1,6} (Observations|Relations)", re.IGNORECASE)
 _SKIPPED = {".git", ".obsidian", "node_modules", ".trash"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
+class _Note(Struct, frozen=True):
     """What all memories from one note share. `name` is part of their ids."""
 
     name: str

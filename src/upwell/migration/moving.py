@@ -8,9 +8,11 @@ has deleted from upwell are left out.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.errors import UsageError
 from upwell.ground.secrets.redact import redact
@@ -60,8 +62,7 @@ class Configuration(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Present:
+class _Present(Struct, frozen=True):
     """What upwell already has: memories with an id from the import, the ids in the trash, and the
     project and text hash of every memory.
     """

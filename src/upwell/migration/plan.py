@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory
@@ -14,16 +15,14 @@ MAX_EXAMPLE_CHARS = 80
 STANDING_RULE = "standing rule"
 
 
-@dataclass(slots=True)
-class Omission:
+class Omission(Struct):
     """How many items are left out for one reason, and some examples."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Struct):
     """What an import writes and leaves out. `redacted` counts the masked secrets by rule. `changed`
     counts the memories that replace an earlier text. `notes_file` receives the notes."""
 

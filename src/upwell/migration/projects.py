@@ -5,9 +5,10 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeGuard
+
+from msgspec import Struct, field
 
 from upwell.ground.errors import UsageError
 from upwell.ground.foreign import read_text
@@ -17,8 +18,7 @@ from upwell.migration.base import Place
 NO_PROJECT = ("", "unknown-project", "default")
 
 
-@dataclass(frozen=True, slots=True)
-class Projects:
+class Projects(Struct, frozen=True):
     """The folders of projects, keyed by name. `given` comes from the user. `known` holds the
     folders on this machine, both under the last part of their path and under Claude Code's name for
     it. With `everywhere`, a name without a folder means every project.

@@ -4,7 +4,8 @@ times, with different names and times. A replay must count each session only onc
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from upwell.episodes.events import Event, Kind
 
@@ -14,8 +15,7 @@ MIN_SHARE = 0.6
 FIRST_PROMPTS = 3
 
 
-@dataclass(slots=True)
-class Fingerprint:
+class Fingerprint(Struct):
     """A session's content without its times: hashes of its first prompts, in order, and of all its
     events. `begins` is the time of the first event, in seconds since the epoch."""
 

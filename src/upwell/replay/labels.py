@@ -4,8 +4,9 @@ sample.
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
+
+from msgspec import Struct
 
 from upwell.ground.types.memory import Hit
 from upwell.replay.run import Decision
@@ -16,24 +17,21 @@ MIN_LABELS = 20
 """The minimum number of answers for fitting a threshold. Fewer would fit it to chance."""
 
 
-@dataclass(frozen=True, slots=True)
-class SampledHit:
+class SampledHit(Struct, frozen=True):
     """A memory that surfaced, and the decision to show it."""
 
     decision: Decision
     hit: Hit
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """A person's answer about a memory with this score. `useful` is None for "unsure"."""
 
     score: float
     useful: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """The number of useful memories among the answers. The true share lies between `low` and `high`
     with 95 % confidence."""
 
@@ -43,8 +41,7 @@ class Share:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """A threshold, and how many of the labelled memories pass it: useful ones and others."""
 
     min_score: float

@@ -7,11 +7,13 @@ import re
 import shutil
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.episodes.events import ROOT, Event
 from upwell.ground.errors import UsageError
@@ -102,8 +104,7 @@ class Checkout:
         self.files.add(path)
 
 
-@dataclass(slots=True)
-class Project:
+class Project(Struct):
     """A repository, its checkout in `folder`, and its commits as memories."""
 
     repository: Repository

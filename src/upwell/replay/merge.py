@@ -2,13 +2,13 @@
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.episodes.events import Event
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Struct, frozen=True):
     """A stream of events in chronological order. `begins` is the time of the first event, in
     seconds since the epoch."""
 

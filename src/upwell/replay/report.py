@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.format import counted, iso
@@ -20,16 +21,14 @@ _CITED = ("commit", "learned")
 COLUMNS = ("moment", "events", "spoke", "memories", "per 100", "tokens")
 
 
-@dataclass(slots=True)
-class _Moment:
+class _Moment(Struct):
     events: int = 0
     spoke: int = 0
     memories: int = 0
     tokens: int = 0
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     """A session: `events` counts all its decisions, and `spoken` holds the decisions to speak."""
 
     began: float

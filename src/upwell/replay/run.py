@@ -3,8 +3,9 @@ the current event."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from upwell.episodes.events import Event, Kind
 from upwell.ground.text.format import iso
@@ -75,8 +76,7 @@ class Product(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """The outcome of an event: the memories that surfaced, or the reason for silence. `subject` is
     the event on one line."""
 
@@ -92,8 +92,7 @@ class Decision:
     detail: str = ""
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Struct):
     """The totals of a replay. `events` counts session starts, compactions, prompts and calls."""
 
     sessions: int = 0
@@ -125,8 +124,7 @@ class Summary:
         }
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     """A session in progress. `turn` holds what the agent has written since the last prompt, and
     `events` holds what capture reads at the end of the turn."""
 

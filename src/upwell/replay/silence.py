@@ -3,7 +3,8 @@ change that."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from upwell.ground.text.format import counted
 from upwell.ground.types.memory import Memory
@@ -25,8 +26,7 @@ REMEDY = (
 )
 
 
-@dataclass(slots=True)
-class Material:
+class Material(Struct):
     """The memories that were available to a replay, counted by kind. `later` counts the user's own
     memories that are newer than every session."""
 

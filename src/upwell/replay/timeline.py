@@ -8,9 +8,11 @@ Every file is read twice: first to find the sessions and where they end, then to
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import UsageError
@@ -26,8 +28,7 @@ Selects = Callable[[Event], bool]
 _BOUNDARIES = frozenset({Kind.START, Kind.END})
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     """`pending` events are still to come, from `files` files; `count` events have passed."""
 
     selected: bool

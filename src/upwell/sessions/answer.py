@@ -8,8 +8,9 @@ excerpts in the index are used instead.
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from upwell.capture.git import commits_since
 from upwell.ground.project import repository_of
@@ -30,8 +31,7 @@ _MARGIN_SECONDS = 120.0
 this long after the turn ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(Struct, frozen=True):
     """A file that a turn changed. `state` is `stands` (the change is still in the file),
     `reverted`, `changed since`, `gone`, or "" if unknown. `commits` are the commits that have
     touched the file since the turn."""
@@ -51,8 +51,7 @@ class FileState:
         return f"{self.path} ({self.state}, {count}, last {self.commits[0]})"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The answer that a turn gives. `remarks` contains everything that the agent wrote, if
     requested. `is_excerpt` is True if the transcript is gone and only excerpts are left."""
 

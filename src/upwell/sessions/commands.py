@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from upwell.episodes.failures import asks_help, real_steps
 from upwell.episodes.signatures import Step, steps_of
@@ -59,8 +60,7 @@ _ONE_TIME = re.compile(r"\$\(|`|/tmp/|^git\s|\d{5}|\b[0-9a-f]{7,}\b|\s-(?:f|F|X)
 something elsewhere."""
 
 
-@dataclass(slots=True)
-class _Purpose:
+class _Purpose(Struct):
     """The runs of one program and sub-command. `worked` maps each command to how often it worked,
     ending with the one that worked last. `was_hard` is True if a failed run preceded one that
     worked."""

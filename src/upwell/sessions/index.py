@@ -9,10 +9,11 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+
+from msgspec import Struct
 
 from upwell.episodes.events import Event
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -49,8 +50,7 @@ Progress = Callable[[int, int], None]
 Excludes = Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(Struct, frozen=True, kw_only=True):
     """The sessions that a search may see: those of `project` and `host` whose last turn ended at
     `since` or later. None, or 0 for `since`, means no limit. `here` is the project in which the
     question is asked, and its sessions rank higher."""
@@ -61,8 +61,7 @@ class Scope:
     here: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """A session, and its most relevant turn."""
 
     session: SessionRow

@@ -11,8 +11,9 @@ bonus. The bonus is small, so it only decides between sessions that match about 
 import math
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import nsmallest
+
+from msgspec import Struct, field
 
 from upwell.memory.ranking.query import Corpus
 from upwell.sessions.tables import TURN_BITS, SessionRow
@@ -34,8 +35,7 @@ _DAY_SECONDS = 86_400.0
 Posting = tuple["array[int]", bytes]
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """The parts of a session's score. `turns` maps the keys of its turns to their scores. `whole`
     is the sum of every term's highest weight in any turn."""
 

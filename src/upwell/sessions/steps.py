@@ -6,9 +6,10 @@ beginning of each text is masked and shown.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from upwell.episodes.events import Event, Kind
 from upwell.episodes.failures import is_refused, succeeded
@@ -28,8 +29,7 @@ MAX_STEPS = 200
 _SHOWN = frozenset({Kind.SAY, Kind.TOOL, Kind.COMPACT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """A step of a turn. `text` is the agent's remark or the command in a call. `trouble` is the
     line in the call's result that reports an error."""
 
@@ -42,8 +42,7 @@ class Step:
     trouble: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
-class Part:
+class Part(Struct, kw_only=True):
     """A turn with its first `MAX_STEPS` steps. `left_out` counts the others. If the transcript is
     gone, `is_excerpt` is True, and the only step is the excerpt of the turn's conclusion."""
 

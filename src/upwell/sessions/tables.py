@@ -16,9 +16,10 @@ import sqlite3
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import batched
 from typing import Any
+
+from msgspec import Struct, field
 
 from upwell.ground.sqlite.database import Owner
 from upwell.ground.sqlite.file import recreate
@@ -34,8 +35,7 @@ _ITEM = "I"
 _IN_CHUNKS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class KnownTranscript:
+class KnownTranscript(Struct, frozen=True):
     """A transcript that was read up to `size`. The session had `turns` turns, the last of which
     begins at the byte `resume` and may have grown since."""
 
@@ -47,8 +47,7 @@ class KnownTranscript:
     cwd: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRow:
+class SessionRow(Struct, frozen=True, kw_only=True):
     """A session. `began` and `ended` are in epoch seconds."""
 
     no: int
@@ -63,8 +62,7 @@ class SessionRow:
     format: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRow:
+class TurnRow(Struct, frozen=True, kw_only=True):
     """A turn with its masked excerpts. `offset` is its first byte in the transcript."""
 
     key: int
@@ -84,16 +82,14 @@ class TurnRow:
         return self.key & (MAX_TURNS - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """A session in a list, with the masked excerpt of its first question."""
 
     session: SessionRow
     question: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """A turn to store, with the fields of its session, its masked excerpts, and its terms with
     their weights (`impacts`)."""
 
@@ -111,8 +107,7 @@ class Entry:
     impacts: Mapping[int, int]
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """A transcript that was read up to `size`. `known` is its stored state before this reading."""
 
     path: str

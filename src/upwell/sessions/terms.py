@@ -13,9 +13,10 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+
+from msgspec import Struct
 
 from upwell.episodes.signatures import signature
 from upwell.ground.text.words import STOP_WORDS, fold, path_words
@@ -38,8 +39,7 @@ _MAX_CACHED = 200_000
 _TOKEN = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A part of a turn: its weight, and its usual number of words."""
 
     weight: float

@@ -3,8 +3,9 @@ between."""
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from upwell.episodes.events import WRITERS, Event, Kind
 from upwell.episodes.failures import is_refused, succeeded
@@ -28,16 +29,14 @@ _EXIT = re.compile(r"(?:Error: )?Exit code \d+$")
 _READERS = frozenset({"Read", "NotebookRead"})
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """A command that the agent ran."""
 
     command: str
     worked: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A change to a file: the text that was removed, and the text in its place. Both are empty if
     the host does not record them."""
 
@@ -46,8 +45,7 @@ class Change:
     added: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
-class Turn:
+class Turn(Struct, kw_only=True):
     """`number` is the position of the turn in the session, counted from 0. `offset` is the byte in
     the transcript at which the question begins. `remarks` are what the agent wrote; the last one
     closes the turn."""

@@ -7,7 +7,8 @@ import os
 import secrets
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.ground.errors import UpwellError
 from upwell.hosts.base import PROBE_SESSIONS, Host
@@ -19,8 +20,7 @@ _NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
 """Variables in this terminal's environment that would change the hook's output."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class Proof(Struct, frozen=True, kw_only=True):
     """The outcome of a test. `fault` is "" if the hook works. `command` is the command that ran."""
 
     host: str

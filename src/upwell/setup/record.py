@@ -3,11 +3,13 @@ these changes. `--forget` also drops what was learned.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import orjson
 import tomlkit
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
@@ -18,8 +20,7 @@ CAPTURE = ("hook", "capture")
 SHORTEN = ("hook", "compress")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigChange:
+class ConfigChange(Struct, frozen=True, kw_only=True):
     """A change to `config.toml`. `before` is the earlier content, or None if there was no file.
     `written` is the digest of what setup wrote. `capture` and `shorten` are True if setup switched
     them on."""
@@ -54,8 +55,7 @@ class ConfigChange:
         return tomlkit.dumps(document)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetupRecord:
+class SetupRecord(Struct, frozen=True, kw_only=True):
     """What setup changed and learned. `hooks` and `clients` are the agents whose hooks and servers
     changed, and `files` are the paths of their files (empty in records from older versions).
     `learned` maps each kind of finding to the keys of its findings."""
@@ -162,7 +162,7 @@ def switches_on(plan: Plan, switch: tuple[str, str]) -> bool:
 
 def _write(path: Path, record: SetupRecord) -> None:
     with writing(path):
-        write_atomically(path, orjson.dumps(asdict(record)).decode())
+        write_atomically(path, msgspec.json.encode(record).decode())
 
 
 def _joined(earlier: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:

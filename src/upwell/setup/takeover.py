@@ -7,11 +7,12 @@ change. A file that cannot be read is reported and left alone; the others are st
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import tomlkit
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from upwell.ground.errors import ConfigError, UpwellError, UsageError
 from upwell.ground.files import exclusively
@@ -31,8 +32,7 @@ from upwell.setup.servers import written
 _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """A server in an agent's file. `name` is its name behind upwell, or "" if it stays in the
     agent's file for the reason in `left`. `known` is True if upwell already has it. `proxy` is the
     name of the proxy in front of it.
@@ -47,8 +47,7 @@ class Server:
     proxy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OutdatedRule:
+class OutdatedRule(Struct, frozen=True):
     """A permission rule with tool names from before the move. `renamed` is what
     `PermissionRule.behind_upwell()` returns for it."""
 
@@ -57,8 +56,7 @@ class OutdatedRule:
     renamed: str
 
 
-@dataclass(slots=True)
-class Takeover:
+class Takeover(Struct):
     """A plan. `refused` gives the reason for each file that cannot be changed. `outdated` lists the
     permission rules that will match nothing afterwards. Changing them is left to the user.
     """

@@ -4,8 +4,9 @@ again."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.meters import MEMORIES

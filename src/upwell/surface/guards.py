@@ -8,7 +8,8 @@ that the agent reads. If guards cannot be read in time, no call is refused.
 import asyncio
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
@@ -36,8 +37,7 @@ _REASON = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """A call refused by the guard `rule`: the `reason` that the agent reads, and the `key` under
     which the refusal is recorded."""
 

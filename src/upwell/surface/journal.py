@@ -11,11 +11,12 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
@@ -47,8 +48,7 @@ _MAX_INLINE = 3
 """Encoding up to this many decisions takes less time than handing them to a thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Decision:
+class _Decision(Struct, frozen=True):
     """A decision to be written. `late` is True if it came too late for its call."""
 
     cue: Cue

@@ -11,7 +11,9 @@ import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -198,8 +200,7 @@ def is_judged(hit: Hit) -> bool:
 Choice = list[Hit] | Skip
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """A search whose outcome the judge may change. `chosen` is the filters' choice."""
 
     cue: Cue

@@ -3,9 +3,9 @@ same thing."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from upwell.ground.session_state import SessionState
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
@@ -17,8 +17,7 @@ LATE_SECONDS = 60.0
 """How long late hits remain on offer."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
+class _Offer(Struct, frozen=True):
     """`changes` is a token that any later change to the memory makes invalid."""
 
     tool: str | None

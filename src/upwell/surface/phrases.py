@@ -8,7 +8,8 @@ one typo away from a word in a phrase counts as that word.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.ground.text.words import fold
 
@@ -21,8 +22,7 @@ _APOSTROPHES = str.maketrans("", "", "'’")
 GAP = "..."
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(Struct, frozen=True):
     """One position of a phrase: the words, prefixes and suffixes that match there."""
 
     words: frozenset[str]
@@ -37,8 +37,7 @@ class Element:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(Struct, frozen=True):
     """A parsed phrase. In `elements`, None stands for a gap. An `initial` phrase matches only at
     the start of a sentence."""
 

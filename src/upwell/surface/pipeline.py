@@ -5,9 +5,11 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, UpwellError
@@ -55,8 +57,7 @@ MAX_EPISODES = 16
 """The maximum number of memories that a search by triggers alone returns."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(Struct, frozen=True):
     """A cue that may start a search, and its query. `missing` lists the places that could not be
     searched. `asked` contains the texts that other programs and servers searched for in place of
     the query's own. `moment` is None if `surface.moments` is `all`."""

@@ -8,10 +8,12 @@ identify the subject better than words do.
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from upwell.ground.names import first_match
 from upwell.ground.project import project_of, repository_of
@@ -262,8 +264,7 @@ _MAX_DEPTH = 4
 _PLACEHOLDER = re.compile(r"\{([\w.-]+)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class CueReader:
+class CueReader(Struct, frozen=True):
     """Turns cues into queries. The user's `templates` take precedence over `TEMPLATES`."""
 
     templates: Mapping[str, str] = field(default_factory=dict)

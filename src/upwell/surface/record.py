@@ -5,7 +5,8 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from upwell.ground.trace import contained
 from upwell.ground.types.cue import Cue

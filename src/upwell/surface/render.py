@@ -8,8 +8,10 @@ the frame, move the cursor or reverse the reading direction is escaped.
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.text.invisible import visible
 from upwell.ground.text.tokens import count
@@ -71,8 +73,7 @@ _WORDS = re.compile(r"\w+")
 _CITATION_UNSAFE = re.compile(r"[\[\]\s]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True):
     """How much text one door (the prompt hook, a tool call, a request …) may show at once. The
     first limit reached applies."""
 

@@ -11,7 +11,8 @@ how many rules were left out.
 import asyncio
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from upwell.ground.project import project_of
 from upwell.ground.trace import contained

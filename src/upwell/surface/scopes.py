@@ -5,10 +5,12 @@ and their commands. A rule without a scope is given at the start of every sessio
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from os.path import isabs, join, normpath
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.episodes.signatures import Step, steps_of
 from upwell.ground.errors import UsageError
@@ -38,8 +40,7 @@ MAX_OPTIONS = 8
 """The command run by a runner such as `sudo` must begin within this many words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleScope:
+class RuleScope(Struct, frozen=True, kw_only=True):
     """Globs for files, relative to the project, and patterns for tools. If a scope has both, a cue
     must match one of each."""
 

@@ -12,9 +12,10 @@ import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
 
 import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from upwell.ground.project import is_here, is_own, project_of
 from upwell.ground.ttl_store import Kind, TtlStore
@@ -46,8 +47,7 @@ MAX_CARRIED = 12
 """How many of a session's latest memories may return after its context was compacted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compaction:
+class Compaction(Struct, frozen=True):
     """Saves the memories that a session received, and returns them after its context was
     compacted."""
 
@@ -131,8 +131,7 @@ _DAY_SECONDS = 86_400.0
 _PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHARS)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStart:
+class SessionStart(Struct, frozen=True):
     """Gives sessions their opening. Notes that the opening shows in full are logged, so that the
     session does not receive them again. `owed` maps each session that still waits for its opening
     to the cue that started it."""

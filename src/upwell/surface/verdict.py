@@ -12,9 +12,10 @@ import hmac
 import json
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.cue import Cue
@@ -61,8 +62,7 @@ _ADDRESSES = (
 """Phrases that address a model choosing between notes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """`hits` maps each key to the hit that it stands for. `digest` identifies the content."""
 
     text: str
@@ -70,8 +70,7 @@ class Question:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """The hit to mention, if any, how many hits there were to choose from, and the tokens in the
     question and the reply."""
 

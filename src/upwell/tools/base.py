@@ -1,8 +1,9 @@
 """The interface of upwell's own tools, and the toolbox that lists and calls them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.trace import conclude, span
@@ -16,8 +17,7 @@ READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 WRITES = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class Tool(Struct, frozen=True, kw_only=True):
     """One of upwell's tools. `run(args, session)` returns an MCP result."""
 
     name: str

@@ -6,9 +6,10 @@ Status lines such as "STM entry added" appear only if `STM_SHOW_STATUS` is `TRUE
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from upwell.ground.errors import RecallError, UsageError
 from upwell.ground.text.anchors import paths_in

@@ -11,9 +11,11 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -37,8 +39,7 @@ MAX_CHARS = 300
 UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One entry. `at` is in epoch seconds. `actor` is the principal: "" for the owner, `UNKNOWN`
     and an address for a request without a valid token. `outcome` is "done", or the reason for a
     denial."""

@@ -5,8 +5,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.ttl_store import Kind, TtlStore
@@ -42,8 +43,7 @@ class Dimension(StrEnum):
     TOOL = "tool"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where something happened. Unknown fields are ""."""
 
     host: str = ""
@@ -51,8 +51,7 @@ class Place:
     tool: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+class Total(Struct, frozen=True):
     """One metric's total for one day and place."""
 
     day: str
@@ -61,8 +60,7 @@ class Total:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """The totals for one value of a dimension."""
 
     name: str

@@ -4,8 +4,9 @@ The key of a counter consists of a UTC day, an `event`, a `door`, a `tool` and a
 ("2026-04-09", "decision", "tool", "fs__read", "repeated").
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.ttl_store import Kind, TtlStore
@@ -43,8 +44,7 @@ class Event(StrEnum):
     """`kind` is `results`, `tokens_before` or `tokens_saved`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """How many times an event happened on one day."""
 
     day: str

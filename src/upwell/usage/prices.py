@@ -5,7 +5,8 @@ providers on `AS_OF`, without caching and discounts. The longest matching prefix
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 AS_OF = "2025-11-24"
 PRICES: Mapping[str, float] = {
@@ -24,8 +25,7 @@ PRICES: Mapping[str, float] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """A price in US dollars per million input tokens. `as_of` is the date of the price list, or ""
     for the user's own price."""
 

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from upwell.ground.types.cue import Door
 from upwell.ground.types.surfacing import Rating, SkipReason
@@ -12,8 +13,7 @@ from upwell.usage.counts import Count, Event
 SURFACED = "surfaced"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class Beside(Struct, frozen=True, kw_only=True):
     """The decisions at one door about one tool. For messages, `tool` is ""."""
 
     door: str
@@ -23,8 +23,7 @@ class Beside:
     skips: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class Saved(Struct, frozen=True, kw_only=True):
     """The tokens that shortening saved for one tool."""
 
     tool: str
@@ -33,8 +32,7 @@ class Saved:
     tokens_saved: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
+class Stats(Struct, frozen=True, kw_only=True):
     """The totals of several days.
 
     `asked` and `answered` count explicit questions, which the other totals leave out. `skips` and

@@ -3,8 +3,10 @@ tenants."""
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from math import ceil
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.types.principal import Principal
@@ -18,8 +20,7 @@ _MINUTE = 60.0
 MAX_TRACKED = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class TooMany:
+class TooMany(Struct, frozen=True):
     """A request exceeds a rate limit. The next one is admitted after `retry_after` seconds."""
 
     reason: str
@@ -91,8 +92,7 @@ def ignore_denial(who: str, why: str) -> None:
     """Record nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Denials:
+class Denials(Struct, frozen=True):
     """The callbacks for refused requests. `principal` receives the name of a known principal.
     `stranger` receives the address of a sender without a valid token."""
 

@@ -1,16 +1,16 @@
 """Metrics in Prometheus' text format 0.0.4."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import accumulate
+
+from msgspec import Struct, field
 
 from upwell.ground.meters import SECONDS, Histogram, Meter
 
 Labels = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """One metric. `samples` maps labels to values. For a histogram, `buckets` maps labels to the
     cumulative counts up to each bound, and to the sum of all values."""
 

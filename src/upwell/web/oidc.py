@@ -10,9 +10,10 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
+
+from msgspec import Struct
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import ConfigError, UsageError, extra_hint
@@ -44,8 +45,7 @@ MAX_NAMESPACES = 100
 _DISCOVERY = "/.well-known/openid-configuration"
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidToken:
+class InvalidToken(Struct, frozen=True):
     """Why a token is not accepted, and the HTTP status of the response."""
 
     reason: str

@@ -11,9 +11,10 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec import Struct
 
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable, UsageError
 from upwell.ground.files import (
@@ -76,8 +77,7 @@ def shared_token(path: Path, secret: bytes) -> str:
     return token
 
 
-@dataclass(frozen=True, slots=True)
-class AccessToken:
+class AccessToken(Struct, frozen=True):
     """A token for another user. `made_at` is ISO 8601 in UTC."""
 
     principal: Principal

@@ -15,7 +15,8 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG
@@ -56,8 +57,7 @@ complete.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """A program and its arguments, never a shell command line. A `tied` child and the processes
     that it starts die with the gateway, but it takes longer to start. A child that starts no
     processes and exits when its stdin closes need not be tied.

@@ -9,10 +9,11 @@ import asyncio
 import re
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
+
+from msgspec import Struct, field
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.secrets.mask import masked_address
@@ -142,8 +143,7 @@ def refused(identity: bytes, status: int, body: bytes, requirement: str = "") ->
     return answer_line(identity, Reply(error=error))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(Struct, frozen=True, kw_only=True):
     """A server's URL and the headers for authentication. `sse` selects the older transport
     (2024-11-05)."""
 
@@ -157,8 +157,7 @@ class Address:
         return masked_address(self.url)
 
 
-@dataclass(slots=True)
-class _Progress:
+class _Progress(Struct):
     """How far a stream has been read. `wait_seconds` is the wait before a retry."""
 
     last_event: str = ""
@@ -166,8 +165,7 @@ class _Progress:
     answered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Post:
+class _Post(Struct, frozen=True):
     """A request in progress. A modern request belongs to no session."""
 
     task: "asyncio.Task[None]"

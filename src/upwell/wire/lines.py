@@ -10,8 +10,9 @@ import stat
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from upwell.ground.trace import LOG
 
@@ -21,8 +22,7 @@ _HEAD_BYTES = 4096
 CLOSE_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line without its newline.
 
     For a line over the size limit, `oversize` is its size so far, and `data` is only its beginning.

@@ -9,8 +9,9 @@ import base64
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.ground.trace import LOG
 from upwell.wire.rawjson import NotJson, RawObject, kind_of, loads
@@ -39,8 +40,7 @@ class BadMirror(ValueError):
     HTTP."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mirror:
+class Mirror(Struct, frozen=True):
     """An argument that a header repeats. `header` is the full name of the header, and `kind` is the
     argument's type."""
 

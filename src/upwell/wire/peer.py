@@ -3,7 +3,8 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
@@ -44,8 +45,7 @@ class ProtocolError(ValueError):
     """The other side's answer is malformed or too large."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """A JSON-RPC message. `id` is raw JSON, or None for a notification. `repaired` is how many
     replacement characters (U+FFFD) were inserted for invalid UTF-8."""
 

@@ -12,8 +12,9 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _SPACE = re.compile(rb"[ \t\r\n]*+")
@@ -116,8 +117,7 @@ def dumps(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class RawObject:
+class RawObject(Struct, frozen=True):
     """One level of a JSON object. `members` has the raw keys and values in order."""
 
     members: tuple[tuple[bytes, bytes], ...] = ()
@@ -183,8 +183,7 @@ class RawObject:
         return self.get(name) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class RawArray:
+class RawArray(Struct, frozen=True):
     """One level of a JSON array, with its items as raw bytes."""
 
     items: tuple[bytes, ...] = ()

@@ -6,7 +6,8 @@ the size limit, only the size and the beginning are reported.
 
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 _HEAD_BYTES = 4096
 _ID = re.compile(rb"[\x21-\x7e]{1,1024}")
@@ -14,8 +15,7 @@ _ID = re.compile(rb"[\x21-\x7e]{1,1024}")
 _RETRY = re.compile(rb"[0-9]{1,9}")
 
 
-@dataclass(slots=True)
-class Event:
+class Event(Struct):
     """One event. `oversize` is the size of the data if it exceeds the limit, and otherwise 0."""
 
     name: str = "message"
@@ -25,8 +25,7 @@ class Event:
     oversize: int = 0
 
 
-@dataclass(slots=True)
-class _Building:
+class _Building(Struct):
     event: Event = field(default_factory=Event)
     parts: list[bytes] = field(default_factory=list)
     size: int = 0

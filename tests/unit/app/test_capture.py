@@ -3,10 +3,10 @@
 import json
 import os
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.app import App, Settings, build
 from upwell.app.capture import MAX_TURN_BYTES, Gain, SessionCapture, every_proposal

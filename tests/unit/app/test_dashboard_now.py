@@ -1,9 +1,9 @@
 """The events on the Now page."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from tests.browser.past import shorten
 
 from upwell.app import App, Settings, build

@@ -1,12 +1,12 @@
 """The list of sessions on the dashboard, and their timelines."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.app.test_past_sessions import TOKEN, pump_session
 from tests.unit.replay import samples
 

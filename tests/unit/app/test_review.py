@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.app import App, Settings, build
 from upwell.app.review import Evidence, Offer, Reason, near_duplicates, offers_among

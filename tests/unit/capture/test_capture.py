@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.capture.git import gives_reasons, proposals_from
 from upwell.capture.inbox import MAX_WAITING, Inbox, Intake, Proposal

@@ -1,9 +1,10 @@
 """An answer is cached only where that is sound, and found only by its principal."""
 
 import asyncio
-from dataclasses import fields, replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.gateway.calls.cache import Cache
 from upwell.gateway.clients import Nobody
@@ -115,7 +116,10 @@ OTHER = [
     {"call": replace(CALL, params=CALL.params[:-1] + b',"_meta":{"vendor/tenant":"b"}}')},
     {"call": replace(CALL, declared="another")},
     {"call": replace(CALL, tool="list")},
-    *({"options": replace(SERVER, **{name: value})} for name, value in OTHER_SERVERS.items()),
+    *(
+        {"options": dataclasses.replace(SERVER, **{name: value})}
+        for name, value in OTHER_SERVERS.items()
+    ),
     {"client": Client("somebody else")},
     {"client": Client("Somebody")},
     {"client": Client(capabilities=b'{"extensions":{"vendor/ui":{}}}')},
@@ -123,7 +127,7 @@ OTHER = [
 
 
 def test_every_part_of_a_servers_configuration_is_in_the_key():
-    assert set(OTHER_SERVERS) == {field.name for field in fields(ServerOptions)}
+    assert set(OTHER_SERVERS) == {field.name for field in dataclasses.fields(ServerOptions)}
 
 
 async def test_two_different_calls_never_share_an_answer(cache):

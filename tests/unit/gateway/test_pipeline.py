@@ -1,10 +1,10 @@
 """The memory side never costs the reply, whatever happens to it."""
 
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import HEAVY_BYTES

@@ -5,11 +5,11 @@ import json
 import os
 import signal
 import time
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.app import Settings, build
 from upwell.ground.errors import KeyUnknown

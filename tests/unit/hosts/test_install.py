@@ -1,12 +1,12 @@
 """Hooks in agents' own files: shown first, written atomically, removed without a trace."""
 
-import dataclasses
 import json
 import os
 import stat
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.hosts import HOSTS, claude
@@ -250,7 +250,7 @@ def test_an_uninstall_after_two_installs_leaves_no_entry_of_ours(
 ) -> None:
     (tmp_path / "home").mkdir()
     notes = tmp_path / "home" / "hooks.json"
-    old = installer(dataclasses.replace(where, command=(*COMMAND[:3], "/old" + COMMAND[3])), notes)
+    old = installer(structs.replace(where, command=(*COMMAND[:3], "/old" + COMMAND[3])), notes)
     path = put(old, "claude", FOREIGN["claude"])
     old.apply(old.installing("claude"))
     path.write_text(path.read_text().replace('"opus"', '"sonnet"'))

@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue

@@ -3,10 +3,10 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.machines import SHOP, Machine, as_superuser
 
 from upwell.ground.postgres.connection import Postgres

@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.contracts.stores import STORES
 
 from upwell.ground.clock import Deadline

@@ -4,10 +4,10 @@ import json
 import os
 import tracemalloc
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.ground.errors import UsageError
 from upwell.ground.sqlite.database import open_database

@@ -1,11 +1,12 @@
 """The plan of moving in, and its effect on a real store."""
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.migration.reading import place_at
 
 from upwell.ground.sqlite.database import open_database

@@ -1,10 +1,10 @@
 """The simulation drives a product that records every call."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.replay.repository import ENVIRONMENT, commit, repository
 
 from upwell.episodes.events import Event, Kind

@@ -1,8 +1,7 @@
 """A session gets its memories again after its agent has lost the context."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from tests.unit.surface.test_session_start import NOW, Stage, note
 
 from upwell.ground.ttl_store import MemoryTtlStore

@@ -1,10 +1,10 @@
 """Episodes: given when their trigger is met, while they hold and are new, once in a session."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, Door, ToolAnswer

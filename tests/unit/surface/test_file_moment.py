@@ -1,10 +1,10 @@
 """At a call on one file only memories about that file may surface, so places are told the file and
 need not search when they have no such memory. The decision must be the same as with a search."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.sqlite.database import open_database

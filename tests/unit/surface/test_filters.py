@@ -1,6 +1,6 @@
 """The order of hits: the best of every source first, near-identical texts once."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Intent, IntentKind

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.scripted_model import ScriptedModel, naming, serving, silent
 
 from upwell.ground.endpoint import Endpoint

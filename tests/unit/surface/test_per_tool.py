@@ -1,8 +1,7 @@
 """Options of one tool apply beside that tool, and nowhere else."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from upwell.app import Settings, build
 from upwell.config import load

@@ -1,7 +1,7 @@
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.ground.errors import RecallUnavailable, StoreUnwritable
 from upwell.ground.session_state import LocalSessionState

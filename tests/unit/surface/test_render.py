@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from upwell.ground.text.tokens import count
 from upwell.ground.types.cue import Door

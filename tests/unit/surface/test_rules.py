@@ -1,10 +1,10 @@
 """Standing rules: when they are given, how many, and that no other door shows them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.ground.errors import StoreError
 from upwell.ground.ttl_store import MemoryTtlStore

@@ -1,10 +1,10 @@
 """Rules with a scope: with a matching file or command, once a session, unless the host loads the
 same text by itself."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.surface.test_rules import FOUND, RULE, Pinned, prompt, surfacer, told
 
 from upwell.ground.types.cue import Cue

@@ -1,9 +1,9 @@
 """The examples of seed 003 and of its companion proposal, by number, one table each."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable, UpwellError

@@ -1,9 +1,9 @@
 """The question to the judge contains nothing but data, and only a well-formed verdict counts."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.ground.types.cue import Cue, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory

@@ -2,9 +2,9 @@
 app."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.app import Settings, build
 from upwell.compress.progressive import rejoin

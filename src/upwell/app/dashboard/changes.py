@@ -2,8 +2,9 @@
 the command line."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from upwell.app.proposals import accept, change_rule, paused, resumed, reword
 from upwell.app.review import Offer, Reason

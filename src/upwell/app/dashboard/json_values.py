@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.compress.json.rows import NONE, SIGN
 
@@ -26,8 +27,7 @@ Value = tuple[str, str]
 distinguishes them from numbers."""
 
 
-@dataclass(slots=True)
-class Piece:
+class Piece(Struct):
     """A bracket, or a value with its name, and the white space (`gap`) before the next piece. A
     bracket has a `value` only if it opens an empty object or list. `until` is the index of the
     piece that closes this bracket. It is -1 for a closing bracket and 0 for a value."""

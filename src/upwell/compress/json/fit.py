@@ -9,11 +9,12 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from math import log2
 from statistics import fmean
 from typing import Literal
+
+from msgspec.structs import replace
 
 from upwell.compress.base import Fitted, RemainingBudget
 from upwell.compress.json.outline import Outline, outline

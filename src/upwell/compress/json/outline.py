@@ -1,7 +1,8 @@
 """Split a JSON document into units: scalars with their key paths, and pieces of long strings."""
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from upwell.compress.json.tree import ARRAY, Node
 
@@ -13,8 +14,7 @@ _ESCAPE_TAIL = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _BREAK = re.compile(r"\\n|[.;,] |\s")
 
 
-@dataclass(slots=True)
-class Outline:
+class Outline(Struct):
     """The units of a document in order.
 
     Unit `i` is `text[starts[i]:ends[i]]`. It is piece number `pieces[i]` of the scalar `nodes[i]`;

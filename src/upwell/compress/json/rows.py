@@ -9,10 +9,11 @@ column are in an object at the end of the row, under their names.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
-from dataclasses import dataclass, field
 from math import log2
 from statistics import fmean
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from upwell.compress.json.outline import Outline
 from upwell.compress.json.score import IDENTITIES
@@ -43,8 +44,7 @@ _NAMING = 0.5
 """The additional salience of the column that names the rows."""
 
 
-@dataclass(slots=True)
-class Table:
+class Table(Struct):
     """An `array` whose items share key paths.
 
     `columns`: the dotted key paths, most salient first. `same` maps the key path of each value that
@@ -77,8 +77,7 @@ class Cell(NamedTuple):
     column: int
 
 
-@dataclass(slots=True)
-class Row:
+class Row(Struct):
     """The `units` of item number `index`, one for each column, or `ABSENT` if the item lacks the
     column. The first `filled` units were bought. `alone` of them appear only in the row, because
     they are not selected in any container.

@@ -1,7 +1,8 @@
 """Write the selected part of a JSON document as valid JSON, with omission marks."""
 
-from dataclasses import dataclass
 from operator import attrgetter
+
+from msgspec import Struct
 
 from upwell.compress.json.outline import Outline
 from upwell.compress.json.rows import ABSENT, NONE, SIGN, Table, Tables
@@ -11,8 +12,7 @@ from upwell.ground.types.compression import Omission
 _START = attrgetter("start")
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     """The format of the result.
 
     `colon`: `": "` or `":"`, as in the source. `lines`: one record per line (JSON Lines). `note`:

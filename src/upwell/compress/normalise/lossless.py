@@ -7,7 +7,9 @@ A form that is not shorter is discarded.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.compress.base import MOST_LINES, Fitted, RemainingBudget, note, outcome
 from upwell.compress.json.read import JSON_KINDS, read_json
@@ -87,8 +89,7 @@ and 0.44), and it is not worth reading a larger document twice."""
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 
 
-@dataclass(frozen=True, slots=True)
-class Normal:
+class Normal(Struct, frozen=True):
     """The `passage` to continue with. If a lossless form fits the budget, `whole` is the finished
     result.
 

@@ -5,7 +5,8 @@ of the missing lines.
 """
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from upwell.ground.errors import UsageError
 from upwell.ground.text.kind import detect

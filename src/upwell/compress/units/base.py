@@ -5,8 +5,9 @@ import re
 import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, repeat
+
+from msgspec import Struct, field
 
 from upwell.compress.relevance import lowered
 from upwell.ground.text.safe import boundary
@@ -24,8 +25,7 @@ LONG_LINE = 2 * PIECE
 _MOST_GROUPS, _MOST_PIECES = 16_000, 64_000
 
 
-@dataclass(slots=True)
-class Units:
+class Units(Struct):
     """Units in order, without gaps: unit `i` is `text[starts[i]:ends[i]]`.
 
     `salience[i]`: how much unit `i` matters when there is no question.

@@ -11,8 +11,10 @@ import hashlib
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.gateway.clients import Client
 from upwell.gateway.eras import bare, meta_of
@@ -34,8 +36,7 @@ _PER_CALL_META = ("progressToken", "traceparent", "tracestate", "baggage")
 Send = Callable[[], Awaitable[Reply]]
 
 
-@dataclass(slots=True)
-class _Flight:
+class _Flight(Struct):
     task: "asyncio.Task[Reply]"
     waiting: int = 0
 

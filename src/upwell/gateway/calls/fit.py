@@ -7,9 +7,12 @@ explains how to read them. Blocks of other types keep their places.
 """
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.options import Options
@@ -52,16 +55,14 @@ def by_tool(key: str) -> str:
     return f'{READ_MORE} with key="{key}" (a part: lines="12-44")'
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
+class _Text(Struct, frozen=True):
     place: int
     block: RawObject
     text: str
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Shortened:
+class _Shortened(Struct, frozen=True):
     """A shortened text. If it is a first chunk, it comes with a table of `contents`. `private` is
     the reason why the original is not written to disk, or "".
     """
@@ -81,8 +82,7 @@ class _Shortened:
         return self.compressed.tokens + count(self.contents)
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """The effect of shortening a result. `keys` are the keys of the originals that lost content,
     and `shown` are the texts that replaced them. The token counts cover all texts in the result."""
 
@@ -176,7 +176,7 @@ class Fitter:
         waits_for_model = options.strategy == SUMMARY and self._tools.chat is not None
         if waits_for_model and self._summaries.is_full:
             LOG.warning("too many texts are waiting for the language model: truncating one instead")
-            options, waits_for_model = replace(options, strategy="truncate"), False
+            options, waits_for_model = dataclasses.replace(options, strategy="truncate"), False
 
         def compress() -> Compressed:
             from upwell.compress.compressor import Compressor  # the first import takes 30 ms
@@ -214,7 +214,7 @@ class Fitter:
         remaining_blocks, texts = await asyncio.to_thread(_with_texts, blocks)
         if not _is_worth_shortening(texts, budget):
             return result
-        options = replace(options, strategy=strategy or options.strategy)
+        options = dataclasses.replace(options, strategy=strategy or options.strategy)
         fitted = await self._shorten(call, texts, budget, options)
         if any(fitted):
             self._shortened(call, _cut(texts, fitted))
@@ -347,8 +347,8 @@ def _with_time_left(options: Options, elapsed_seconds: float) -> Options:
         return options
     seconds = options.llm_timeout_seconds - elapsed_seconds
     if seconds <= 0:
-        return replace(options, strategy="truncate")
-    return replace(options, llm_timeout_seconds=seconds)
+        return dataclasses.replace(options, strategy="truncate")
+    return dataclasses.replace(options, llm_timeout_seconds=seconds)
 
 
 def _scaled(limit: int | None, ratio: float) -> int | None:

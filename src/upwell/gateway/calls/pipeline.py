@@ -5,8 +5,10 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.gateway.calls.cache import Cache
 from upwell.gateway.calls.fit import Fitter, blocks_of
@@ -59,8 +61,7 @@ class OwnSessions:
         return own
 
 
-@dataclass(frozen=True, slots=True)
-class Fitting:
+class Fitting(Struct, frozen=True):
     """Fits results to the budget of their tool. Large results are fitted in a worker process,
     because they would block the event loop of this process."""
 

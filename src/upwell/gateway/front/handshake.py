@@ -8,7 +8,8 @@ but no offer was saved for its current state, the gateway waits a moment for the
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.gateway.eras import EVERYTHING, Offer, envelope_of, united
 from upwell.ground.errors import UpwellError
@@ -21,8 +22,7 @@ from upwell.wire.peer import INTERNAL_ERROR, Message, answer_line, error_body, r
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Struct, frozen=True):
     """The agent's era, and its client capabilities as raw JSON."""
 
     modern: bool = False

@@ -11,10 +11,10 @@ state is reachable again.
 import asyncio
 import re
 import secrets
-from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from msgspec import Struct, field
 
 from upwell.gateway.clients import Audience, Session
 from upwell.gateway.front.headers import BadRequest
@@ -37,8 +37,7 @@ _NAME_BYTES = 24
 _NAME = re.compile(r"[\w-]{32}", re.ASCII)
 
 
-@dataclass(slots=True, eq=False)
-class HttpSession:
+class HttpSession(Struct, eq=False):
     """The session of a handshake-era agent."""
 
     session: Session

@@ -9,8 +9,9 @@ repeats the call with that state and its answers.
 import asyncio
 import secrets
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.gateway.clients import RequestContext
 from upwell.gateway.eras import input_required
@@ -27,8 +28,7 @@ MAX_PENDING = 1000
 """If more calls are pending, the oldest is abandoned."""
 
 
-@dataclass(slots=True)
-class _PendingCall:
+class _PendingCall(Struct):
     context: RequestContext
     task: "asyncio.Task[Reply]"
     expiry: asyncio.TimerHandle | None = None

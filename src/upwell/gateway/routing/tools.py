@@ -5,9 +5,10 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from upwell.gateway.clients import Client, text_of
 from upwell.gateway.routing.definitions import TOOLS_CACHED, Definitions
@@ -111,8 +112,7 @@ class LocalTools(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """The tool that a public name refers to. `upstream` is None for our own tools. `declares_query`
     is true if the tool itself has a `_context_query` argument. `declared` is a digest of the tool's
     definition. HTTP headers must repeat the arguments in `mirrors`."""
@@ -221,8 +221,7 @@ class Catalog:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Declared:
+class _Declared(Struct, frozen=True):
     name: str
     annotations: Mapping[str, Any]
     declares_query: bool

@@ -5,9 +5,10 @@ malformed reply, becomes an `UpstreamError` here.
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from upwell.gateway.clients import NOBODY, Client
 from upwell.gateway.eras import (

@@ -10,8 +10,9 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from upwell.gateway.clients import Client, declined
 from upwell.gateway.eras import meta_of
@@ -53,8 +54,7 @@ class CallTimeout:
         self.restart()
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(Struct, eq=False):
     """A request to the server. `sent` is True once the server may have received the request."""
 
     client: Client

@@ -12,11 +12,11 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import psycopg
+from msgspec import Struct
 from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
@@ -55,8 +55,7 @@ _BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoi
 """Settings that make look-ups use the indexes even before the planner has statistics."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """A statement with `%(name)s` placeholders, and their values. `send()` adds the `tenant`."""
 
     sql: str
@@ -67,8 +66,7 @@ Rows = Sequence[TupleRow]
 Cursor = AsyncCursor[TupleRow]
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     statements: Sequence[Statement]
     answer: asyncio.Future[list[Rows]]
 
@@ -89,8 +87,7 @@ class _Asked:
             self.answer.set_exception(error)
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """The state of the connections. `connections`: how many are open. `most`: the maximum.
     `waiting`: how many requests are waiting for a connection."""
 

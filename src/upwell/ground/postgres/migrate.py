@@ -3,10 +3,10 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import psycopg
+from msgspec import Struct
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
@@ -40,8 +40,7 @@ async def connect(url: str) -> AsyncConnection:
         raise psycopg.OperationalError("the server does not answer") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """A database server. `clock_offset`: how many whole seconds its clock is ahead of this
     machine's. `is_pooled`: whether a pooler is in front of the server."""
 

@@ -14,9 +14,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.ground.secrets import views
 from upwell.ground.secrets.rule_set import (
@@ -60,8 +61,7 @@ bytes there only mentions a key."""
 _MAX_TAIL = 16_384
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Finding:
+class Finding(Struct, frozen=True, order=True):
     """A secret at `start:end` of the UTF-8 bytes. `rule`: its kind."""
 
     start: int

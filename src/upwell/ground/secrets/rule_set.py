@@ -8,10 +8,11 @@ cannot be part of the secret.
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
+
+from msgspec import Struct
 
 BEFORE_BYTES = 400
 AFTER_BYTES = 700
@@ -39,8 +40,7 @@ _WIDE_START = r"(?:^|[^A-Za-z])"
 """A digit may precede a secret, because the previous line often ends with a digit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allowlist:
+class Allowlist(Struct, frozen=True):
     """Exceptions to a rule. A finding is an exception if one of the `regexes` matches the `target`
     (the secret, the match or the line), or if the secret contains one of the `stopwords`.
     """
@@ -59,8 +59,7 @@ class Allowlist:
         return any(len(word) >= least_chars and word in lowered for word in self.stopwords)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One kind of secret.
 
     `entropy`: a secret must exceed this Shannon entropy, in bits per byte; 0 for any. `group`:
@@ -76,8 +75,7 @@ class Rule:
     after: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """All rules.
 
     `triggered`: keywords, each with the ids of the rules to run. `everywhere`: maps each rule

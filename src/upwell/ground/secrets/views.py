@@ -9,11 +9,12 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from operator import eq
 from typing import Any
+
+from msgspec import Struct
 
 _ESCAPES = (
     rb"\x1b(?:\[[0-9;:?]{0,40}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\))",
@@ -37,8 +38,7 @@ _BASE64 = rb"[A-Za-z0-9+/_-]{%d,}={0,2}" % MIN_BASE64
 MAX_BASE64 = 262_144
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """A changed copy of a text. The piece that begins at `at[i]` in `data` begins at `origin[i]` in
     the original text.
     """

@@ -8,10 +8,11 @@ import sqlite3
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreUnwritable
 from upwell.ground.files import exclusively
@@ -40,8 +41,7 @@ _NO_ROOM = frozenset({"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_TOOBIG"})
 _FORBIDDEN = frozenset({"SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"})
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """A component that owns tables in a file.
 
     `name`: the owner's key in the `schema_version` table. `migrations`: oldest first; the 1-based
@@ -57,8 +57,7 @@ class Owner:
     expendable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """How to open a file.
 
     `is_read_only`: whether the file is only read and never created, because it cannot be written.

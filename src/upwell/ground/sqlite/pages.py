@@ -12,9 +12,10 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 Value = int | float | str | bytes | None
 Row = tuple[Value, ...]
@@ -30,8 +31,7 @@ _WAL_HEADER, _FRAME_HEADER = 32, 24
 _MAX_DEPTH = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """A table in the schema that the file should have.
 
     `columns`: the name and declared type of each column, and whether it is NOT NULL. `min_columns`:

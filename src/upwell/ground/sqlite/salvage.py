@@ -11,9 +11,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.files import read_regular_file, write_atomically
@@ -56,8 +57,7 @@ def replace_damaged(plan: Plan) -> None:
         damaged.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Salvage:
+class Salvage(Struct, frozen=True):
     """The record of a salvage. `quarantined`: the damaged file. `rows`: the number of copied rows.
     `at`: epoch seconds."""
 

@@ -6,10 +6,12 @@ A user's file in the same format can add words and languages, and remove words.
 import difflib
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from upwell.ground.errors import ConfigError
 from upwell.ground.files import read_regular_file
@@ -33,8 +35,7 @@ MAX_FILE_BYTES = 1_000_000
 MAX_PHRASE_WORDS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(Struct, frozen=True):
     """A `phrase` that indicates an intent of `kind`; `weight` is 1 (weak) to 3 (strong)."""
 
     kind: str
@@ -42,8 +43,7 @@ class Signal:
     phrase: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Lexicon:
+class Lexicon(Struct, frozen=True, kw_only=True, eq=False):
     """The words and phrases of all languages, as written in the files.
 
     `not_names`: capitalised words that are not names. `openings`: phrases that begin a message.

@@ -15,10 +15,11 @@ of the two tokenizers' counts.
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import groupby, pairwise
+
+from msgspec import Struct
 
 _SAFETY = 1.035
 _SIGN = r"!-/:-@\[-`{-~\x00-\x08\x0e-\x1f\x7f"
@@ -113,8 +114,7 @@ class _Cache(dict[str, float]):
         return tokens
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(Struct, frozen=True):
     """The contents of `tokens.txt`.
 
     `words`: maps each common word to the punctuation marks that share one token with it. `pairs`:

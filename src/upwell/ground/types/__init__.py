@@ -1,1 +1,1 @@
-"""The values that flow between packages: frozen dataclasses, one module per subject."""
+"""The values that flow between packages: frozen records, one module per subject."""

@@ -1,7 +1,8 @@
 """A passage to compress, its budget, and the record of how it was shortened."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Kind(StrEnum):
@@ -26,8 +27,7 @@ class Kind(StrEnum):
     TEXT = "text"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(Struct, frozen=True, kw_only=True):
     """How much space a text may take. If several limits are set, the smallest applies.
 
     `max_chars`, `max_tokens`: soft limits, which `floor` may raise.
@@ -43,8 +43,7 @@ class Budget:
     floor: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class Passage(Struct, frozen=True, kw_only=True):
     """A text to compress.
 
     `kind`: TEXT lets the compressor detect the kind. `query`: the agent's question, "" for none.
@@ -66,8 +65,7 @@ class Passage:
     folded: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Omission:
+class Omission(Struct, frozen=True, kw_only=True):
     """Content that was left out: `count` of `total` units.
 
     `what`: the unit (items, lines, sections …). `where`: the place, such as a JSON key.
@@ -79,16 +77,14 @@ class Omission:
     where: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """A strategy that was tried. `outcome`: "kept", or why the strategy was rejected."""
 
     strategy: str
     outcome: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compressed:
+class Compressed(Struct, frozen=True, kw_only=True):
     """A compressed text and how it was produced.
 
     `before`, `after`: the number of characters in the original and in `text`. `tokens`: the

@@ -1,9 +1,10 @@
 """The cue: what an agent is doing right now."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from upwell.ground.types.principal import OWNER, Principal
 
@@ -26,8 +27,7 @@ AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
 here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolAnswer:
+class ToolAnswer(Struct, frozen=True, kw_only=True):
     """The result of the tool call in a cue.
 
     upwell reads `text` to see whether the call found something, and what the agent now has in its
@@ -38,8 +38,7 @@ class ToolAnswer:
     failed: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cue:
+class Cue(Struct, frozen=True, kw_only=True):
     """The agent's current step. At every door, it is the only input to surfacing.
 
     `text`: the message. At the session door: the host's word for why the session starts (`startup`,

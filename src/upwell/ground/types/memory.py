@@ -1,15 +1,15 @@
 """Memories, queries and hits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 DEFAULT_TENANT = "default"
 DEFAULT_NAMESPACE = "context"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(Struct, frozen=True, kw_only=True):
     """The memories that a query may see.
 
     `project`: the absolute root of a repository, to see its memories and the global ones; None sees
@@ -34,8 +34,7 @@ class QuerySource(StrEnum):
     EXPLICIT = "explicit"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(Struct, frozen=True, kw_only=True):
     """A query to memory.
 
     - `texts`: up to three search texts. `paths`, `symbols`: files and identifiers that are matched
@@ -72,8 +71,7 @@ class Trust(StrEnum):
     TOOL = "tool"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
+class Provenance(Struct, frozen=True, kw_only=True):
     """How a memory was created. Unknown fields are ""."""
 
     door: str = ""
@@ -82,8 +80,7 @@ class Provenance:
     session: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Struct, frozen=True, kw_only=True):
     """A piece of knowledge.
 
     `id`: if "", the store assigns one. `paths`, `symbols`: the files and identifiers that the
@@ -119,8 +116,7 @@ class Memory:
     viewed_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Struct, frozen=True, kw_only=True):
     """A memory found by a search.
 
     `score`: the calibrated probability that the memory is relevant, 0..1. `signals`: the raw
@@ -135,8 +131,7 @@ class Hit:
     trigger: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The result of one search.
 
     `hits`: most relevant first. `missing`: the stores that could not be searched, each as

@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 EVERY = "*"
 """The pattern of every namespace that is not private."""
@@ -21,8 +22,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(Struct, frozen=True):
     """The home's owner, or a client with a token from the owner or an issuer.
 
     `name`: the token's name; "" for the owner, who is also the principal on stdio. `namespaces`:

@@ -1,12 +1,12 @@
 """A proxied tool call, its reply, and the health of a component."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+
+class ToolCall(Struct, frozen=True, kw_only=True):
     """A call to a tool.
 
     `tool`: the server's own name for the tool. `params`: the raw JSON bytes to send, without
@@ -32,8 +32,7 @@ class ToolCall:
     cwd: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """The response to a request: the raw JSON bytes of `result` or `error`.
 
     `repaired`: the number of bytes replaced because they were not valid UTF-8.
@@ -44,8 +43,7 @@ class Reply:
     repaired: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
+class Ping(Struct, frozen=True, kw_only=True):
     """The health of a component, with one line of `detail` and a `hint` for repair."""
 
     ok: bool

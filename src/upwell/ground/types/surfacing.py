@@ -2,8 +2,9 @@
 feedback."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from upwell.ground.types.memory import Hit, Memory
 
@@ -20,8 +21,7 @@ class IntentKind(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
+class Intent(Struct, frozen=True, kw_only=True):
     """The intent of a prompt.
 
     `confidence`: 0..1. `topics`: the subjects mentioned in the prompt. `source`: how the prompt was
@@ -72,8 +72,7 @@ class SkipReason(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skip:
+class Skip(Struct, frozen=True, kw_only=True):
     """The decision to surface nothing. It is counted and shown, never raised.
 
     `reason`: the gate that decided. `confidence`, `signals`: those of the best hit, if there was a
@@ -93,8 +92,7 @@ class Skip:
     moment: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surfacing:
+class Surfacing(Struct, frozen=True, kw_only=True):
     """Memories to deliver now.
 
     `id`: the handle for feedback. `hits`: best first. `text`: the text to deliver, which is a
@@ -131,8 +129,7 @@ class Rating(StrEnum):
     ALREADY_KNOWN = "already_known"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feedback:
+class Feedback(Struct, frozen=True, kw_only=True):
     """A rating of one memory in a `Surfacing`, or of all its memories if `memory_id` is None.
 
     `at`: epoch seconds; None means now.

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.ground.errors import UsageError
 from upwell.memory.records import ALIASES, KNOWN, namespace
@@ -14,8 +15,7 @@ MAX_FRONT_DEPTH = 8
 _FRONT = re.compile(r"\A---[ \t]*\r?\n((?:[^\n]*+\n){0,200}?)---[ \t]*(?:\r?\n|\Z)")
 
 
-@dataclass(frozen=True, slots=True)
-class Front:
+class Front(Struct, frozen=True):
     """The front matter of a document. The body begins at the character offset `end`."""
 
     namespace: str = ""

@@ -6,8 +6,9 @@ A citation covers whole statements: all lines of a sentence, a row of a table, o
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
+
+from msgspec import Struct
 
 from upwell.ground.text.sections import (
     BLANK,
@@ -34,8 +35,7 @@ _HARD_BREAK = ("  ", "\\", "<br>", "<br/>")
 _CONTINUED = (",", ";", "(", "[", "{", "/", "-", "–", "—", "&", "+", "=")
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """`text[start:end]`, which spans the lines `first` to `last` (0-based).
 
     `until` is the last line of what the statement introduces, if it ends in a colon or is the head

@@ -7,9 +7,11 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.errors import StoreError
 from upwell.ground.secrets.redact import redact
@@ -42,8 +44,7 @@ class Notes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """Reads files for a tenant. `notes` are those in the tenant's `stm.json`. If `embeds` is set,
     every section also becomes a memory, so that searches by meaning find it."""
 

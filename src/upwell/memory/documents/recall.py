@@ -8,7 +8,9 @@ intervals. Files that differ are read and indexed again, and deleted files are d
 import asyncio
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
@@ -53,8 +55,7 @@ check took."""
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(Struct, frozen=True, kw_only=True):
     """The result of a check. `files` and `chunks` count the whole index. `problems` are the skipped
     paths."""
 

@@ -8,7 +8,8 @@ search hang.
 import os
 import stat
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from upwell.memory.records import is_text
 from upwell.memory.sources import Form, Source
@@ -21,16 +22,14 @@ MAX_FILES = 200_000
 unlikely to contain only notes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A path that was left out, and the reason."""
 
     path: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile:
+class FoundFile(Struct, frozen=True):
     """A file in a source, with its size in bytes and its modification time in nanoseconds."""
 
     path: str
@@ -39,8 +38,7 @@ class FoundFile:
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """The state of a file when it was last read. `key` identifies its source."""
 
     size: int
@@ -49,8 +47,7 @@ class Known:
     key: str
 
 
-@dataclass(slots=True)
-class Look:
+class Look(Struct):
     """The result of a scan. `changed` are the new or changed files, and `present_paths` are the
     paths of all files."""
 

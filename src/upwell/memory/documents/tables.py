@@ -11,7 +11,9 @@ search.
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from upwell.ground.sqlite.database import Owner
 from upwell.ground.sqlite.file import recreate
@@ -26,8 +28,7 @@ from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
 from upwell.memory.sqlite.writing import insert, remove
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """A file that was read, with its `sections` and `memories`. `around` maps the id of a memory to
     the words of its file's path and of its headings. `changed_at` is in epoch seconds. `problem` is
     the reason why the file could not be read. An `unchanged` file keeps its sections and memories

@@ -1,8 +1,9 @@
 """Embed memories in batches, for every store."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from upwell.ground.errors import LlmError
 from upwell.ground.trace import LOG
@@ -13,8 +14,7 @@ MAX_CHARS = 2_000
 BATCH = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(Struct, frozen=True):
     """A memory that needs a vector. `hash` shows whether its text has since changed."""
 
     n: int

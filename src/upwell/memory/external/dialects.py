@@ -8,8 +8,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from upwell.ground.types.memory import Query
 from upwell.memory.options import LtmOptions, LtmProfile
@@ -61,8 +62,7 @@ class Unreadable(Exception):
     """The result has none of the formats that this kind of server uses."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerHit:
+class ServerHit(Struct, frozen=True, kw_only=True):
     """A hit from another server. `score` is on the server's own scale, or None if there is no
     score."""
 
@@ -77,8 +77,7 @@ Read = Callable[[Any], list[ServerHit]]
 `Unreadable`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class Dialect(Struct, frozen=True, kw_only=True):
     """One kind of server. `tools` are the possible names of its search tool. `requests` turns a
     query into texts, and upwell makes one call for each text. If `filtered`, arguments that the
     tool does not declare are left out."""

@@ -14,8 +14,10 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -34,8 +36,7 @@ from upwell.memory.records import content_hash
 from upwell.memory.sqlite.rescore import rescored
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """A server's unparsed results for one query, and the texts that were sent to the server."""
 
     dialect: Dialect

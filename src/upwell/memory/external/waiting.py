@@ -8,8 +8,9 @@ subject uses it. As long as the source is that slow, automatic searches do not w
 import asyncio
 import math
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.ground.clock import Clock, Deadline
 from upwell.ground.errors import RecallUnavailable
@@ -26,8 +27,7 @@ RACE_SHARE = 2 / 3
 hits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Patience(Struct, frozen=True, kw_only=True):
     """`race_seconds` is how long an automatic search may take. The other fields configure the
     breaker."""
 

@@ -14,10 +14,12 @@ import json
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeGuard
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from upwell.ground.clock import Clock
 from upwell.ground.errors import StoreError
@@ -146,8 +148,7 @@ def _parsed(path: Path) -> list[Any] | None:
     return notes if isinstance(notes, list) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """Where a note comes from. `project` is the absolute root of the note's project; None means
     every project. `program` is the program from which the note was imported."""
 

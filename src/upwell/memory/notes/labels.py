@@ -5,8 +5,9 @@ the four keys that seed 001 defines (docs/names.md).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.ground.errors import UsageError
 from upwell.ground.secrets.redact import redact
@@ -30,8 +31,7 @@ MAX_LISTED = 20
 MAX_CHARS = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
+class Labels(Struct, frozen=True, kw_only=True):
     """`namespace` is "" for the default namespace. `kind` is one of `KINDS`, or ""."""
 
     namespace: str = ""
@@ -86,7 +86,8 @@ def labels_of(raw: Mapping[str, Any]) -> Labels:
     """The labels of a note in the file. People edit the file, so if any label is malformed, all are
     ignored."""
     try:
-        return checked_labels({key: raw[key] for key in Labels.__slots__ if raw.get(key)})[0]
+        args = {key: raw[key] for key in Labels.__struct_fields__ if raw.get(key)}
+        return checked_labels(args)[0]
     except UsageError:
         return Labels()
 

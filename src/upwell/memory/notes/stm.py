@@ -8,10 +8,12 @@ copy of the notes; `memory/notes/file.py` reads and writes it.
 import re
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError, UsageError
@@ -37,8 +39,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 NO_LABELS = Labels()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One note. Times are epoch seconds, or None if the file has no readable time."""
 
     id: str

@@ -8,8 +8,10 @@ not depend on the query is cached until the version changes.
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.project import owners_of
@@ -74,8 +76,7 @@ _KINDS = """
                    WHERE tenant = %(tenant)s AND supersedes IS NOT NULL)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """Selects the memories that a search may return. They are in one of the `namespaces` (in any,
     if `namespaces` is empty) and have not expired at `now`. Standing rules are excluded, because
     they are shown in another way. `condition` is the SQL condition on a row `m`, or empty if every
@@ -136,8 +137,7 @@ def filter_of(
     return Filter(namespaces, now, " AND ".join(conditions))
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """The frequencies of a query's words and keys in its scope. `mean_tokens` is the mean length of
     the scope's memories, including hidden words. `supersedes` is False if no memory of the tenant
     supersedes another. `has_file` is False if no memory is about the query's file."""
@@ -160,8 +160,7 @@ class Counts:
         return replace(self, holding={stem: int(count) for stem, count in holding.items()})
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """The counts that do not depend on the query, at one version of the memories."""
 
     version: int

@@ -8,10 +8,12 @@ a transaction-local setting, which the statements that read memories use.
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from math import log
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.types.memory import Query
@@ -115,8 +117,7 @@ async def pool_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """The result of the second round trip. `triggered` maps a memory's number to the trigger that
     found it. `newer` has the rows of successors. `by_meaning` has the memories found by their
     vectors alone."""

@@ -2,7 +2,8 @@
 and accepts the machines' writes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres, Rows, Statement, Transaction

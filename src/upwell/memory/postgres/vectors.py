@@ -17,9 +17,10 @@ import hashlib
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError
@@ -101,8 +102,7 @@ _SAMPLE = f"""
         LIMIT %(sample)s))"""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """Random vectors of a tenant, and the numbers of their memories."""
 
     vectors: "Floats"
@@ -110,8 +110,7 @@ class Sample:
     at: float = field(default_factory=time.monotonic)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """The vector of a query's text, and a sample of the tenant's vectors, which shows what cosines
     are usual. `model` is the number of the model."""
 

@@ -5,9 +5,10 @@ import asyncio
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+from msgspec import Struct, field
 
 from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Rows, Statement, Transaction
@@ -39,8 +40,7 @@ LOCK_TENANT = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR
 """Makes the tenant's other writers wait until the end of the transaction."""
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """The changes to the counts of one scope."""
 
     memories: int = 0
@@ -50,8 +50,7 @@ class Tally:
     anchors: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(slots=True)
-class Changes:
+class Changes(Struct):
     """The rows to write and to remove, and the resulting changes to the counts."""
 
     memories: list[tuple[Any, ...]] = field(default_factory=list)

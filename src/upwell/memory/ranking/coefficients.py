@@ -7,11 +7,11 @@ lowered by 0.13. `few` and `few_names` were set by hand. They keep that rate in 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Coefficients:
+class Coefficients(Struct, frozen=True):
     """Logistic regressions and linear orderings (listwise softmax). Notes and turns of a
     conversation have separate models, because their words are distributed differently."""
 

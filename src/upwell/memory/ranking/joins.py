@@ -6,7 +6,8 @@ symbol (`y:`).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.ground.text.anchors import (
     COMMON_STEMS,
@@ -32,8 +33,7 @@ MAX_PARTS = 64
 """How many of the last parts of a path are compared."""
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(Struct, frozen=True):
     """An exact match of a file or symbol. `strength` depends on the part that matched. `holding` is
     the number of memories that share the match. `stems` are the stems of the file's name; a symbol
     has none."""
@@ -44,8 +44,7 @@ class Join:
     stems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JoinKey:
+class JoinKey(Struct, frozen=True):
     """A key to look up: the strength of a match, and the name of the file or symbol."""
 
     strength: float

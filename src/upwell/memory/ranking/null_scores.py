@@ -8,7 +8,8 @@ labels.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.memory.ranking.query import Corpus
 
@@ -27,8 +28,7 @@ The unit is the idf of a word that only one memory has."""
 _MIN_SPREAD = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class NullScores:
+class NullScores(Struct, frozen=True):
     """The mean and spread of the best BM25 scores of unrelated queries, for each size in
     `SIZES`."""
 

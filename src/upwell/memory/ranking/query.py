@@ -3,8 +3,9 @@ corpus."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, names_in
 
@@ -18,8 +19,7 @@ LEAST_MEMORIES = 500
 COMMON_SHARE = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Corpus:
+class Corpus(Struct, frozen=True):
     """The memories that a query may see: the numbers of their scopes, the number of memories, and
     the total number of words."""
 
@@ -54,8 +54,7 @@ def _idf(size: int, holding: float) -> float:
     return math.log(1.0 + (max(0.0, size - holding) + 0.5) / (holding + 0.5))
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """A query text, read against a corpus.
 
     `idf` contains every stem of the text, even if no memory has it, and `mass` is the sum of `idf`.

@@ -1,7 +1,9 @@
 """Score a pool of candidates and return hits, most relevant first. All stores share this code."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from upwell.ground.types.memory import Hit, Query
 from upwell.memory.ranking.calibrate import asked_probability, probability, relevance
@@ -37,8 +39,7 @@ BACKGROUND_FROM, BACKGROUND_TO = 5, 15
 """The margin of a hit is the difference between its BM25 and the mean BM25 at these ranks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Successor:
+class Successor(Struct, frozen=True):
     """The newest memory that still exists in a chain of memories that supersede one another.
     `candidate` is None if the query may not see it."""
 
@@ -46,8 +47,7 @@ class Successor:
     candidate: Candidate | None
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """The candidates of one query, by number, and everything needed to rank them.
 
     `joins` maps join keys to exact matches. `likeness` is None without an embedder. `triggered`
@@ -69,8 +69,7 @@ NOTHING = Pool({}, {}, (), Corpus((), 0, 0), usual(Corpus((), 0, 0)))
 """The pool of a query without candidates."""
 
 
-@dataclass(frozen=True, slots=True)
-class Assessed:
+class Assessed(Struct, frozen=True):
     """A candidate with its relevance, its signals, and the trigger that it shares with the query
     ("" if there is none)."""
 

@@ -9,8 +9,9 @@ that share it.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.joins import Join
@@ -58,8 +59,7 @@ NO_JOIN: Mapping[str, float] = dict.fromkeys(
 """The signals of a candidate without a matching file or symbol."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A memory to be scored. `body` and `extra` are the counts of the query's stems in the memory's
     text and in its extra words. `words` is the length of the text in words.
 
@@ -83,8 +83,7 @@ class Candidate:
         return self.body.get(stem, 0) + EXTRA_WEIGHT * self.extra.get(stem, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
+class Likeness(Struct, frozen=True):
     """The similarity of memories to a question. `cosines` maps memory numbers to cosines, nearest
     first. `mean` and `spread` describe the store's cosines, and `background` is the mean cosine of
     the next best memories."""
@@ -120,8 +119,7 @@ def matches(candidate: Candidate, reading: Reading) -> bool:
     return not (stems.isdisjoint(candidate.body) and stems.isdisjoint(candidate.extra))
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A candidate, and how often each stem of one query occurs in it (weighted)."""
 
     candidate: Candidate

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.ground.text.words import cjk_terms, fold, informative, path_words, split_identifier
 from upwell.ground.types.memory import Memory
@@ -77,8 +78,7 @@ _LABELS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Indexed:
+class Indexed(Struct, frozen=True):
     """The text that a store indexes for a memory. `extra` contains words from the memory's context,
     and words that are not separate words of `body`: parts of identifiers and paths, tags, and pairs
     of CJK characters."""
@@ -167,8 +167,7 @@ def speaker(text: str) -> str:
     return "" if first in _LABELS or first in EVERYDAY_WORDS else name
 
 
-@dataclass(frozen=True, slots=True)
-class Worded:
+class Worded(Struct, frozen=True):
     """The words of a text in order, folded and unstemmed, and its speaker ("" if there is none)."""
 
     words: Sequence[str]

@@ -13,7 +13,8 @@ changes to one memory are sent once.
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.ground.sqlite.database import Owner
 from upwell.ground.types.memory import DEFAULT_TENANT
@@ -87,8 +88,7 @@ OWNER = Owner("team", (create,), _salvage)
 """The copy's tables in a database file."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyState:
+class CopyState(Struct, frozen=True):
     """What a copy contains. `checked_at` is the last time when the copy was known to be up to date,
     in epoch seconds (0: never). `is_complete` is True if every project has been copied completely.
     `waiting` is the number of unsent writes, and `waiting_since` is the time of the oldest.

@@ -2,10 +2,11 @@
 
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import batched
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.ground.types.memory import Scope
 from upwell.ground.types.principal import is_visible
@@ -48,8 +49,7 @@ _ID, _NAMESPACE, _TEXT, _EXPIRES, _PINNED = (
 _LONGEST_CHAIN = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """Selects the memories that a search may return: those that are in `namespaces` (an empty tuple
     means any namespace) and have not expired at `now`. Standing rules are excluded, because they
     are delivered separately. `condition` is an SQL condition on a row `m`, and `values` are the
@@ -276,8 +276,7 @@ def _row(values: Sequence[Any]) -> Row:
     return Row(n, columns[_ID], columns[_NAMESPACE], text, extra, keys, load)
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """The id and number of the newest memory that still exists in a chain, where each memory
     supersedes the one before."""
 

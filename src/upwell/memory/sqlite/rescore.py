@@ -9,7 +9,8 @@ the source may have found the hit by meaning.
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.project import is_seen

@@ -2,9 +2,11 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
@@ -63,8 +65,7 @@ The lookup takes a few milliseconds, which is no longer than switching to anothe
 for the interpreter there, and switching back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """The vector of a query's text, and the vectors to compare it with."""
 
     vector: "Vector"

@@ -4,7 +4,8 @@ import json
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from upwell.ground.types.memory import Memory
 from upwell.memory.lookups import SEQUENCE_BITS, scope_of
@@ -22,8 +23,7 @@ from upwell.memory.stems import counted
 _MARKS = ",".join("?" * (len(COLUMNS.split(",")) + 3))
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """The changes that a batch makes to the counts of one scope."""
 
     memories: int = 0

@@ -5,8 +5,10 @@ memories visible to it, never private ones, and writes only what its role and na
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK
 from upwell.ground.errors import UsageError
@@ -21,8 +23,7 @@ _FOLDERS = ("/", "~")
 READER = "your token may only read the team's memories"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Writes may change only namespaces for which `may_change()` returns True. The whole store may
     have at most `max_memories`, or any number if this is 0."""
 
@@ -30,8 +31,7 @@ class Limits:
     max_memories: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """The outcome of a batch of writes. `fresh` has the tokens of the writes that took effect.
     Writes that are neither in `fresh` nor in `refused` had arrived earlier."""
 

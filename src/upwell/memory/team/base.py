@@ -1,15 +1,15 @@
 """The interface of a store that machines copy, and the changes that are exchanged with it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, Self
+
+from msgspec import Struct
 
 from upwell.ground.types.memory import Memory
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A change in a shared project. `memory` is the new or changed memory, or None if it is gone.
     `version` is the store's version after the change."""
 
@@ -18,8 +18,7 @@ class Change:
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(Struct, frozen=True):
     """The last change in a project that a copy has applied. `version` is the version of the change,
     and `after` is the id of the changed memory. A new copy begins at version -1.
 
@@ -63,8 +62,7 @@ class Cursor:
         return Cursor.filling(self.project, self.base, version, id)
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """The next changes of a project, in order, and the cursor after them. `is_last` is True if no
     changes follow."""
 
@@ -80,8 +78,7 @@ class Removal(StrEnum):
     PURGE = "purge"
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(Struct, frozen=True):
     """A write that is waiting to be sent. Its `token` is unique, so a write that arrives twice
     takes effect once."""
 
@@ -90,8 +87,7 @@ class Outgoing:
     content: Memory | Removal
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The token of a write that a shared store refused, and the reason."""
 
     token: str

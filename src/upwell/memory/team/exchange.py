@@ -10,10 +10,11 @@ Both sides check what they receive, because any program may have sent it.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.terms import sound
@@ -36,8 +37,7 @@ _MAX_LINE = 2**31 - 1
 _TOKEN_CHARS = range(16, 65)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Greeting:
+class Greeting(Struct, frozen=True, kw_only=True):
     """The gateway's description of itself. `source` is the identity of the store, as returned by
     `SharedMemories.identity()`. `version` is the version of upwell. `may_write` is True if the
     token's role allows writes."""
@@ -48,8 +48,7 @@ class Greeting:
     may_write: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagesRequest:
+class PagesRequest(Struct, frozen=True, kw_only=True):
     """A request for the next changes in the store `source`, which the machine copies."""
 
     protocol: int
@@ -57,14 +56,12 @@ class PagesRequest:
     cursors: tuple[Cursor, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagesReply:
+class PagesReply(Struct, frozen=True, kw_only=True):
     protocol: int
     pages: tuple[Page, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WritesRequest:
+class WritesRequest(Struct, frozen=True, kw_only=True):
     """Writes for the store `source`."""
 
     protocol: int
@@ -72,24 +69,21 @@ class WritesRequest:
     writes: tuple[Outgoing, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WritesReply:
+class WritesReply(Struct, frozen=True, kw_only=True):
     """The reply to writes. All writes have arrived, and those in `refused` were not applied."""
 
     protocol: int
     refused: tuple[Refused, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """The body of every error response."""
 
     error: str
     protocol: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Any:
+class _Any(Struct, frozen=True, kw_only=True):
     """The field that messages of every version have."""
 
     protocol: int

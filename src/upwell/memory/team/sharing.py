@@ -1,6 +1,6 @@
 """Prepare memories for a store that other people read."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from upwell.ground.errors import UsageError
 from upwell.ground.remote_address import address_of, main_worktree_of

@@ -6,12 +6,13 @@ has the expected format, it raises `Unreadable`.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import UsageError
@@ -72,8 +73,7 @@ class Unreadable(UsageError):
     """A file cannot be read or has another format. The message is one line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class Format(Struct, frozen=True, kw_only=True):
     """How a host records sessions. A `Host` refers to its format by `name`.
 
     - `recognises` receives the path and the first `HEAD_BYTES` bytes of a file.
@@ -87,8 +87,7 @@ class Format:
     read_from: Callable[[Path, int], Iterator[Event]] | None = None
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """Creates the events of a session in order. Their times never run backwards."""
 
     session: str

@@ -8,10 +8,11 @@ timestamp.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from upwell.episodes.events import Event
 from upwell.replay.transcripts.base import (
@@ -102,8 +103,7 @@ def _events(path: Path, raw: str) -> Iterator[Event]:
             yield from _old_style(draft, without(turn.text, *_THINKING), at, marked=marked)
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+class _Turn(Struct, frozen=True):
     """The text below a heading, including calls. `speaker` is the user or the agent."""
 
     speaker: str

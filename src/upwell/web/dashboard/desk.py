@@ -1,8 +1,9 @@
 """The interface between the dashboard's pages and the rest of upwell."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 Fields = Mapping[str, str]
 """The non-empty parameters of a request."""
@@ -13,8 +14,7 @@ Action = Callable[[Fields], Awaitable[str]]
 Rows = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Desk:
+class Desk(Struct, frozen=True):
     """`views` is keyed by template name and `actions` by the name in the path. `stream` yields new
     events that match the fields."""
 

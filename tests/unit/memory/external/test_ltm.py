@@ -4,10 +4,10 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable

@@ -4,11 +4,11 @@ SQLite, several processes, a lost database."""
 import asyncio
 import random
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from tests.contracts.stores import open_postgres, open_sqlite
 from tests.postgres import APPLICATION, Cluster, cluster
 

@@ -4,11 +4,11 @@ and through a gateway."""
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.contracts.stores import open_team
 from tests.machines import SHOP, Machine, as_superuser
 

@@ -10,7 +10,8 @@ import sqlite3
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from upwell.memory.documents.sections.links import MAX_LINK_COUNT, Targets
 from upwell.memory.documents.sections.memories import FilePlace
@@ -54,8 +55,7 @@ SUBJECT_SHARE = 0.25
 """A name in more than this share of all sections is the subject of the documentation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The position of a section. `parent` is the section above it, or 0 at the top. Sections with
     the same text have the same `digest`. `has_text` is False for a bare heading."""
 
@@ -74,8 +74,7 @@ class Place:
         return self.trail[-1] if self.trail else ""
 
 
-@dataclass(slots=True)
-class Postings:
+class Postings(Struct):
     """The sections that contain a term. `frequencies` maps a section to the weighted,
     length-normalised and saturated frequency (0 to 1). `sections` is the number of sections that
     contain the term in their own text, and `occurrences` is how often they do."""
@@ -85,8 +84,7 @@ class Postings:
     occurrences: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     weight: float
     share: float
     mean: float

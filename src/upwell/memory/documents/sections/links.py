@@ -3,7 +3,8 @@
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.ground.text.words import fold
 from upwell.memory.documents.sections.parse import CODE, Section
@@ -17,8 +18,7 @@ MAX_LINK_COUNT = 3
 """The maximum count of a term in the links to a section."""
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """A link to a section. `page` is a path without its suffix, and an empty `anchor` means the
     beginning of the page. `terms` come from the link's text, and `near` also has those around the
     link."""

@@ -1,14 +1,14 @@
 """Turn a section, or a passage of one, into a memory."""
 
 import json
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.memory.records import stamped
 
 
-@dataclass(frozen=True, slots=True)
-class FilePlace:
+class FilePlace(Struct, frozen=True):
     """The fields that all sections of a file share. `tags` is a JSON list. `changed_at` is in epoch
     seconds."""
 

@@ -7,7 +7,8 @@ callouts `!!! warning`, `::: tip` and `> [!NOTE]`, include directives, and ancho
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)(.*)")
 _ANCHOR = re.compile(r"(?<!\s)\s*+\{[ ]*+[#.:][^{}]*+\}\s*+$")
@@ -25,8 +26,7 @@ _FRONT_TITLE = re.compile(r"title:\s*+[\"']?+(.+?)[\"']?$")
 PROSE, ITEM, CODE, TABLE, CALLOUT = "prose", "item", "code", "table", "callout"
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Lines of one kind, from `first` to `last` (1-based, inclusive). `indent` is that of a list
     item. `callout` is the first line of the note or warning that contains the block, or 0."""
 
@@ -38,8 +38,7 @@ class Block:
     callout: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A heading and its blocks. `trail` lists the headings from the outermost to the section's own.
     The page's title from the front matter may precede them. `level` is 0 for text before the first
     heading."""
@@ -55,8 +54,7 @@ class Section:
         return self.trail[-1] if self.trail else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(Struct, frozen=True):
     """A heading on the line `line`. Its text begins on the line `body` (both 0-based)."""
 
     line: int

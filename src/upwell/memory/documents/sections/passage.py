@@ -7,7 +7,8 @@ into its opposite. Text that is too long is shortened to whole sentences or rows
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.memory.documents.sections.index import Index
 from upwell.memory.documents.sections.parse import CALLOUT, CODE, ITEM, PROSE, TABLE, Block
@@ -35,8 +36,7 @@ Piece = tuple[str, tuple[int, int]]
 """A text, and the numbers of its first and last lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(Struct, frozen=True):
     """The `text` to quote from a section. `lines` are its first and last line (1-based, inclusive),
     and `kinds` are those of its blocks."""
 

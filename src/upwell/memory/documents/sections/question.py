@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.memory.documents.sections.terms import COMPOUND, terms, terms_of
 from upwell.memory.ranking.terms import sound
@@ -23,8 +24,7 @@ STRUCTURE = frozenset(
 """Parts of paths that occur in every repository."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A question as terms. `order` lists the terms in sequence. `compounds` contains the joined
     forms, such as `rootpath`. A section without a joined form may still answer the question."""
 

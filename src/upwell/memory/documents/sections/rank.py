@@ -7,8 +7,9 @@ section above it and the sections next to it. Of sections with the same text, on
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from upwell.memory.documents.sections.index import SATURATION, Index
 from upwell.memory.documents.sections.question import Question
@@ -24,8 +25,7 @@ sections."""
 PASSAGE_SHARE, PAGE_SHARE, ABOVE_SHARE, BESIDE_SHARE = 0.3, 0.15, 0.1, 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """A question as an index understands it. `weights` are scaled by topicality. `variants` are
     other terms that may mean the same, with their weights."""
 
@@ -35,8 +35,7 @@ class Reading:
     variants: Mapping[str, Sequence[tuple[str, float]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """A section with its score. `by_term` has the contribution of each term of the question."""
 
     number: int

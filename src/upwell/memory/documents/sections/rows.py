@@ -12,7 +12,8 @@ import hashlib
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from upwell.memory.documents.sections.links import Link, links_in, page_of
 from upwell.memory.documents.sections.parse import CODE, TABLE, Section, parse, rows_of
@@ -28,8 +29,7 @@ COUNT_BITS = 7
 MAX_COUNT = (1 << COUNT_BITS) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A section as stored. `place` is its number in the file, and `parent` is the number of the
     section above it (-1 at the top). The first set in `terms` has the terms of the headings and the
     path, and the others have the terms of each block. `counts` maps a term to its packed

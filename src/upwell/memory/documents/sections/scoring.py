@@ -9,8 +9,9 @@ questions.
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from upwell.memory.documents.sections.index import SATURATION, Index
 from upwell.memory.documents.sections.rank import Ranked, Reading
@@ -23,8 +24,7 @@ SECOND_SHARE = 0.8
 """Automatic doors show a second section only if it scores at least this share of the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Struct, frozen=True):
     """A logistic model over signals."""
 
     weights: Mapping[str, float]

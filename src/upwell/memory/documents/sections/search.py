@@ -5,7 +5,8 @@ import re
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Hit, Memory, Query, QuerySource

@@ -12,9 +12,10 @@ interchangeably, with the head of the group first.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+
+from msgspec import Struct
 
 from upwell.ground.text.words import fold
 from upwell.memory.ranking.terms import EVERYDAY_WORDS
@@ -28,8 +29,7 @@ UNKNOWN_BURST = 1.8
 terms."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(Struct, frozen=True):
     """Prior knowledge about stems.
 
     - `burst`: the average number of occurrences in a passage that contains the stem. Everyday words
