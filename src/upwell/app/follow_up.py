@@ -52,8 +52,8 @@ class Traces:
 class FollowUp:
     """Learns from shortened results: how many were delivered, and which originals an agent read.
 
-    While tracing is on, `ttl_store` keeps the trace of each shortened result, because the result
-    may come from another process, such as a hook, or from before a restart.
+    While tracing is on, the trace id of each shortened result is also kept in `ttl_store`, because
+    another process (such as a hook) may have shortened it, or this one before a restart.
     """
 
     def __init__(
@@ -75,12 +75,13 @@ class FollowUp:
         self.shortened_by_hook(call, cut)
 
     def shortened_by_hook(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result from an agent's own tool. The agent reads its originals on the
-        command line, in another process.
+        """Count a shortened result from an agent's own tool. The agent reads the originals of such
+        a result on the command line, in another process.
         """
         TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)
         self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)
-        # Stored at once, because another process may show the savings before this one counts again.
+        # Stored at once, because another process may show the savings before this one records its
+        # next result.
         self._writes.start(self._learning.store_figures())
         self._cuts.note(call, cut)
         self._traces.note(cut.keys, call.trace_id)

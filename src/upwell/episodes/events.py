@@ -19,7 +19,7 @@ from upwell.ground.errors import UsageError
 ROOT = "$ROOT"
 """Stands for the repository's folder in the paths of neutral events."""
 WRITERS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
-"""The tools that change files, under Claude Code's names."""
+"""The tools that change files, by their Claude Code names."""
 
 
 class Kind(StrEnum):
@@ -39,8 +39,8 @@ class Event(Struct, frozen=True, kw_only=True):
 
     `text` is the user's prompt or the agent's words. `tool` and `args` describe a call, with Claude
     Code's names for tools and arguments. `out` is the result of the call. `cwd` is absolute.
-    `offset` is the position in bytes of the event's record in the transcript, or 0 if the format
-    has no lines.
+    `offset` is the byte offset of the event's record in the transcript, or 0 if the format is not
+    line-based.
     """
 
     session: str

@@ -40,7 +40,7 @@ def stamp(path: str | Path) -> Stamp | None:
 
 @contextmanager
 def exclusively(path: Path, seconds: float | None = None) -> Iterator[None]:
-    """Hold the lock for changing or replacing a file. Waits for the lock for `seconds` at most
+    """Hold the lock for changing or replacing a file. Waits at most `seconds` for the lock
     (default: `LOCK_SECONDS`).
 
     Raises:

@@ -121,7 +121,7 @@ def _seconds(name: str, default: float) -> float:
 
 _is_written = False
 _peer: "_socket.socket | None" = None
-"""The connection that brought the answer. It stays open until the daemon has the receipt."""
+"""The connection on which the answer arrived. It stays open for the receipt."""
 
 
 def _write(answer: bytes) -> bool:
@@ -149,7 +149,7 @@ def _acknowledge(peer: "_socket.socket") -> None:
 
 
 def _set_deadline(deadline: float) -> None:
-    """At this time, or on SIGTERM, give the neutral answer and exit."""
+    """When `deadline` is reached, or on SIGTERM, write the neutral answer and exit."""
 
     def give_up(*_: object) -> None:
         _write(NEUTRAL)

@@ -24,7 +24,7 @@ class Omission(Struct):
 
 class Plan(Struct):
     """What an import writes and leaves out. `redacted` counts the masked secrets by rule. `changed`
-    counts the memories that replace an earlier text. `notes_file` receives the notes."""
+    counts the memories that replace an earlier version. `notes_file` receives the notes."""
 
     program: str
     stores: list[str]

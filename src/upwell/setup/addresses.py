@@ -31,8 +31,8 @@ _HEX_QUAD = re.compile(r"(?<![0-9a-z])[0-9a-f]{8}(?![0-9a-z])")
 def check(address: str, url: str) -> None:
     """Check an address that the server at `url` supplied.
 
-    - It must use HTTPS. HTTP is allowed only to the server's own origin, and between two hosts on
-      this machine.
+    - It must use HTTPS. HTTP is allowed only if the address is at the server's own origin, or if
+      both the address and the server are on this machine.
     - A public server may not point to a private address.
     - Only a server on this machine may point to this machine.
     - Nothing may point to a cloud's metadata service.

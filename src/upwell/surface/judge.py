@@ -92,8 +92,8 @@ class JudgeModel:
         self._count("late", cue)
 
     def may_ask(self, cue: Cue) -> bool:
-        """True if the session has questions left and the model has not failed several times in a
-        row. Reaching the limit is counted."""
+        """True if the session has not reached its limit of questions and the model has not just
+        failed several times in a row. Reaching the limit is counted."""
         if cue.session and self._calls.get(cue.session, 0) >= self._options.calls:
             self._count("capped", cue)
             return False
@@ -149,7 +149,7 @@ class JudgeModel:
             completion.tokens_in * self._options.input_price
             + completion.tokens_out * self._options.output_price
         )
-        # Prices are per million tokens, so this is the cost in millionths.
+        # Prices are per million tokens, so this is the cost in millionths of the currency unit.
         for kind, number in (
             ("tokens_in", completion.tokens_in),
             ("tokens_out", completion.tokens_out),
@@ -213,7 +213,7 @@ class Case(Struct, frozen=True):
 
 class Judge:
     """Chooses among the hits from a search, in place of the filters. If the filters chose an
-    episode whose exact trigger was met, the judge is not asked."""
+    episode whose exact trigger was met, the judge is not consulted."""
 
     def __init__(self, model: JudgeModel, post_filter: PostFilter, late_hits: LateHits) -> None:
         self._model = model

@@ -221,8 +221,8 @@ class SessionStart(Struct, frozen=True):
         await self.seen_log.withdraw(surfacing.memories, cue.session)
 
     async def _has_rules(self, cue: Cue) -> bool:
-        # When Codex resumes a session and immediately compacts it, it sends two events. The second
-        # event brings the rules.
+        # When Codex resumes a session and immediately compacts it, it sends two events. The
+        # rules are shown on the second one.
         if cue.text == RESUMED and await self.compaction.is_pending(cue.session):
             return True
         return await self.rules.has(cue.session)
@@ -258,7 +258,8 @@ class SessionStart(Struct, frozen=True):
         return block.add_notes(fresh, HEADING_AFTER_COMPACTION if carried else HEADING)
 
     async def _commands(self, cue: Cue) -> list[str]:
-        """The commands that worked before a compaction. The host's summary rarely has them."""
+        """After a compaction, the commands that worked earlier in the session. The host's summary
+        rarely has them."""
         if cue.text != COMPACTED or not cue.transcript:
             return []
         commands = await asyncio.to_thread(self.options.commands_in, cue.transcript)

@@ -47,8 +47,8 @@ class Bucket:
 
 
 class Rates:
-    """The rate limits of this process. Beyond `MAX_TRACKED` principals and tenants, the least
-    recently seen is forgotten, and later starts with a full bucket."""
+    """The rate limits of this process. At most `MAX_TRACKED` principals and tenants have a bucket;
+    the least recently seen is dropped, and starts with a full bucket if it returns."""
 
     def __init__(self, options: LimitOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options
@@ -102,9 +102,9 @@ class Denials(Struct, frozen=True):
 
 class Admission:
     """Finds principals. `principal_of()` looks up a token that upwell created, and `verify()`
-    checks a token that an issuer signed. A principal of the home's own `tenant` gets the tenant "".
-    If `own_only` is set, no other tenant is admitted. The guard reports refused requests to
-    `denied`."""
+    checks a token that an issuer signed. For a principal of `tenant`, the home's own tenant, the
+    tenant becomes "". If `own_only` is set, no other tenant is admitted. The guard reports refused
+    requests to `denied`."""
 
     def __init__(
         self,

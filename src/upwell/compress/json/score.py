@@ -282,9 +282,9 @@ def _weights(
 
 
 def _contexts(doc: Outline, holders: dict[int, list[int]]) -> dict[int, dict[int, float]]:
-    """Map each container (by `id`) to the terms found in it or in an enclosing container, with the
-    credit that each term gives to a value inside. Smaller containers give more credit. Containers
-    with equal contexts share one dict."""
+    """Map the `id()` of each container to the terms found in it or in an enclosing container, with
+    the credit that each term gives to a value inside. Smaller containers give more credit.
+    Containers with equal contexts share one dict."""
     contexts: dict[int, dict[int, float]] = {}
     no_credits: dict[int, float] = {}
     shared: dict[tuple[int, float, tuple[int, ...]], dict[int, float]] = {}
@@ -316,11 +316,12 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
 def with_identities(
     doc: Outline, ordered: Sequence[int], relevances: Mapping[int, float]
 ) -> list[int]:
-    """Insert, before each value, the values that identify its records, such as an id or a title.
+    """Before each value, insert the values that identify the records containing it, such as an id
+    or a title.
 
-    Without them, a reader could not tell which record a value belongs to. In a small array, a
-    record is named only if the value answers the question, or if the identifying value is a `name`,
-    a path or a file.
+    Without them, a reader could not tell which record a value belongs to. A record in a small array
+    is identified only if the value answers the question, or if its identity is a `name`, a path or
+    a file.
     """
     names = _identities(doc)
     units: dict[int, None] = {}
@@ -350,8 +351,8 @@ def _is_one_of_many(record: Node) -> bool:
 
 
 def _identities(doc: Outline) -> dict[int, int]:
-    """Map each record (by `id`) to the unit that names it. The unit is a value of the record itself
-    or of an object in it, such as `metadata`."""
+    """Map the `id()` of each record to the unit that identifies it. The unit is a value of the
+    record itself or of an object in it, such as `metadata`."""
     best: dict[int, tuple[int, int, int]] = {}
     ranks = {path: _naming_rank(key) for path, key in enumerate(doc.keys)}
     for unit, node in enumerate(doc.nodes):
@@ -371,9 +372,9 @@ def _identities(doc: Outline) -> dict[int, int]:
 
 @lru_cache(maxsize=65_536)
 def _naming_rank(key: str) -> int:
-    """Return how well a key identifies a record (0 is best), or -1 if it does not. Keys that merely
-    end in a word from `IDENTITIES` may identify something else (`gravatar_id`), so they rank below
-    keys that consist of such a word. Keys in `_CODES` rank last.
+    """Return how well a key identifies a record (0 is best), or -1 if it does not. A longer key
+    that ends in a word from `IDENTITIES`, such as `gravatar_id`, may identify something else, so it
+    ranks below a key that is such a word alone. Keys in `_CODES` rank last.
     """
     words = split_identifier(key[1:-1])
     if not words or words[-1] not in IDENTITIES:

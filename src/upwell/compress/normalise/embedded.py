@@ -1,4 +1,4 @@
-"""If an array of objects takes up a whole line of a text, write it as a list with one object per
+"""Rewrite an array of objects that takes up a whole line of text as a list with one object per
 line.
 
     Links: [{"title":"Cranes","url":"https://example.org/c"},{"title":"Quays","url":"https://…"}]

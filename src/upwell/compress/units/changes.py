@@ -1,4 +1,5 @@
-"""Split diffs and git logs. Lines need their file and hunk, and messages need their commit."""
+"""Split diffs and git logs. Keeping a line also keeps the headers of its file and hunk, and keeping
+a message also keeps the header of its commit."""
 
 import math
 import re
@@ -24,15 +25,15 @@ _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? change
 
 
 _SUBJECT, _HEADER_WORTH, _EARLIER, _MERGE = 4.0, 0.5, 0.15, 2.0
-"""The subject of a commit has the salience `_SUBJECT`; its author and date have `_HEADER_WORTH`. A
-subject loses `_EARLIER` each time its position in the log doubles. It loses `_MERGE` if it is the
-usual subject of a merge, which only names branches.
+"""A commit's subject has a salience of `_SUBJECT`, and its author and date have `_HEADER_WORTH`.
+Each doubling of the commit's position in the log costs the subject `_EARLIER`. A default merge
+message loses `_MERGE`, because it names only branches.
 """
 
 
 def split_diff(text: str, name: str = "") -> Units:
-    """Split a diff into lines. Changed lines rank before context. Each line needs its file and
-    hunk."""
+    """Split a diff into lines. Changed lines rank before context. Keeping a line also keeps
+    the headers of its file and hunk."""
     units = Units(by_names=True)
     diff = _Changes(text, units)
     for start, end in lines(text):
@@ -42,7 +43,7 @@ def split_diff(text: str, name: str = "") -> Units:
 
 
 def _pair(units: Units, text: str) -> None:
-    """Make each removed line and the added line that replaces it need each other."""
+    """Link each removed line to the added line that replaces it, so that neither is kept alone."""
     removed: list[int] = []
     added: list[int] = []
     for unit, start in enumerate(units.starts):
@@ -63,7 +64,7 @@ def _pair(units: Units, text: str) -> None:
 
 def _pair_block(units: Units, text: str, removed: list[int], added: list[int]) -> None:
     """Pair the lines of one change in order. If one side has more lines, first pair lines that
-    begin with the same word, such as two versions of an entry in a list."""
+    begin with the same word; they may be two versions of a list entry."""
     if len(removed) == len(added):
         for old, new in zip(removed, added, strict=True):
             _bind(units, old, new)
@@ -136,7 +137,7 @@ def _line_worth(line: str) -> float:
 
 def parts(text: str, kind: Kind) -> str:
     """Count the commits that begin in this part of a git log or diff, else the files, else the
-    hunks. Returns a text such as `2 files`, or "" if none begins here."""
+    hunks. Returns a phrase such as `2 files`, or "" if none begins here."""
     for pattern, noun in ((_COMMITS, "commit"), (_FILES, "file"), (_HUNKS, "hunk")):
         count = 0 if noun == "commit" and kind == Kind.DIFF else len(pattern.findall(text))
         if count:

@@ -81,7 +81,7 @@ class PendingCalls:
     async def resume(self, state: str, params: RawObject, context: RequestContext) -> Reply | None:
         """Continue the call identified by `state` with the client's answers. Returns None if this
         session has no such call."""
-        # A process that does not run the call must not claim the right to resume it.
+        # A process that is not running the call must not claim the right to resume it.
         if state not in self._pending:
             return None
         if not await self._session_state.delete(context.session, KIND, state):

@@ -80,8 +80,8 @@ class Calls(Protocol):
 class KeptHits:
     """Stores hits so that they can be read by id later, because most servers have no tool for that.
     The latest hits are held in RAM. Those of the last 30 days are also in `ttl_store`, where other
-    processes can read them; they are written there after the search. If it fails, `get()` finds
-    only the hits in RAM."""
+    processes can read them; they are written there after the search. If `ttl_store` fails, `get()`
+    finds only the hits in RAM."""
 
     def __init__(self, ttl_store: TtlStore | None = None) -> None:
         self._ttl_store = ttl_store

@@ -23,14 +23,14 @@ from upwell.memory.ranking.terms import sound
 
 FULL_PATH, PATH_TAIL, FILE_NAME, PATTERN, STEM, SYMBOL = 1.0, 0.8, 0.5, 0.5, 0.35, 1.0
 """The strength of a join, by what matched: the whole path, the path's last two parts, the file's
-name, the name in a pattern, the stem (which a test shares with the code that it tests), or a
-symbol."""
+name, a file name pattern, the stem (which a test shares with the code that it tests), or a symbol.
+"""
 EVERYWHERE = 0.3
 """The factor for files that every project has, such as a README, a manifest, a licence or a dot
 file."""
 _MIN_PATTERN_CHARS = 3
 MAX_PARTS = 64
-"""How many of the last parts of a path are compared."""
+"""The maximum number of trailing parts of a path that are compared."""
 
 
 class Join(Struct, frozen=True):

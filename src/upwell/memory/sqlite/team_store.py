@@ -46,7 +46,7 @@ class TeamStore(SqliteStore):
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
         """Like `SqliteStore.add`, but also queues memories that belong to the team for sending. A
-        memory from a folder without a remote address stays here."""
+        memory from a folder without a Git remote that others can reach stays here."""
         return await super().add([_prepared(memory) for memory in memories])
 
     async def update(self, memory: Memory) -> None:
@@ -63,7 +63,7 @@ class TeamStore(SqliteStore):
     async def purge(self, memory_id: str | None = None) -> int:
         count = await super().purge(memory_id)
         if self._has_removed and memory_id is None:
-            # Memories that the team has permanently deleted must also leave this file.
+            # Memories that the team has permanently deleted must be erased from this file as well.
             self._has_removed = False
             await self.drop_deleted_words()
         return count
@@ -71,7 +71,7 @@ class TeamStore(SqliteStore):
     # The copy
 
     async def begin(self, source: str) -> None:
-        """Prepare the copy of the store with this name. A copy of another store is removed."""
+        """Prepare the copy of the store named `source`, and remove a copy of any other store."""
         await self._database.write(lambda db: copied.begin(db, source, self._clock.now()))
 
     async def cursors(self) -> list[Cursor]:
@@ -108,7 +108,7 @@ class TeamStore(SqliteStore):
         return await self._database.read(find)
 
     async def has_outgoing(self) -> bool:
-        """Return whether there are unsent writes that the team's store has not rejected."""
+        """Return whether any writes are waiting to be sent, not counting rejected ones."""
         sql = "SELECT 1 FROM outbox WHERE error = '' LIMIT 1"
         return await self._database.inline_read(lambda db: db.execute(sql).fetchone() is not None)
 

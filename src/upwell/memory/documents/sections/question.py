@@ -9,9 +9,9 @@ from upwell.memory.documents.sections.terms import COMPOUND, terms, terms_of
 from upwell.memory.ranking.terms import sound
 
 PART_WEIGHT = 0.5
-"""The weight of a part of a compound. The joined form has the weight 1."""
+"""The weight of a part of a compound. The joined form has a weight of 1."""
 FIRST_LINE_WEIGHT = 1.6
-"""The weight of the first of several lines, which in a pasted issue is the title."""
+"""The weight of the first line of a multi-line text. In a pasted issue, that line is the title."""
 FOLDER_WEIGHT, ROOT_FOLDER_WEIGHT = 0.5, 0.3
 MAX_QUERY_CHARS = 4_000
 MAX_FOLDERS = 12
@@ -25,8 +25,9 @@ STRUCTURE = frozenset(
 
 
 class Question(Struct, frozen=True):
-    """A question as terms. `order` lists the terms in sequence. `compounds` contains the joined
-    forms, such as `rootpath`. A section without a joined form may still answer the question."""
+    """A question, broken down into terms. `order` lists the terms in sequence. `compounds` contains
+    the joined forms, such as `rootpath`. A section without a joined form may still answer the
+    question."""
 
     weights: Mapping[str, float]
     order: tuple[str, ...]
@@ -34,7 +35,7 @@ class Question(Struct, frozen=True):
 
 
 def of_text(text: str) -> Question:
-    """Turn a text into a question."""
+    """Turn text into a question."""
     lines = sound(text[:MAX_QUERY_CHARS]).split("\n")
     weights: dict[str, float] = {}
     order: list[str] = []
@@ -62,7 +63,7 @@ def _wholes(parts: tuple[str, ...]) -> frozenset[str]:
 
 
 def of_paths(paths: Iterable[str]) -> Question:
-    """Turn file paths into a question. File names have the weight 1, and folders have less."""
+    """Turn file paths into a question. File names have a weight of 1, and folders weigh less."""
     weights: dict[str, float] = {}
     compounds: set[str] = set()
     for path in paths:
