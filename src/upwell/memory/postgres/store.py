@@ -82,7 +82,7 @@ class PostgresStore:
         stored memory with the same id.
 
         Raises:
-            UsageError: a text is empty.
+            UsageError: the text of a memory is empty.
             StoreError: the database failed. Nothing was stored, unless the connection broke while
                 the server was committing.
         """
