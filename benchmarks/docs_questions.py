@@ -14,6 +14,7 @@ characters.
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import math
 import sqlite3
@@ -234,7 +235,7 @@ def _judged(answer: Answer, fitted: Mapping[str, tuple[list[str], list[float]]])
         return answer
     names, weights = fitted[_judge_of(answer)]
     line = sum(w * answer.signals[name] for w, name in zip(weights, names, strict=False))
-    return replace(answer, score=_sigmoid(line + weights[-1]))
+    return dataclasses.replace(answer, score=_sigmoid(line + weights[-1]))
 
 
 def plain(folder: Path, cues: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:

@@ -5,10 +5,9 @@ over a slow network, in one run.
     .venv/bin/python benchmarks/local_copy.py [--memories 10000] [--decisions 60] [--rounds 2]
 
 Starts a PostgreSQL and a gateway of its own, as the tests do. Each series is a process of its own
-that answers prompts through the receiver of hooks, each prompt in a session of its own, six words
+that answers prompts through the receiver of hooks, each prompt in a session of its own, with words
 of one memory. A proxy in this process adds the delay, half of it in each direction, and counts the
-round trips. The memories are those of `benchmarks/scale.py`, half of them of the repository that is
-worked on.
+round trips. The memories are made up; half of them belong to the repository that is worked on.
 """
 
 import argparse
@@ -28,7 +27,7 @@ from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.scale import memories, prompts
+from benchmarks.made_up import Company, questions
 from tests.doors.replicas import Replica, replicas
 from tests.postgres import Cluster
 from tests.proxy import Proxy
@@ -46,8 +45,8 @@ DELAYS_MS = (0, 5, 50)
 
 
 def stored(count: int) -> Iterator[Memory]:
-    for memory in memories(count):
-        yield replace(memory, project=REMOTE if memory.project else None)
+    for number, memory in enumerate(Company().memories(count)):
+        yield replace(memory, project=REMOTE if number % 2 else None)
 
 
 async def fill(url: str, count: int) -> float:
@@ -166,7 +165,7 @@ async def work(series: str, home: Path, count: int, decisions: int) -> None:
             await app.memory.add_many(items[start : start + BATCH])
     filled = time.monotonic() - began
     await asyncio.sleep(2.0)
-    asked = prompts(list(stored(count)), decisions + UNCOUNTED)
+    asked = questions(list(stored(count)), decisions + UNCOUNTED)
     for number in range(UNCOUNTED):
         await answered(app, asked[decisions + number], f"warm {number}")
     print("ready", flush=True)
