@@ -77,6 +77,11 @@ def test_forgetting_a_project_leaves_the_others(upwell: Upwell, tmp_path: Path) 
         upwell("remember", f"The tide of {name} turns at noon", cwd=tmp_path / name)
         upwell("stm", "add", f"the pilot of {name} is on leave", cwd=tmp_path / name)
     upwell("remember", "The tide of everybody turns at noon", cwd=tmp_path)
+    (line,) = upwell("export", "--project", str(tmp_path / "shop")).out.splitlines()
+    assert json.loads(line)["text"] == "The tide of shop turns at noon"
+    notes = upwell("export", "--project", "blog", "--format", "markdown").out
+    assert "The tide of blog" in notes
+    assert "The tide of shop" not in notes
     done = upwell("forget", "--project", str(tmp_path / "shop"))
     assert "forgot 1 memory and 1 note of" in done.out
     (left,) = upwell("stm", "search", "pilot", "--json").json

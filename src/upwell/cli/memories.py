@@ -23,7 +23,7 @@ from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
-from upwell.ground.project import project_of, repository_of
+from upwell.ground.project import project_named, repository_of
 from upwell.ground.text.format import counted, iso
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Provenance, Scope, Trust
@@ -290,9 +290,7 @@ def forget(
 
 
 def _forget_project(folder: Path, now: bool) -> None:
-    # The path of a deleted repository still identifies its project.
-    path = str(folder.expanduser().absolute())
-    project = (project_of(path) if folder.expanduser().exists() else None) or path
+    project = project_named(folder)
     memories, notes = with_app(lambda app: app.review().forget_project(project, for_good=now))
     what = counted(memories, "memory", "memories")
     if notes:

@@ -12,6 +12,7 @@ from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
+from upwell.ground.project import project_named
 from upwell.ground.text.format import counted
 from upwell.migration.registry import PROGRAMS
 
@@ -128,6 +129,10 @@ def _import_files(
 
 def export(
     form: Annotated[str, typer.Option("--format", help="jsonl or markdown.")] = "jsonl",
+    project: Annotated[
+        Path | None,
+        typer.Option("--project", metavar="DIR", help="Only the memories of this project."),
+    ] = None,
 ) -> None:
     """Print every memory of every project. `upwell import` reads JSON lines back unchanged."""
     from upwell.memory.transfer import exported, to_line, to_markdown
@@ -135,12 +140,14 @@ def export(
     if form not in ("jsonl", "markdown"):
         raise UsageError(f"--format {form!r} is not a format", hint="jsonl or markdown")
     formatter = to_line if form == "jsonl" else to_markdown
+    only = project_named(project) if project else None
 
     async def work(app: "App") -> int:
         count = 0
         async for memory in exported(app.memory):
-            say(formatter(memory))
-            count += 1
+            if only is None or memory.project == only:
+                say(formatter(memory))
+                count += 1
         return count
 
     note(f"upwell: {counted(with_app(work), 'memory', 'memories')}")

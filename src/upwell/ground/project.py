@@ -30,6 +30,13 @@ def project_of(folder: str | None) -> str | None:
     return _root(folder if folder[0] == "/" else str(Path(os.path.expanduser(folder)).absolute()))
 
 
+def project_named(folder: Path) -> str:
+    """Return the project of a folder that the user named. If the folder does not exist, return its
+    path, which still identifies the project of a deleted repository."""
+    path = folder.expanduser().absolute()
+    return (project_of(str(path)) if path.exists() else None) or str(path)
+
+
 def is_seen(owner: str | None, project: str | None) -> bool:
     """Return whether work in `project` may see `owner`'s data.
 
