@@ -14,21 +14,31 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOORS = ROOT / "tests/doors"
-SLOW_FOLDERS = (ROOT / "tests/browser", ROOT / "tests/faults", DOORS / "seeds")
-"""Chromium, injected faults, and a test for each name of docs/names.md: minutes each."""
+SLOW_PATHS = (
+    ROOT / "tests/browser",
+    ROOT / "tests/faults",
+    ROOT / "tests/properties/test_compress_hostile.py",
+    ROOT / "tests/unit/memory/team/test_replication.py",
+    ROOT / "tests/unit/memory/test_pruning.py",
+    ROOT / "tests/unit/memory/test_relocation.py",
+    DOORS / "seeds",
+)
+"""Chromium, injected faults, a test for each name of docs/names.md, and other tests that take ten
+seconds or more per file.
+"""
 CLI_DEADLINE = 60
 SLOW_DOORS = frozenset(
     """
-    attacks capture cli cli_compress cli_entries cli_memory delivery demo docs_commands documents
-    faults first_steps fit floods hook_cold hook_compress hook_events hook_faults hook_http
-    hook_sessions hook_setup hostile_client hostile_memory hostile_server http_behind http_resume
-    init judge learning life login long_lists ltm many_tools meaning memory_faults metrics moving_in
-    moving_in_real notes odd_exchanges postgres promises real_servers reload replay replay_judge
-    rules same_decision setup slow_start start supervision surface tracing upgrade variables
-    whose_question wrong_settings
-    clock_skew slow_model drills full_disk local_copy move_attacks replicas team_by_token
-    ask_agent cli_context dashboard excluded first_start guards hygiene inbox launcher
-    past_sessions principals qmd resources review tenants terminal_escapes
+    ask_agent attacks capture cli cli_compress cli_context cli_entries cli_memory clock_skew
+    dashboard delivery demo docs_commands documents drills entry excluded faults first_start
+    first_steps fit floods full_disk guards hook_cold hook_compress hook_events hook_faults
+    hook_http hook_sessions hook_setup hostile_client hostile_memory hostile_server http_behind
+    http_eras http_front http_resume hygiene inbox init judge launcher learning life local_copy
+    login long_lists ltm many_tools meaning memory_faults metrics mirrors move_attacks moving_in
+    moving_in_real names notes odd_exchanges past_sessions postgres principals promises qmd
+    real_servers reload replay replay_judge replicas resources review rules same_decision setup
+    slow_model slow_start start supervision surface team_by_token tenants terminal_escapes tracing
+    upgrade variables whose_question wrong_settings
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""
@@ -72,7 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_slow_door = item.path.parent == DOORS and (
             item.path.stem.removeprefix("test_") in SLOW_DOORS
         )
-        if is_slow_door or any(item.path.is_relative_to(folder) for folder in SLOW_FOLDERS):
+        if is_slow_door or any(item.path.is_relative_to(path) for path in SLOW_PATHS):
             item.add_marker(pytest.mark.slow)
         if os.environ.get("UPWELL_SECOND_TRY"):
             item.add_marker(pytest.mark.flaky(reruns=1))
