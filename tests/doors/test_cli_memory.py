@@ -79,6 +79,9 @@ def test_forgetting_a_project_leaves_the_others(upwell: Upwell, tmp_path: Path) 
     upwell("remember", "The tide of everybody turns at noon", cwd=tmp_path)
     (line,) = upwell("export", "--project", str(tmp_path / "shop")).out.splitlines()
     assert json.loads(line)["text"] == "The tide of shop turns at noon"
+    nothing = upwell("export", "--project", "stop")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert f"0 memories of {tmp_path / 'stop'}" in nothing.err
     notes = upwell("export", "--project", "blog", "--format", "markdown").out
     assert "The tide of blog" in notes
     assert "The tide of shop" not in notes
@@ -89,7 +92,8 @@ def test_forgetting_a_project_leaves_the_others(upwell: Upwell, tmp_path: Path) 
     texts = [hit["text"] for hit in upwell("recall", "--json").json["hits"]]
     assert sorted(text.split()[3] for text in texts) == ["blog", "everybody"]
     assert len(upwell("recall", "--trash", "--json").json["hits"]) == 1
-    assert "1 memory" in upwell("forget", "--project", str(tmp_path / "shop"), "--now").out
+    done = upwell("forget", "--project", str(tmp_path / "shop"), "--now")
+    assert "deleted 1 memory and 1 note of" in done.out
     assert upwell("recall", "--trash", "--json").json == {"hits": []}
     assert upwell("forget").code == upwell("forget", "x", "--project", str(tmp_path)).code == 2
 

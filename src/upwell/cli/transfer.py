@@ -12,7 +12,7 @@ from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
-from upwell.ground.project import project_named
+from upwell.ground.project import is_own, project_named
 from upwell.ground.text.format import counted
 from upwell.migration.registry import PROGRAMS
 
@@ -145,12 +145,13 @@ def export(
     async def work(app: "App") -> int:
         count = 0
         async for memory in exported(app.memory):
-            if only is None or memory.project == only:
+            if only is None or is_own(memory.project, only):
                 say(formatter(memory))
                 count += 1
         return count
 
-    note(f"upwell: {counted(with_app(work), 'memory', 'memories')}")
+    of_project = f" of {only}" if only else ""
+    note(f"upwell: {counted(with_app(work), 'memory', 'memories')}{of_project}")
 
 
 async def _import(

@@ -222,9 +222,18 @@ class ShortTerm:
         return self._move_out(old, self._to_trash)
 
     def forget_project(self, project: str, *, for_good: bool) -> int:
-        """Move the notes of a project to the trash, or delete them. Returns how many there were."""
+        """Move the notes of a project to the trash, or delete them, including those in the trash.
+        Returns their number."""
         ids = {raw["id"] for raw, origin in self._with_origins() if origin.project == project}
-        return self._move_out(ids, (lambda _: None) if for_good else self._to_trash)
+        if not for_good:
+            return self._move_out(ids, self._to_trash)
+        return self._move_out(ids, lambda _: None) + self._empty_trash(project)
+
+    def _empty_trash(self, project: str) -> int:
+        mine = [raw for raw in self._cleared.read() if raw.get("project") == project]
+        if mine:
+            self._cleared.change(lambda trash: [raw for raw in trash if raw not in mine])
+        return len(mine)
 
     def _move_out(self, ids: Collection[str], receive: Callable[[list[Raw]], None]) -> int:
         if not ids:
@@ -244,7 +253,12 @@ class ShortTerm:
 
     def _to_trash(self, notes: list[Raw]) -> None:
         now = self._clock.now()
-        cleared = [raw | {"cleared_at": _stamp(now)} for raw in notes]
+        origins = self._origins.all() if self._origins is not None else {}
+        cleared = [
+            # The project, because the origin itself is not kept.
+            raw | {"cleared_at": _stamp(now), "project": origins.get(raw["id"], Origin()).project}
+            for raw in notes
+        ]
 
         def add(trash: list[Any]) -> list[Any]:
             oldest = now - TRASH_DAYS * _DAY

@@ -260,6 +260,8 @@ def test_the_notes_of_a_project_are_forgotten_and_no_others(path: Path, tmp_path
     assert [raw["content"] for raw in written(notes.trash)] == ["kettle", "grille"]
     assert notes.forget_project("/b", for_good=True) == 1
     assert [raw["content"] for raw in written(notes.trash)] == ["kettle", "grille"]
+    assert notes.forget_project("/a", for_good=True) == 2, "those in the trash"
+    assert written(notes.trash) == []
     assert list(json.loads((tmp_path / "origins.json").read_text())) == [everywhere.id]
 
 
