@@ -4,7 +4,7 @@ import http.client
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -104,8 +104,8 @@ def said(result: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def serving(home: Path, log: Path, **env: str) -> Iterator[Address]:
-    """`upwell serve --http` over a home that is configured already."""
+def serving(home: Path, log: Path, *, run_by: Sequence[str] = (), **env: str) -> Iterator[Address]:
+    """`upwell serve --http` over a home that is configured already, as arguments of `run_by`."""
     port = free_port()
     variables = {
         "PATH": os.environ["PATH"],
@@ -113,6 +113,6 @@ def serving(home: Path, log: Path, **env: str) -> Iterator[Address]:
         "UPWELL_HOME": str(home),
         **env,
     }
-    command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
-    with program(command, port, variables, log):
+    serve = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
+    with program([*run_by, *serve], port, variables, log):
         yield Address(port, (home / "token").read_text().strip())

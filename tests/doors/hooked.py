@@ -58,10 +58,10 @@ class House:
     def upwell(self, *args: str, input: bytes = b"") -> str:
         return self.both(*args, input=input)[0]
 
-    def both(self, *args: str, input: bytes = b"") -> tuple[str, str]:
+    def both(self, *args: str, input: bytes = b"", run_by: Sequence[str] = ()) -> tuple[str, str]:
         """stdout and stderr of a command that succeeds."""
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "upwell", *args],
+            [*run_by, sys.executable, "-P", "-m", "upwell", *args],
             input=input,
             env=self.environment,
             cwd=self.project,
@@ -78,9 +78,9 @@ class House:
         assert done.returncode != 0
         return done.stderr.decode()
 
-    def start(self) -> None:
+    def start(self, run_by: Sequence[str] = ()) -> None:
         """Start the daemon as a hook would, and wait until it answers."""
-        self.upwell("daemon", "start")
+        self.both("daemon", "start", run_by=run_by)
         assert self.daemon_answers(), "no daemon"
 
     def daemon_answers(self) -> bool:

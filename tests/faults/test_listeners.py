@@ -3,6 +3,7 @@ the HTTP server, the daemon behind the hooks, and the port of a login.
 """
 
 import asyncio
+import os
 import resource
 import socket
 import time
@@ -19,19 +20,9 @@ from upwell.ground import listener
 from upwell.setup.callback import PATH, Callback
 
 BURST = 400
-FEW_FILES = 160
-"""More than an idle gateway with one server has open, and fewer than the burst."""
-
-
-@contextmanager
-def few_files(limit: int = FEW_FILES) -> Iterator[None]:
-    """Processes started inside may open `limit` files."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+FEW_FILES = ("sh", "-c", 'ulimit -n 160; exec "$@"', "sh")
+"""Runs a command that may open more files than an idle gateway with one server has open, and fewer
+than the burst."""
 
 
 @contextmanager
@@ -61,15 +52,15 @@ def ping(address: Address) -> None:
 def test_the_owner_is_answered_during_a_burst(tmp_path: Path) -> None:
     write_config(tmp_path / "home", {"up": script("upstream")}, gateway=QUICK)
     with ExitStack() as stack:
-        with few_files():
-            address = stack.enter_context(serving(tmp_path / "home", tmp_path / "serve.log"))
+        home, log = tmp_path / "home", tmp_path / "serve.log"
+        address = stack.enter_context(serving(home, log, run_by=FEW_FILES))
         ping(address)
         with burst(("127.0.0.1", address.port)):
             ping(address)
         ping(address)
-    log = written(tmp_path)
-    assert "Traceback" not in log
-    assert "out of system resource" not in log
+    written_log = written(tmp_path)
+    assert "Traceback" not in written_log
+    assert "out of system resource" not in written_log
 
 
 @pytest.mark.slow
@@ -97,8 +88,7 @@ def test_a_hook_is_answered_after_a_burst_at_the_daemon(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.keep([{"id": "ferry", "text": "The ferry timetable is published on Mondays"}])
     try:
-        with few_files():
-            house.start()
+        house.start(run_by=FEW_FILES)
         with burst(house.place.socket):
             assert house.daemon_answers()
         assert house.daemon_answers()
@@ -146,8 +136,10 @@ async def test_no_more_connections_are_taken_than_allowed() -> None:
             writer.close()
 
 
-async def test_the_limit_is_below_that_of_the_process() -> None:
-    with few_files(100), socket.create_server(("127.0.0.1", 0)) as listening:
+async def test_the_limit_is_below_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = open_files(os.getpid()) + 80
+    monkeypatch.setattr("resource.getrlimit", lambda number: (limit, limit))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
         doorway = listener.Listener(
             listening, lambda ended: asyncio.Protocol(), max_open=1000, name="test"
         )
