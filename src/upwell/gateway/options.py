@@ -25,10 +25,10 @@ class GatewayOptions:
     """The `gateway.*` settings.
 
     `hosts` are additional host names that `serve --http` accepts, for use behind a proxy. `setup`
-    and `init` leave the servers named in `leave` in the agents' settings. A tool list of more than
-    `lazy_tools_tokens` is shortened; 0 disables this. A replica that is told to shut down reports
-    for `notice_seconds` that it is not ready, but still accepts requests. Open calls then have
-    `drain_seconds` to finish.
+    and `init` do not move the servers named in `leave` out of the agents' settings. A tool list of
+    more than `lazy_tools_tokens` is shortened; 0 disables this. A replica that is told to shut down
+    reports for `notice_seconds` that it is not ready, but still accepts requests. Open calls then
+    have `drain_seconds` to finish.
     """
 
     connect_timeout_seconds: float = 30.0
@@ -56,8 +56,8 @@ class CacheOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """One upstream server, `[server.NAME]`: a program with its arguments, or an address with its
-    headers. If `prefix` is false, its tools and prompts keep their own names. If two servers use
-    the same name for a tool or prompt, the first server gets it.
+    headers. If `prefix` is false, its tools and prompts keep their own names. If two such servers
+    use the same name for a tool or prompt, the name belongs to the first of them.
     """
 
     name: str

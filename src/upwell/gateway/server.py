@@ -47,8 +47,9 @@ class ToolListing(Struct, frozen=True, kw_only=True):
 
 
 class Records(Struct, frozen=True, kw_only=True):
-    """The data that outlives a connection. The servers' combined offer and each server's tools are
-    saved for the next start. `sessions` may be shared with other processes.
+    """The data that outlives a connection. The servers' combined offer (capabilities and
+    instructions) and each server's tools are saved for the next start. `sessions` may be shared
+    with other processes.
     """
 
     sessions: SessionState

@@ -1,6 +1,6 @@
-"""Shortens a tool list that would take up too much of the agent's context window. Each tool keeps
-its name, one line of its description, and a permissive schema. The `describe_tools` tool returns
-the full definitions.
+"""Shortens a tool list that would take up too much of the agent's context window. Each tool's
+description is cut to one line, and its schema is replaced with a permissive one. The
+`describe_tools` tool returns the full definitions.
 
 Names, annotations and `_meta` stay, so that an agent's rules about a tool keep working. If the
 arguments of a call cannot fit the full schema, the call is not sent, and the reply contains the
@@ -62,7 +62,7 @@ class Definitions:
         return RawArray((*brief, *own.values())).encode()
 
     def hidden_schema(self, name: str) -> bytes:
-        """Return a tool's input schema if the list omits it, or b"" otherwise."""
+        """Return a tool's full input schema if its list entry is shortened, or b"" otherwise."""
         full = self._full.get(name)
         if full is None or name not in self._shortened_names:
             return b""
@@ -357,7 +357,7 @@ def refusal(name: str, schema: bytes, params: RawObject) -> Reply | None:
 
 
 def with_schema(name: str, schema: bytes, reply: Reply) -> Reply:
-    """Add the schema to a reply that says that the arguments are invalid."""
+    """If a reply says that the arguments are invalid, add the schema to it."""
     if reply.error:
         error = RawObject.parse(reply.error)
         if error.get("code") != b"%d" % INVALID_PARAMS:

@@ -1,9 +1,9 @@
 """Calls that wait for an answer from their client.
 
-A handshake-era upstream may ask its client a question in the middle of a call. A modern client can
-be asked only in the result of a call. The call to the upstream therefore stays open here, and the
-client gets an `input_required` result with a state that identifies the call. The client then
-repeats the call with that state and its answers.
+A handshake-era upstream (`gateway/eras.py`) may ask its client a question in the middle of a call.
+A modern client can be asked only in the result of a call. The call to the upstream therefore stays
+open here, and the client gets an `input_required` result with a state that identifies the call. The
+client then repeats the call with that state and its answers.
 """
 
 import asyncio

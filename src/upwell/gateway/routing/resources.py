@@ -30,7 +30,7 @@ Relay = Callable[[Upstream, RequestContext, Callable[[], Awaitable[Reply]]], Awa
 
 
 class LocalResources(Protocol):
-    """Our own resources. The gateway treats them like another server."""
+    """Our own resources. The gateway treats them as if another server offered them."""
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
         """Return MCP resource objects."""
@@ -189,8 +189,8 @@ class UpstreamResources:
         owners: dict[str, str],
         own: Sequence[Mapping[str, Any]],
     ) -> bytes:
-        """Return the raw array of entries, where the first server to list a URI wins, followed by
-        our `own` entries. Replaces the content of `owners`.
+        """Return the raw array of the `listed` entries, followed by our `own`. If several servers
+        list a URI, only the first entry is kept. Replaces the content of `owners`.
         """
         items: list[bytes] = []
         servers: dict[str, str] = {}
@@ -329,7 +329,7 @@ def _not_found(uri: str, message: str, context: RequestContext) -> Refused:
 
 
 def is_own(uri: str) -> bool:
-    """Return whether a URI has upwell's own scheme, so that no upstream can own it. Case and
+    """Return whether a URI has upwell's own scheme. No upstream can own such a URI. Case and
     surrounding whitespace are ignored."""
     return uri.partition(":")[0].strip().lower() == OWN_SCHEME
 

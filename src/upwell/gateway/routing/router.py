@@ -1,4 +1,5 @@
-"""Handles requests of both eras, from stdio and from HTTP. Read `Router.reply()` first."""
+"""Handles requests of both MCP eras (`gateway/eras.py`), from stdio and from HTTP. Read
+`Router.reply()` first."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -130,9 +131,9 @@ class Router:
     async def relay(
         self, upstream: Upstream, context: RequestContext, work: Callable[[], Awaitable[Reply]]
     ) -> Reply:
-        """Do `work`, a request to `upstream` during which the upstream may ask the client
-        questions. If only the client is modern, a question is sent to it as the result, and the
-        request stays open.
+        """Call `work`, which sends a request to `upstream`. Meanwhile, the upstream may ask the
+        client questions. If the client is modern but the upstream is not, each question is returned
+        to the client as the result, and the request to the upstream stays open.
         """
 
         async def recorded() -> Reply:
@@ -208,8 +209,8 @@ class Router:
         params: RawObject,
         context: RequestContext,
     ) -> Reply:
-        """Call an upstream's tool. If the tool was listed without its schema and the arguments are
-        wrong, the client gets the schema."""
+        """Call an upstream's tool. If the tool was listed without its full schema and the arguments
+        are wrong, the client gets the schema."""
         call = _call_for(target, params, present_trace_id(), context.principal.name)
         schema = self._catalog.hidden_schema(name)
         if schema:

@@ -47,16 +47,17 @@ def server_of(name: str) -> str:
 
 
 def may_be_alias(name: str) -> bool:
-    """Return whether the name may be an alias from `front_name()`, which cannot be split."""
+    """Return whether the name may be an alias from `front_name()`. An alias cannot be split into
+    server and tool."""
     return _ALIAS.search(name) is not None
 
 
 class Names:
     """The owner of each public name.
 
-    A name with a server's prefix belongs to that server, even while the server is down. `upwell__`
-    is ours. A name without a prefix belongs to the first server that has it, in the order of the
-    configuration, and stays with that server for as long as the server is configured.
+    A name with a server's prefix belongs to that server, even while the server is down. The prefix
+    `upwell__` is ours. A name without a prefix belongs to the first server that has it, in the
+    order of the configuration, and stays with that server for as long as the server is configured.
     """
 
     def __init__(self) -> None:
@@ -101,7 +102,7 @@ CONTEXT_QUERY = "_context_query"
 
 
 class LocalTools(Protocol):
-    """Our own tools. The gateway treats them like another server."""
+    """Our own tools. The gateway treats them as if another server offered them."""
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
         """Return MCP tool objects, with names without a prefix."""
@@ -160,7 +161,7 @@ class Catalog:
         return self._targets.get(name)
 
     def hidden_schema(self, name: str) -> bytes:
-        """Return a tool's input schema if the list omits it, or b"" otherwise."""
+        """Return a tool's full input schema if its list entry is shortened, or b"" otherwise."""
         return self._definitions.hidden_schema(name)
 
     async def refresh(self, *, force: bool = False) -> None:

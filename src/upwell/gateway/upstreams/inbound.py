@@ -1,9 +1,9 @@
 """Tracks the calls to an upstream, and finds the client for each message that it sends. A progress
 notification contains a token from the gateway, which identifies the call. A request or a log
 message identifies no call, so it goes to the client that has calls in flight. If a request could be
-for several clients, it is declined, because an answer from the wrong client would be worse. A call
-that its client has cancelled counts as in flight until the server answers it, or until
-`ABANDONED_SECONDS` have passed.
+for several clients, it is declined, because an answer from the wrong client would be worse. A
+request may also be about a call that its client has cancelled, until the server answers that call
+or `ABANDONED_SECONDS` have passed.
 """
 
 import asyncio
@@ -25,7 +25,8 @@ from upwell.wire.rawjson import NotJson, RawObject, check
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 ABANDONED_SECONDS = 300.0
-"""How long a cancelled call counts as in flight. Most servers never answer a cancelled call."""
+"""How long a server's requests may still be about a cancelled call. Most servers never answer such
+a call."""
 MAX_ABANDONED = 1_000
 
 
@@ -104,8 +105,8 @@ class InFlight:
             self._by_token.pop(own_token, None)
 
     def clients(self) -> list[Client]:
-        """Return the clients with calls in flight. If an agent has several calls in flight, only
-        the client of the latest call is included."""
+        """Return the clients with calls in flight. For each agent, this is the client of its latest
+        call."""
         latest = {call.client.agent: call.client for call in self._calls if call.client.agent}
         return list(latest.values())
 
