@@ -1,4 +1,4 @@
-"""An owner for tasks that outlive the calls that start them."""
+"""Background tasks, which outlive the calls that start them."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,7 +8,7 @@ from upwell.ground.trace import LOG
 
 
 class BackgroundTasks:
-    """Starts tasks, keeps references to them, logs their exceptions with the owner's name, and
+    """Starts tasks, keeps references to them, logs their exceptions under the name `owner`, and
     cancels them in `aclose()`.
 
     asyncio keeps only weak references to tasks. If nobody awaits a task, its exception is reported

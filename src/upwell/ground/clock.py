@@ -35,7 +35,7 @@ SYSTEM_CLOCK = SystemClock()
 class Deadline(Struct, frozen=True):
     """A moment `at` on the monotonic `clock`.
 
-    It is created where a request enters, and passed down, so that all waits share one limit.
+    It is passed from caller to callee, so that all waits share one limit.
     """
 
     at: float

@@ -18,7 +18,8 @@ RESULT_TOKENS = {"small": 1500, "default": 4000, "large": 8000}
 """The budget of a response in tokens: `small` for windows up to 32 K, `default` up to 200 K, and
 `large` above (seed 000, docs/names.md)."""
 READ_SHARE = 0.25
-"""The share of a known window that a file may take, unless `compress.read_tokens` is set."""
+"""The share of a known window that one file may fill when an agent reads it, unless
+`compress.read_tokens` is set."""
 
 WINDOWS: Mapping[str, int] = {
     # Anthropic

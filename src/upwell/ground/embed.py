@@ -34,7 +34,7 @@ class Embedder(Protocol):
     def dim(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector for each text, in order.
+        """Return one vector for each text, in the same order.
 
         Raises:
             LlmError: the model or endpoint failed.
@@ -43,7 +43,8 @@ class Embedder(Protocol):
 
 
 class Model2Vec:
-    """Static embeddings (model2vec). A table look-up is fast enough for every call."""
+    """Static embeddings (model2vec). Embedding a text only takes table look-ups, which are fast
+    enough for every call."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         try:

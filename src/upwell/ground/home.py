@@ -108,9 +108,8 @@ class Home(Struct, frozen=True):
 
     @property
     def team(self) -> Path:
-        """The folder of shared files. Each tenant has its own folder, so that a command for one
-        tenant does not replace the files of another tenant that a gateway in the same home
-        serves."""
+        """The folder of shared files. Each tenant has its own folder. Otherwise, a command for one
+        tenant could replace files that a gateway in the same home uses for another tenant."""
         return (self.of_tenant(self.tenant).root if self.tenant else self.root) / "team"
 
     def of_tenant(self, tenant: str) -> "Home":

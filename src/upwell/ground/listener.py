@@ -28,8 +28,8 @@ RETRY_SECONDS = 0.5
 """How long to wait after `accept` has failed, usually because no file descriptor is left."""
 WARNING_SECONDS = 60.0
 DESCRIPTOR_SHARE = 2
-"""A listener uses at most one in this many free file descriptors. The others are for databases,
-servers and files.
+"""A listener uses at most 1/`DESCRIPTOR_SHARE` of the free file descriptors. The others are for
+databases, servers and files.
 """
 
 

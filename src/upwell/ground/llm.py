@@ -21,8 +21,8 @@ MAX_TOKENS = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmOptions(Endpoint):
-    """The `llm.*` settings. Prices are per million tokens, in the user's currency. If a price
-    is 0, costs are not counted.
+    """The `llm.*` settings. Prices are per million tokens, in the user's currency. Tokens with a
+    price of 0 add nothing to the counted cost.
     """
 
     input_price: float = 0.0

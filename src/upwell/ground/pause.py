@@ -1,4 +1,4 @@
-"""The pause file, which `upwell off` writes. It is read before every call."""
+"""The pause file, which `upwell off` writes. It is read before every tool call."""
 
 from pathlib import Path
 
@@ -71,7 +71,7 @@ class Pause:
     def _write(self, paused: set[str]) -> None:
         with writing(self._path):
             if paused:
-                # The write is atomic, because every call reads the file without the lock.
+                # The write is atomic, because every tool call reads the file without the lock.
                 write_atomically(self._path, "\n".join(sorted(paused)) + "\n")
             else:
                 self._path.unlink(missing_ok=True)

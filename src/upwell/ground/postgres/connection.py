@@ -200,9 +200,9 @@ class Postgres:
     async def ask(
         self, tenant: str, *statements: Statement, seconds: float | None = None
     ) -> list[Rows]:
-        """Run a tenant's statements in one round trip and one transaction. Their plans use the
-        indexes. With `seconds`, wait this long for the rows, or longer while the database responds
-        to other callers.
+        """Run a tenant's statements in one round trip and one transaction. The planner is told to
+        use the indexes. With `seconds`, wait this long for the rows, or longer while the database
+        responds to other callers.
 
         Raises:
             StoreError: the database failed, or did not respond in time. A write may still take
@@ -218,8 +218,8 @@ class Postgres:
         return await asked.answer
 
     async def _answer_batch(self, tenant: str, seconds: float) -> None:
-        """Run the statements of all callers who asked at the same moment in one transaction. If it
-        fails quickly, run each caller's statements in a separate transaction."""
+        """Use one transaction for the statements of all callers who asked at the same moment. If it
+        fails quickly, use a separate transaction for each caller."""
         batch = self._batches.pop((tenant, seconds))
         # All processes must lock rows in the same order, or they could deadlock.
         batch.sort(key=lambda asked: asked.kind)
