@@ -36,8 +36,8 @@ _SAFE_OPTIONS = (
 """Options that keep git from running programs that the repository's own configuration names."""
 _SAFE_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 """Variables that keep git from fetching missing objects, because a fetch would run programs that
-the repository's configuration names. The `protocol.allow` option alone does not override that
-configuration."""
+the repository's configuration names. The option `protocol.allow` is not enough, because that
+configuration can override it."""
 _LATEST = 4e9
 """Commit times are capped at this time (in 2096), because a commit can claim any time."""
 _PLAIN = (
@@ -69,8 +69,9 @@ type Commit = tuple[str, float, str, tuple[str, ...]]
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """The proposals from the latest `read` of `total` commits, oldest first. Merge commits are not
-    counted. `redacted` contains the names of the rules that masked a secret."""
+    """The proposals from a repository, oldest first. The latest `read` of its `total` commits were
+    read; merge commits are not counted. `redacted` contains the names of the rules that masked a
+    secret."""
 
     proposals: list[Proposal]
     read: int
@@ -86,8 +87,9 @@ def proposals_from(
     since: float = 0.0,
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> Reading:
-    """Read proposals from the last `commits` commits (None for all) that are not older than
-    `since`, in epoch seconds. `show` receives the number of commits read and the number to read.
+    """Read proposals from the last `commits` commits (None for all). Commits before the time
+    `since` (in seconds since the epoch) are left out. `show` receives the number of commits read
+    and the number to read.
 
     Raises:
         UsageError: the folder is not in a repository, or git cannot read the repository.
@@ -124,8 +126,9 @@ def proposals_of(root: str, commits: int, environment: Mapping[str, str]) -> lis
 def commits_since(
     root: str, paths: Sequence[str], at: float, environment: Mapping[str, str]
 ) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return the hash, subject and files of the latest commits after the time `at` that touched one
-    of `paths`, newest first. If git fails, return none.
+    """Return the latest commits after the time `at` that touched one of `paths`, newest first. For
+    each commit, return its hash, its subject, and the files in `paths` that it touched. Returns an
+    empty list if git fails.
     """
     try:
         log = list(_log(root, MAX_SINCE, at, environment, paths))
@@ -210,8 +213,8 @@ def _output(command: list[str], root: str, environment: Mapping[str, str]) -> It
 
 
 def _redirects_git(name: str) -> bool:
-    """Return whether the variable could make git run a program or read another repository. Git sets
-    such variables for hooks.
+    """Return whether the variable could make git run a program or read another repository, as
+    `GIT_DIR` in a hook does. `GIT_CONFIG…` variables do not count.
     """
     return name.startswith("GIT_") and not name.startswith("GIT_CONFIG")
 

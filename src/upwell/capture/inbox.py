@@ -43,7 +43,7 @@ class Intake(Struct, frozen=True):
 class Proposal(Struct, frozen=True, kw_only=True):
     """A possible memory. `source` is its origin, such as `git:3f2a1c0`, and `why` says how it was
     found. A proposal from an episode (a conclusion from a session) has `triggers`, the situations
-    in which it applies. It is valid while its `paths` exist and contain its `symbols`.
+    in which it applies. A proposal is valid while its `paths` exist and contain its `symbols`.
     `occurrences` counts the sessions that found it.
     """
 
@@ -109,8 +109,8 @@ Mask = Callable[[str], tuple[str, tuple[str, ...]]]
 
 
 class Inbox:
-    """Proposals in a file in the home (mode 0600) that all processes share. `mask` is applied to
-    each text before it is written. `locking` takes the lock under which the file is changed."""
+    """Proposals in a file (mode 0600) that all processes share. `mask` is applied to each text
+    before it is written. `locking` takes the lock under which the file is changed."""
 
     def __init__(self, path: Path, mask: Mask, locking: Locking = exclusively) -> None:
         self._path = path
@@ -332,7 +332,7 @@ def _same_situation(
 
 
 def _later(earlier: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the later entry, with the occurrences of both if they are from different sessions."""
+    """Return the later entry. If the two are from different sessions, add up their occurrences."""
     later = entry if (entry["at"] or 0.0) >= (earlier["at"] or 0.0) else earlier
     occurrences = earlier.get("occurrences", 1)
     if entry["session"] != earlier["session"]:

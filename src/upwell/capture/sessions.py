@@ -16,8 +16,8 @@ from upwell.ground.types.memory import Memory, Provenance
 MAX_PROPOSALS = 20
 """The maximum number of proposals from one session. Only the latest are kept."""
 PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
-"""Kinds of episodes that refer to a thing. They stay valid as long as the thing exists, so a person
-has nothing to decide.
+"""Kinds of episodes that are stored without asking a person. They only say where something is, and
+stay valid as long as it exists.
 """
 MEASURED = frozenset({WHY_COMMAND})
 """The kinds of proposals that `capture.accept = "episodes"` accepts, because their precision was

@@ -1,5 +1,5 @@
-"""The commands `hook install|uninstall|export|hosts`. `hook/client.py` answers the events
-themselves."""
+"""The commands `hook install|uninstall|export|hosts`. The command that the hooks themselves run is
+in `hook/client.py`."""
 
 import os
 import shlex
@@ -134,8 +134,8 @@ def installer_of(installation: "Installation") -> "Installer":
 
 
 def has_guards() -> bool:
-    """True if the user has a guard, which is a rule that blocks matching calls. False if the memory
-    cannot be read."""
+    """True if the user has a guard, which is a rule that blocks matching calls. Also False if the
+    memories cannot be read."""
     from upwell.cli.session import with_app
     from upwell.ground.errors import StoreError
     from upwell.ground.types.memory import Scope

@@ -107,7 +107,7 @@ def refuse(
 
 
 def open_inbox() -> "Inbox":
-    """The inbox of the user's home."""
+    """The inbox in upwell's home."""
     from upwell.app.team import current_files
     from upwell.capture.inbox import inbox_at
     from upwell.config import load

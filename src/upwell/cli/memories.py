@@ -112,9 +112,9 @@ def _absent(memory: Memory) -> list[str]:
 
 
 async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
-    """Make the memory a standing rule if it replaces one of the user's own. It then keeps the old
-    rule's scope, its tags (which mark a guard or a paused rule) and, unless the memory is for every
-    project, its project."""
+    """If the memory replaces one of the user's standing rules, make it a standing rule too. It then
+    keeps the old rule's scope and tags (a tag marks a guard or a paused rule). Unless `everywhere`
+    is set, it also keeps the old rule's project."""
     old = await app.memory.get(memory.supersedes) if memory.supersedes else None
     if memory.pinned or old is None or not old.pinned or old.trust is not Trust.USER:
         return memory
@@ -229,8 +229,8 @@ async def _listed(
 async def _recall(
     app: "App", query: str, limit: int, names: tuple[str, ...], show: "Progress"
 ) -> list[Hit]:
-    """Search the memories. New documents are read first, without a time limit, because a person
-    asked."""
+    """Search the memories. New documents are read first. Unlike in an agent's search, this has no
+    time limit."""
     try:
         await app.documents.refresh(progress=show)
     except StoreError as error:

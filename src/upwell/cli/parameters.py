@@ -1,5 +1,5 @@
-"""The wording of arguments and options in `--help` and error messages, with words in place of type
-names."""
+"""The wording of arguments and options in `--help` and error messages. Values are shown as words
+such as TEXT or N, not as type names."""
 
 from collections.abc import Iterator
 from pathlib import Path

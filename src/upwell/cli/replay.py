@@ -37,7 +37,7 @@ ANSWERS = {"y": True, "n": False, "?": None}
 
 
 class _Request(Struct, frozen=True, kw_only=True):
-    """`sample_size` is None without `--label`."""
+    """The options of a replay. Without `--label`, `sample_size` is None."""
 
     kinds: "frozenset[With]"
     repo: Path | None

@@ -105,7 +105,7 @@ def add(
 
 
 def _note_missing_hooks(scope: "RuleScope") -> None:
-    """Name the agents that lack the hook for a guard. Calls through the gateway need none."""
+    """Name the agents that lack the hook for a guard. Calls through the gateway need no hook."""
     refuses_commands = any(pattern.startswith("Bash(") for pattern in scope.tools)
     where = "This guard" if refuses_commands else "Outside the gateway, this guard"
     for agent in hosts_without_guard_hooks():

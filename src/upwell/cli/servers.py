@@ -239,7 +239,7 @@ def _for(shared: bool) -> str:
 
 
 def _header(text: str) -> tuple[str, str]:
-    """A header as curl writes it, `Name: value`, or as `Name=value`."""
+    """The name and value of a header, given as `Name: value` or `Name=value`."""
     name, colon, value = text.partition(":")
     if not colon or "=" in name:
         return _pair(text)

@@ -47,8 +47,8 @@ def epoch_of(since: str | None) -> float:
 
 
 def days_since(since: str) -> int:
-    """The number of calendar days (UTC) that `--since` covers, including today. `7d` is seven days.
-    A date counts as the first day.
+    """The number of calendar days (UTC) that `--since` covers, including today. `7d` covers seven
+    days. If `--since` is a date, that day is the first.
 
     Raises:
         UsageError: `since` is not a time, is in the future, or is more than 90 days ago.
