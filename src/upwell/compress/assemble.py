@@ -33,7 +33,7 @@ the question that the best unit covers, but at most `_MOST_SHARE`. A question th
 answer therefore displaces nothing."""
 _MARGIN = 1.5
 """Units are put in order until they cost this multiple of the budget. The margin is needed because
-units that need the same other units cost less together than separately.
+the cost of each unit includes a gap, and adjacent units have no gap between them.
 """
 _CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
 """Two upper bounds on the average number of characters per token. `_CHARS_PER_TOKEN` holds for any
@@ -219,10 +219,10 @@ def _buy(
     chars: float,
     tokens: float,
 ) -> list[list[int]]:
-    """Add units, each with the units it needs, until one does not fit.
+    """Add units, each with the units it needs, until one does not fit. Nothing is added after that,
+    so a smaller budget selects a subset of what a larger one does.
 
-    `before` contains the batches selected so far, which cost `chars` and `tokens`. A smaller budget
-    therefore selects a subset of what a larger one does.
+    `before` contains the batches selected so far, which cost `chars` and `tokens`.
     """
     batches = list(before)
     selected = _all(batches)

@@ -25,7 +25,7 @@ class Strategy(Protocol):
 
         Raises:
             CompressionError: the strategy cannot shorten this passage, for example because no model
-                is available or the text is not JSON. The ladder then tries the next strategy.
+                is available or the text is not JSON. The compressor then tries another strategy.
         """
         ...
 

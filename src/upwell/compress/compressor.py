@@ -109,8 +109,8 @@ class Compressor:
         remaining = RemainingBudget.of(budget)
         tried: list[Attempt] = []
         best: Compressed | None = None
-        # A failed summary falls back to `truncate`, which covers more of the text (as in seed
-        # 002, docs/names.md).
+        # A failed summary falls back to `truncate`, which covers more of the text than the first
+        # chunk of `progressive` (as in seed 002, docs/names.md).
         ladder = ("truncate",) if name == "llm_summary" else LADDER
         for rung in dict.fromkeys((name, *ladder)):
             reason = _skip_reason(passage, rung, asked=rung == name)

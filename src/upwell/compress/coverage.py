@@ -36,8 +36,8 @@ _LINE = 0.16
 """The worth of a unit apart from its names. Because of it, the selection fills gaps in runs of
 lines."""
 _EARLY_PART = 0.3
-"""For the first units of a text, up to this share, `_LINE` is multiplied by up to
-`1 + Units.early`."""
+"""The share of the units, at the beginning of a text, that are worth more. `_LINE` is multiplied by
+`1 + Units.early` for the first unit, and by less for each later one."""
 _RUN = 0.2
 """Each selected neighbour raises the worth of a unit by this share."""
 _RAISED, _SIGNATURE = 2.0, 4.0

@@ -1,9 +1,9 @@
 """Store the original (the full text) of every shortened response under a key until it expires.
 
-A key is an HMAC of the tenant, the principal and the content, with a secret of this home. Keys
-cannot be guessed, and the same response always gets the same key, which prompt caches depend on. A
-text is stored in parts, so that a chunk of a long text can be read without the rest. A text that
-contains a secret stays in memory and is never written to disk. Parts in memory are compressed.
+A key is an HMAC of the tenant, the principal, the text and its name, with a secret of this home.
+Keys cannot be guessed, and the same response always gets the same key, which prompt caches depend
+on. A text is stored in parts, so that a chunk of a long text can be read without the rest. A text
+that contains a secret stays in memory and is never written to disk. Parts in memory are compressed.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 KIND = Kind.ORIGINAL
 PART_CHARS = 262_144
 PATIENCE_SECONDS = 0.2
-"""A call waits at most this long for the disk, which another process may have locked. After that it
-stores the original in memory."""
+"""Writing a part may wait this long for the disk, which another process may have locked. After that
+the original is stored in memory instead."""
 SECRET, BUSY = "It contains a secret", "The disk is busy"
 LARGE = "It exceeds compress.original_max_bytes"
 _PACK_LEVEL = 1

@@ -48,7 +48,8 @@ def _schedule(
     other_cost: float,
     limit: float,
 ) -> None:
-    """For each unit of one list, record in `turns` how much has then been spent on both lists.
+    """For each unit of one list, record in `turns` how much has been spent on both lists once the
+    unit is selected.
 
     This list gets `share` of the budget until the other list, which costs `other_cost`, is
     exhausted.

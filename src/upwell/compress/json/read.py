@@ -71,7 +71,7 @@ def thin(text: str, question: Question) -> Node | None:
 def _outer(text: str, depth: int) -> Node | None:
     """Parse `text` down to `depth` (0 is the root). Containers at that depth get no children.
 
-    Their contents are checked later, when they are read.
+    The contents of such a container are checked only if it is read later.
     """
     root = current = Node(ARRAY, "", 0, len(text), None)
     level = 0

@@ -49,7 +49,7 @@ class Table(Struct):
 
     `columns`: the dotted key paths, most salient first. `same` maps the key path of each value that
     is equal in all rows to its units, one for each row. `depth`: for each column, the number of
-    rows bought. `gaps`: whether any item lacks a column.
+    rows in which it was bought. `gaps`: whether any item lacks a column.
     """
 
     array: Node
@@ -79,8 +79,8 @@ class Cell(NamedTuple):
 
 class Row(Struct):
     """The `units` of item number `index`, one for each column, or `ABSENT` if the item lacks the
-    column. The first `filled` units were bought. `alone` of them appear only in the row, because
-    they are not selected in any container.
+    column. The first `filled` units were bought. `alone` counts those that appear only in the row,
+    because they are not selected in any container.
     """
 
     table: Table
@@ -182,7 +182,7 @@ class Tables:
         return cell
 
     def gaps_before(self, cell: Cell) -> int:
-        """Count the columns directly before a cell that its record lacks."""
+        """Count the missing cells directly before a cell in its row."""
         units = self._rows[id(cell.record)].units
         gaps = 0
         while gaps < cell.column and units[cell.column - 1 - gaps] == ABSENT:

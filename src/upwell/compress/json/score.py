@@ -36,9 +36,9 @@ _TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
 _EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
 _EMPTY_CHARS = max(map(len, _EMPTY))
 _COMMON = 64
-"""The maximum number of occurrences for which a value loses salience."""
+"""A value loses salience each time the number of its occurrences doubles, up to this number."""
 _LONGEST = 400
-"""The maximum number of characters for which a value loses salience."""
+"""A value loses salience each time its length doubles, up to this many characters."""
 _WRITTEN_WORTH = 4.0
 _SENTENCE_CHARS = 40
 """A value shorter than this gains nothing from a key in `_WRITTEN`."""
@@ -231,7 +231,8 @@ def _value_hits(
 
 
 def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, float]], list[float]]:
-    """For each path, return the credit of each term and the share of matching words."""
+    """For each path, return the credit of each term, and how large a share of the words in the
+    path's keys matches."""
     credits: list[dict[int, float]] = []
     precision: list[float] = []
     finder = Finder(question)

@@ -25,8 +25,8 @@ _ALIKE = 0.4
 def fold(text: str) -> str:
     """Fold every run of at least four equal or similar lines.
 
-    If the text already contains lines that look like heads, only equal lines are folded. Every head
-    in a result was therefore written by this function.
+    If the text already contains lines that look like heads, only equal lines are folded, because
+    readers could not tell these lines from heads written here.
     """
     return _fold_alike(_fold_equal(text)) if not _HEADS.search(text) else _fold_equal(text)
 

@@ -83,9 +83,9 @@ _LISTS = frozenset({Kind.GREP, Kind.TEXT, Kind.CODE})
 _MIXED = frozenset({Kind.TEXT, Kind.MARKDOWN, Kind.API_DOCS})
 """Kinds that may have arrays of objects among their lines."""
 _TABLES_SAVE = 2.5
-"""Tables are tried only if the document is at most this many times the budget. Tables are rarely
-smaller than two fifths of the document (measured: 0.68 on average; the best three files 0.27, 0.35
-and 0.44), and it is not worth reading a larger document twice."""
+"""Tables are tried only if the document is at most this many times the budget. In a larger document
+they would hardly ever fit, because they rarely take less than two fifths of its size (measured:
+0.68 on average; 0.27, 0.35 and 0.44 in the best three files)."""
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 
 
@@ -110,8 +110,8 @@ def normalise(
 ) -> Normal:
     """Find a shorter form with the same content.
 
-    If that form fits `remaining`, the result is finished. It names `strategy`, or for JSON the
-    strategy that `choice` returns.
+    If that form fits `remaining`, the result is finished. Its strategy is given as `strategy`, or
+    for JSON as what `choice` returns.
     """
     if passage.kind in JSON_KINDS:
         return _json(passage, remaining, choice)
@@ -203,8 +203,8 @@ def as_tables(root: Node, text: str) -> str | None:
 
     The result is valid JSON with the same content in fewer tokens (0.68 of the source on average
     for uniform arrays). `json/rows.py` uses the same form for shortened arrays. Returns None if the
-    document has no such arrays, or if one of its strings begins with `…`, because readers must be
-    able to trust that upwell wrote every table in a result.
+    document has no uniform arrays. Also returns None if one of its strings begins with `…`, because
+    readers must be able to trust that upwell wrote every table in a result.
     """
     if f'"{_SIGN}' in text or '"\\u2026' in text:
         return None
