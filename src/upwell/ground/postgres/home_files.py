@@ -1,7 +1,7 @@
-"""Files in the home that a team's machines share, such as tokens and short notes.
+"""Shares files in upwell's home folder, such as tokens and short notes, with a team's machines.
 
 The database contains the files, and each machine has copies. Reading a copy takes no round trip and
-works even while the database is unreachable. A file that becomes empty is deleted.
+works even while the database is unreachable. When a file becomes empty, its copies are deleted.
 """
 
 import asyncio

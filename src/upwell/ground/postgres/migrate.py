@@ -52,7 +52,7 @@ async def migrate(url: str) -> Server:
     """Create or migrate the tables. Processes that start at the same time wait for each other.
 
     Raises:
-        psycopg.Error: the database cannot be reached, or the user may not create the tables.
+        psycopg.Error: the database cannot be reached, or the user lacks the right to create tables.
         StoreTooNew: a later version of upwell created the tables.
     """
     connection = await connect(url)

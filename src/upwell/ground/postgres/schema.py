@@ -1,7 +1,7 @@
 """The tables in PostgreSQL, version 15 or later, without any extension. Memories:
 
     tenant ──< scope ──< memory >── posting      words of a memory, by stem
-                            ├──< about           exact joins with files and symbols
+                            ├──< about           the files and symbols that a memory is about
                             └──< memory_trigger  the situations in which a memory surfaces
     term, anchor            how many memories in a scope have a stem, or a key in `about`
     null_score              the best scores of random queries, by scope and number of words
@@ -15,9 +15,9 @@ Everything else that the machines of a team share:
     feedback, threshold     ratings, and the thresholds derived from them
     home_file               files in the home: notes, tokens, the pause, the inbox, the secret, …
     audit                   who stored or removed memories, and whose requests were denied
-    change                  the tenant's version when each memory of a project last changed or was
-                            removed, for the copies on developers' machines; rows for removed
-                            memories are pruned (`memory/postgres/pruning.py`)
+    change                  for each memory of a project, the tenant's version when the memory last
+                            changed or was removed, so that developers' machines can update their
+                            copies. Removals are pruned later (`memory/postgres/pruning.py`)
 
 A scope contains the memories of one project. Every key begins with the tenant, so the tables can be
 partitioned or distributed by tenant. No table has a sequence: a tenant's number is a hash of the
@@ -186,7 +186,8 @@ _CHANGES = (
         gone boolean NOT NULL, at double precision NOT NULL, PRIMARY KEY (tenant, project, id))""",
     "CREATE INDEX change_version ON upwell.change (tenant, project, version, id)",
     *_walls(["change"]),
-    # Writers lock the tenant's row, and increase the version in that row after writing.
+    # Writers lock the tenant's row, and increase its version only after writing. Until then, the
+    # version of a change is one higher than the version in the row.
     """CREATE FUNCTION upwell.note_changes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO upwell.change (tenant, project, id, version, gone, at)
         SELECT m.tenant, m.project, m.id, t.version + 1, TG_ARGV[0] = 'gone',
@@ -231,12 +232,12 @@ _EMBED = (
 )
 
 _PRUNE = (
-    # The version and the id of the last deletion in each project that has been pruned.
+    # For each project, the version and the id of the last deletion that has been pruned.
     """ALTER TABLE upwell.scope ADD COLUMN pruned_version bigint NOT NULL DEFAULT 0,
         ADD COLUMN pruned_id text COLLATE "C" NOT NULL DEFAULT ''""",
     "CREATE INDEX change_gone ON upwell.change (tenant, at) WHERE gone",
-    # Replicas on an earlier version cannot tell a copy that it has missed pruned deletions. This
-    # makes every deletion too recent to be pruned while such replicas still run.
+    # Replicas on an earlier version cannot tell a copy that it has missed pruned deletions. The
+    # update makes every deletion look recent, so that none is pruned while such replicas still run.
     "ALTER TABLE upwell.change NO FORCE ROW LEVEL SECURITY",
     "UPDATE upwell.change SET at = extract(epoch FROM clock_timestamp())::float8 WHERE gone",
     "ALTER TABLE upwell.change FORCE ROW LEVEL SECURITY",

@@ -287,6 +287,6 @@ def _sorted(values: Mapping[str, bytes]) -> dict[str, object]:
 
 
 def _having(prefix: str) -> tuple[str, dict[str, object]]:
-    # No byte of UTF-8 is 0xff, so every key with the prefix sorts below the prefix with 0xff.
+    # No byte of UTF-8 is 0xff, so every key with the prefix sorts below the prefix plus 0xff.
     name = prefix.encode("utf-8", "surrogatepass")
     return (_PREFIX, {"prefix": name, "after": name + b"\xff"}) if prefix else ("", {})

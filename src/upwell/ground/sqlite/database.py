@@ -2,7 +2,7 @@
 
 Slow writes therefore never delay searches. Reading a few rows takes less time than switching to
 another thread, so such reads run on the event loop, on a third connection that never waits for a
-lock. Several owners may share a file. Each owner's tables have their own version.
+lock. Several components may own tables in one file. Each owner's tables have their own version.
 
 Several processes may also share a file. A process that finds damage moves the file aside
 (`ground/sqlite/salvage.py`). Before each use, a connection checks whether the path still leads to
@@ -301,7 +301,8 @@ class Database:
         """Return a value that changes when another connection or process changes the file."""
 
         def look(db: sqlite3.Connection) -> tuple[int, int]:
-            # Versions from two connections cannot be compared, so one has negative generations.
+            # Versions from two connections cannot be compared, so the reading thread's generations
+            # are negative.
             generation = self._inline_read.generation
             if not self._inline_read.owns(db):
                 generation = -self._reading.generation

@@ -32,8 +32,8 @@ _SIGNS_OF_DAMAGE = (
     "no such module: ",
     "unsupported file format",
 )
-"""How messages begin for errors without a code of their own. These mean damage, because upwell's
-statements use only tables and columns that the migrations create.
+"""The beginnings of error messages for which there is no specific error code. They mean damage,
+because upwell's statements use only tables and columns that the migrations create.
 """
 _CHECK_OWNER = "check its owner and permissions"
 _LOCKED = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
@@ -189,8 +189,8 @@ def prepare_read_only(plan: Plan) -> sqlite3.Connection:
 def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
     """Run the owner's migrations that this file lacks, in one transaction.
 
-    If the owner already has tables in the file, it is first copied to the `backups/` folder, unless
-    the owner's rows are expendable.
+    If the owner already has tables in the file, the file is first copied to the `backups/` folder,
+    unless the owner's rows are expendable.
 
     Raises:
         StoreTooNew: a later version of upwell wrote these tables.

@@ -71,8 +71,8 @@ def _fits(value: Value, kind: str, required: bool) -> bool:
 
 
 def tables_of(db: sqlite3.Connection) -> list[Table]:
-    """Describe the tables of a sound database, including those of text indexes but excluding
-    virtual tables."""
+    """Describe the ordinary tables of a sound database. They include the tables in which a text
+    index stores its data."""
     tables = []
     for name, sql in db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
         if sql.upper().startswith("CREATE VIRTUAL"):
@@ -148,9 +148,9 @@ class _Pages:
         return self._likely_size(), 0
 
     def _likely_size(self) -> int:
-        """Return the smallest page size with which nearly as many pages begin like b-tree pages as
-        with the best size. Multiples of the true size do nearly as well, and may do best by chance,
-        because they split the file into fewer pages."""
+        """For each page size, measure the share of pages that begin like b-tree pages. Return the
+        smallest size whose share is close to the largest share. Multiples of the true size have
+        similar shares, and may have the largest by chance, because they give fewer pages."""
         shares = {size: self._leaf_share(size) for size in sorted(PAGE_SIZES)}
         enough = NEARLY * max(shares.values())
         return next((size for size, share in shares.items() if share >= enough), PAGE_SIZES[0])

@@ -67,8 +67,8 @@ class Salvage(Struct, frozen=True):
 
 
 def last_salvage(path: Path) -> Salvage | None:
-    """Return the last salvage of the database at `path`, or None if the user has removed or moved
-    the damaged file, and therefore knows about the damage."""
+    """Return the last salvage of the database at `path`, if any. Returns None if the user has
+    removed or moved the damaged file, and therefore knows about the damage."""
     try:
         record = json.loads(read_regular_file(_record_path(path)))
         quarantined = path.with_name(str(record["aside"]))
