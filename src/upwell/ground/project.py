@@ -21,9 +21,10 @@ of an entry before its path, and the flag on entries that have two more bytes be
 
 
 def project_of(folder: str | None) -> str | None:
-    """Return the absolute root of the repository around `folder`, or `folder` itself.
+    """Return the absolute root of the repository around `folder`. Outside a repository, return the
+    absolute path of `folder`.
 
-    Returns None if `folder` is None, which stands for every project.
+    Returns None if `folder` is None. None stands for every project.
     """
     if not folder:
         return None
@@ -90,8 +91,9 @@ def _root(folder: str) -> str:
 def tracks(root: str, path: str) -> bool:
     """Return whether the repository at `root` tracks the file at `path` (relative, with `/`).
 
-    A tracked file came with the clone. This reads git's index (gitformat-index(5)) without running
-    git. The result is True if the index is too large or damaged.
+    Clones contain tracked files, so somebody else may have written them. This reads git's index
+    (gitformat-index(5)) without running git. The result is True if the index is too large or
+    damaged.
     """
     git = Path(root) / ".git"
     name = path.encode() + b"\0"
@@ -154,7 +156,7 @@ def _lists(index: bytes, name: bytes) -> bool:
 
 
 def _varint(index: bytes, offset: int) -> tuple[int, int]:
-    """Return a number in the variable-length encoding of packs, and the offset after the number."""
+    """Return the number at `offset`, encoded as in git's packs, and the offset after the number."""
     value = index[offset] & 0x7F if offset < len(index) else 0
     while offset < len(index) and index[offset] & 0x80:
         offset += 1

@@ -95,7 +95,7 @@ def _address_in(path: str, written: Stamp) -> str | None:
         remotes = list(_remotes(_beginning(Path(path))))
     except (OSError, ValueError):
         return None
-    # Reversed, because git uses the first address of each remote.
+    # Git uses the first address of each remote, but a dict keeps the last one.
     return _chosen(dict(reversed(remotes)))
 
 

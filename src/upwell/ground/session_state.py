@@ -2,7 +2,7 @@
 their client.
 
 All of this state is stored through `SessionState`, so that replicas of a gateway can share it. If a
-value is lost, something may be repeated or retried, but no promise is broken.
+value is lost, the worst effect is that something is repeated or retried.
 """
 
 from collections import OrderedDict
@@ -27,7 +27,7 @@ class SessionState(Protocol):
     Callers choose the kinds, which must not collide. `key` may be empty if a session has only one
     value of a kind. `is_shared`: whether other processes see the values. If so, each access takes a
     round trip. `is_cut_off`: whether the shared storage is failing. Other processes then do not see
-    the values, and a value that is missing here may exist there.
+    the values that this one sets, and a value that it does not find may still be in the storage.
     """
 
     is_shared: bool

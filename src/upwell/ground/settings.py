@@ -144,7 +144,8 @@ def _check_store(key: str, address: str, origin: str) -> None:
         fault = "not the address of a PostgreSQL database or a gateway"
         hint = f"write {_DATABASE_FORM}, or https://HOST for a gateway"
     elif urlsplit(address).scheme in _DATABASES:
-        # libpq ends the password at the first `@`. It would show the rest as part of the host.
+        # libpq ends the password at the first `@`. Its errors would show the rest as part of the
+        # host.
         if urlsplit(address).netloc.count("@") > 1:
             fault = "not the address of a PostgreSQL database"
             hint = f"write {_DATABASE_FORM}"

@@ -226,7 +226,7 @@ def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
     """Send spans to the OTLP endpoint in `OTEL_EXPORTER_OTLP_ENDPOINT`. The service name is
     `upwell`, unless `OTEL_SERVICE_NAME` sets another.
 
-    Returns whether spans are sent. They are not if the `upwell[otel]` extra is missing.
+    Returns False if there is no endpoint, or if the `upwell[otel]` extra is missing.
     """
     if not any(environment.get(name) for name in _ENDPOINTS):
         return False

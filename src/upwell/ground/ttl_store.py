@@ -153,8 +153,8 @@ class TtlStore(Protocol):
 
 
 _CHECKS_PER_CAP = 50
-"""By the time the bytes written to a kind add up to its cap, the kind is measured this many times.
-One process therefore exceeds the cap by about a fiftieth at most.
+"""A kind is measured whenever a fiftieth of its cap has been written to it. One process therefore
+exceeds the cap by about a fiftieth at most.
 """
 
 

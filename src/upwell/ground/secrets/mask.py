@@ -22,7 +22,7 @@ SHORT_NAMES = frozenset({"pass", "pwd", "pw"})
 """Last words of names that denote a secret: `--pass`, `DB_PASS`, `MYSQL_PWD`."""
 FOLDERS = frozenset({"PWD", "OLDPWD", "INIT_CWD"})
 SHORT_FLAG = "-p"
-"""A flag before a password, a port, a path or, after one of `RUNNERS`, a package."""
+"""A flag before a password, a port or a path. After one of `RUNNERS`, it precedes a package."""
 RANDOM_CHARS = 20
 """A part of a path counts as a secret if it contains letters and digits and is at least this
 long."""

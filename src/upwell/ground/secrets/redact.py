@@ -216,7 +216,7 @@ def _match(
         rejected += right - left
         is_bounded = rejected <= _MAX_REJECTED * len(window)
         if not secret or (is_bounded and not _is_secret(rule, secret)):
-            # The rejected value may be the name of the next value.
+            # Search inside the rejected value, because it may be the name of the next value.
             at = max(left, at + 1)
             continue
         # The character after a secret may also be the character before the next secret.
@@ -250,7 +250,7 @@ def _span(pair: Sequence[int]) -> tuple[int, int]:
 
 def _is_secret(rule: Rule, secret: bytes) -> bool:
     """Return whether a match is random enough. A generic match must also contain a digit, because
-    the words of a sentence do not."""
+    ordinary words contain none."""
     if not secret or secret.startswith(b"[REDACTED:"):
         return False
     if rule.id == GENERIC and not any(48 <= byte <= 57 for byte in secret):

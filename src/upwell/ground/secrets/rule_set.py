@@ -37,7 +37,8 @@ continue an expression are not included.
 """
 _NOT_BASE64 = r"(?:[^a-zA-Z0-9+/]|\z)"
 _WIDE_START = r"(?:^|[^A-Za-z])"
-"""A digit may precede a secret, because the previous line often ends with a digit."""
+"""A digit may precede a secret, because the line before often ends with one and wrapped lines are
+joined."""
 
 
 class Allowlist(Struct, frozen=True):
@@ -79,9 +80,9 @@ class Rules(Struct, frozen=True):
     """All rules.
 
     `triggered`: keywords, each with the ids of the rules to run. `everywhere`: maps each rule
-    without a keyword, which must be fast, to the length of its shortest match in bytes. `keywords`:
-    an RE2 set that finds all keywords in one pass, as positions in `triggered`. `raw`: the rules as
-    written in the files. `allow`: the exceptions to every rule.
+    without keywords to the length of its shortest match in bytes. Such rules must be fast.
+    `keywords`: an RE2 set that finds all keywords in one pass, as positions in `triggered`. `raw`:
+    the rules as written in the files. `allow`: the exceptions to every rule.
     """
 
     triggered: Sequence[tuple[bytes, tuple[str, ...]]]

@@ -53,7 +53,7 @@ class View(Struct, frozen=True):
         return self.origin[index] + position - self.at[index]
 
     def end(self, position: int) -> int:
-        """Return the position in the original after the byte that ends at `position`."""
+        """Return where the byte that ends at `position` ends in the original."""
         return self.start(position - 1) + 1
 
 

@@ -24,7 +24,7 @@ DATA_EXTENSIONS = frozenset(
     """txt log out csv tsv json jsonl ndjson xml pdf lock bak tmp diff patch
     png jpg jpeg gif svg zip gz""".split()
 )
-"""Extensions of files that are not part of a program. Two of them may share a name by
+"""Extensions of files that are not part of a program. Two such files may share a name by
 chance."""
 BARE_FILES = frozenset(
     """
@@ -81,7 +81,7 @@ _TEST = re.compile(r"^(?:tests?_|spec_)|(?:_tests?|_spec|\.tests?|\.spec|-tests?
 
 
 def paths_in(text: str) -> tuple[str, ...]:
-    """Return the files mentioned in `text`, as written and in order.
+    """Return the files in the order in which `text` mentions them, with `/` as the separator.
 
     A file has a known extension or name, or is written as a path (`./a/x`, `/etc/x`, `a/b/c.x`).
     URLs and versions do not count.
@@ -95,7 +95,7 @@ def paths_in(text: str) -> tuple[str, ...]:
 
 
 def symbols_in(text: str) -> tuple[str, ...]:
-    """Return the identifiers in `text`, as written and in order.
+    """Return the identifiers in `text`, as written and in order of appearance.
 
     These are `snake_case`, `mixedCase`, `a.dotted.name`, calls, and names in backticks. File names
     do not count.

@@ -1,4 +1,4 @@
-"""Detect the kind of a text by counting lines that match patterns, in its first 24 KB."""
+"""Detect the kind of a text by counting which of its first 96 lines match patterns."""
 
 import re
 from collections import Counter
@@ -19,7 +19,8 @@ _SOME_CODE = 0.15
 
 
 def _lines(pattern: str) -> re.Pattern[str]:
-    """Match lines that begin with `pattern`. Each line of the text must follow a line break."""
+    """Return a pattern for lines that begin with `pattern`. In the searched text, every line, even
+    the first, must follow a line break."""
     return re.compile(rf"\n(?:{pattern})", re.M)
 
 

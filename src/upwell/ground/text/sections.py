@@ -1,6 +1,6 @@
 """Split a Markdown document into blocks, each with the heading above it.
 
-A single pass over the lines finds headings (both kinds), fenced code, tables, list items and
+A single pass over the lines finds headings (`#` or underlined), fenced code, tables, list items and
 paragraphs, so the time is linear. Only the CommonMark rules that matter for splitting are followed.
 Tests compare the result with that of a complete CommonMark parser.
 """

@@ -4,8 +4,8 @@ A text is split as byte-pair tokenizers split it before they merge bytes: into w
 character before it), groups of up to three digits, runs of punctuation, and whitespace. The split
 is exact for cl100k_base and nearly exact for o200k_base. Only the number of tokens in each piece is
 an estimate. A common word takes one token, which may include the punctuation mark before it. Other
-words are estimated from their pairs of letters, and runs of punctuation from the number of
-different marks.
+words are estimated from their pairs of letters. Runs of punctuation are estimated from how often
+the mark changes or repeats.
 
 `tokens.txt` contains the words and weights. They were fitted to 1,500 samples of tool outputs,
 source code, lists, tables and prose in thirty languages. For each sample, the target was the larger
@@ -41,8 +41,9 @@ _MIN_REPEATED, _MAX_BLOCKS = 1_024, 16
 because long texts are often measured several times in a row.
 """
 _CHARS_PER_TOKEN, _CUT_PIECE = 4.5, 64.0
-"""Reading `_CHARS_PER_TOKEN` characters per token of the budget usually shows that a text exceeds
-it. The estimate for a truncated piece may be up to `_CUT_PIECE` tokens higher than for the whole.
+"""`exceeds()` first reads `_CHARS_PER_TOKEN` characters per token of the limit. If a text is too
+long, that is usually enough to show it. The estimate for a piece that is cut there may be up to
+`_CUT_PIECE` tokens higher than for the whole piece.
 """
 _MAX_PIECES, _LONGEST_PIECE = 60_000, 48
 """The maximum number of pieces in a cache, and the length of the longest piece that is cached."""
@@ -195,7 +196,7 @@ for some lists of paths, which repeat the same words in every line, would be too
 _LOWER, _TITLE, _UPPER, _MIXED = range(4)
 _SHORT, _MEDIUM, _LONG_PART, _LONGEST_TOKEN = 2, 5, 20, 8
 """Lengths of a name's parts, in letters. For parts longer than `_LONG_PART`, the pairs of letters
-are not reliable. Up to `_LONGEST_TOKEN` repeated letters share a token.
+are not reliable, so such a part takes at least one token per `_LONGEST_TOKEN` letters.
 """
 
 
@@ -240,7 +241,7 @@ _SHARED = {
     )
     for sign in signs
 }  # fmt: skip
-"""How many repetitions of a punctuation mark fit in one token. For marks not listed, two do."""
+"""How many copies of a mark fit in one token: two of an ASCII mark not listed, one of any other."""
 _LONG_RUN = 4
 
 

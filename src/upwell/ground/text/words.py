@@ -1,6 +1,6 @@
 """Split text into words and terms, and compare sets of terms.
 
-Queries, gates and relevance share this tokeniser, so that they agree on what a word is.
+Searching, filtering and compression share this tokeniser, so that they agree on what a word is.
 """
 
 import re
