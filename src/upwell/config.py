@@ -151,7 +151,7 @@ class Config:
 
     @cached_property
     def _compress_options(self) -> Callable[[str, str], CompressOptions]:
-        # Cached, because every call reads these options several times.
+        # Cached, because every tool call reads these options several times.
         return lru_cache(maxsize=MAX_TOOLS_CACHED)(self._compress_beside)
 
     def _compress_beside(self, server: str, tool: str) -> CompressOptions:
@@ -175,7 +175,7 @@ class Config:
 
     @cached_property
     def _surface_options(self) -> Callable[[str | None, int | None], SurfaceOptions]:
-        # Cached, because every call reads these options several times.
+        # Cached, because every tool call reads these options several times.
         return lru_cache(maxsize=MAX_TOOLS_CACHED)(self._surface_beside)
 
     def _surface_beside(self, tool: str | None, window: int | None) -> SurfaceOptions:
@@ -202,7 +202,7 @@ class Config:
     @cached_property
     def _scaled(self) -> SurfaceOptions:
         """The `surface.*` settings. Sizes that the user did not set are scaled to the agent's
-        window."""
+        context window."""
         return self._scaled_to(window_in(self.agent))
 
     def _scaled_to(self, window: int | None) -> SurfaceOptions:
@@ -242,7 +242,8 @@ def read(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Config, list[ConfigError]]:
-    """Like `load()`, but return all mistakes. The configuration omits invalid settings."""
+    """Like `load()`, but return all mistakes instead of raising the first one. The configuration
+    omits invalid settings."""
     environment = dict(os.environ if environment is None else environment)
     files = Home((home or default_home()).absolute())
     reader = _Reading(files.config_file)

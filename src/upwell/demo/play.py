@@ -143,7 +143,7 @@ class Agent:
 
 
 async def play(show: Print, environment: Mapping[str, str], decisions: Decisions) -> None:
-    """Run the demo in a temporary folder. `decisions` reads the journal of a home.
+    """Run the demo in a temporary folder. `decisions` reads the decisions recorded in a home.
 
     Raises:
         DemoFailed: one of the demo's claims does not hold.
@@ -156,7 +156,7 @@ async def play(show: Print, environment: Mapping[str, str], decisions: Decisions
 
 
 class Play:
-    """The demo in the folder `scratch`, which contains the files of the shop and a home."""
+    """The demo in the folder `scratch`, which contains the files of the shop and upwell's home."""
 
     def __init__(
         self, show: Print, scratch: Path, environment: Mapping[str, str], decisions: Decisions
@@ -204,8 +204,8 @@ class Play:
         return before, after
 
     async def _step(self, step: Step, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
-        """Make one call through upwell and show its result. Returns the tokens of the reply without
-        upwell, and with upwell."""
+        """Make one call through upwell and show its result. Returns the token counts of the reply
+        without upwell and with it."""
         shown_args = ", ".join(f"{name}={value!r}" for name, value in step.args.items())
         self._show(f"   {step.tool}({shown_args})")
         texts = await gateway.call(step.tool, step.args)

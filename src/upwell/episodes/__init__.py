@@ -1,1 +1,1 @@
-"""Episodes: conclusions from past sessions, and the keys of situations in which they surface."""
+"""Episodes: conclusions from past sessions, and the situations in which they surface."""

@@ -39,7 +39,7 @@ _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 class _Open(Struct, eq=False):
     """A failure for which no working command has been found yet. `age` is the number of shell calls
-    since the failure. `others` contains the commands in those calls that were correct.
+    since the failure. `others` contains the commands of these calls, unless they failed too.
     """
 
     event: Event
@@ -88,7 +88,7 @@ class CommandMiner:
 
     def _drop_rerun(self, steps: Sequence[Step], failure: Failure | None) -> None:
         """Forget the failures of commands that were run again with a different outcome. They failed
-        because of the state of the folder, not because of how they were called.
+        because of the state of the project, not because of how they were called.
         """
         now = failure.signature if failure else ""
         words = {step.words for step in steps}
@@ -169,7 +169,8 @@ def _replaces(failed_step: Step, correction: Step, failure: Failure) -> bool:
 
 
 def _continues(failed_step: Step, correction: Step, named_words: set[str]) -> bool:
-    """Return whether both have the same sub-commands, up to the first one that the error names."""
+    """Return whether both commands have the same sub-commands, up to the first one that the error
+    names."""
     verbs = failed_step.verbs
     known = next((place for place, verb in enumerate(verbs) if verb in named_words), len(verbs))
     return verbs[:known] == correction.verbs[:known]

@@ -1,9 +1,9 @@
 """Finds a user's rules for the work, such as "never use grep on JSON, use jq".
 
-Most sentences with "always" or "don't" are not rules. They are orders for one task, or describe the
-product ("always show the last row"). A rule is a complete sentence about the agent's own work: it
-begins as rules do, its verb is about work, and nothing in it refers to another sentence, to one
-task or to one moment.
+Most sentences with "always" or "don't" are not rules. They are orders for one task, or they
+describe the product ("always show the last row"). A rule is a complete sentence about the agent's
+own work. It has one of the usual forms of rules, its verb is about work, and nothing in it refers
+to another sentence, to one task or to one moment.
 """
 
 import re
@@ -142,8 +142,8 @@ _HERE_AT_END = re.compile(
     re.IGNORECASE,
 )
 """Two patterns for "in this repository" and the like. `_HERE` matches these words anywhere; they
-are ignored when a sentence is judged. `_HERE_AT_END` matches them at the end of a clause. A rule
-does not need them there, because every rule belongs to a project. After a participle, the words are
+are ignored when a sentence is judged. `_HERE_AT_END` matches them at the end of a clause. There
+they are removed, because every rule belongs to a project anyway. After a participle, the words are
 kept ("the names used in this repository").
 """
 _BARE_VERB = re.compile(

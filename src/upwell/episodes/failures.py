@@ -48,7 +48,8 @@ class Failure(Struct, frozen=True):
     @property
     def speaker(self) -> str:
         """The program that reports the error, or `shell` if the program does not exist. If the
-        error is about options or arguments, the sub-commands follow the name of the program."""
+        error is about options or arguments, the program's sub-commands follow its name, except
+        those that the error mentions."""
         if self.signature.startswith(_NOT_FOUND):
             return "shell"
         parts = [self.step.program]

@@ -17,8 +17,8 @@ _FILE_TOOLS = frozenset({"Read", *WRITERS})
 
 
 class PlaceMiner:
-    """Collects files and definitions. It returns episodes only when the session ends, because files
-    and definitions may move during a session.
+    """Collects files and definitions. It returns episodes only when the session ends, because
+    until then a search may show that a name is defined in too many files.
     """
 
     def __init__(self) -> None:

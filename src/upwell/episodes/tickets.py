@@ -1,6 +1,6 @@
 """Finds the tickets that prompts and paths name (`ABC-123`, `#045`, `task 45`), and their files.
 
-A ticket's file is the first file opened after the prompt whose path names the ticket.
+A ticket's file is the first file with the ticket in its path that is opened after the prompt.
 """
 
 import re

@@ -54,9 +54,8 @@ class Client(Protocol):
 
     @property
     def agent(self) -> object:
-        """Identifies the agent that can answer an upstream's questions: the session or, for
-        requests without a session, this single request, because nothing links those requests to
-        each other.
+        """Identifies the agent that can answer an upstream's questions. This is the session, or
+        the request itself if it has no session. Nothing links such requests to each other.
         """
         ...
 

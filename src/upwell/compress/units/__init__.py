@@ -23,8 +23,8 @@ SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
 
 
 def split(text: str, kind: Kind, name: str = "") -> Units:
-    """Split `text` into units with the splitter for its `kind`, or by default into lines. A text
-    with more than `MOST_LINES` lines is split into groups of lines.
+    """Split `text` into units with the splitter for its `kind`, or into lines if there is none. A
+    text with more than `MOST_LINES` lines is split into groups of lines instead.
     """
     if text.count("\n") > MOST_LINES:
         return split_groups(text)

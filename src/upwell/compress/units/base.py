@@ -13,10 +13,11 @@ from upwell.compress.relevance import lowered
 from upwell.ground.text.safe import boundary
 
 BLANK = -4.0
-"""The salience of units that matter only because other units need them. In an order by names they
-are never selected for their own sake."""
+"""The salience of blank lines, and of units that matter only because other units need them. If
+units are ordered by names (`coverage.py`), these are never selected for their own sake."""
 FIRST = 50.0
-"""The salience of units that are selected before all others."""
+"""The salience of raised units. They are selected before all others or, if units are ordered by
+names, from a reserved share of the budget."""
 SIGNATURE = 5.0
 """The salience of the signature of a function or a type."""
 PIECE = 240
@@ -33,9 +34,10 @@ class Units(Struct):
     its fenced block), outermost first.
     `by_names`: whether the units are ordered by the names in them (`coverage.py`). A salience above
     zero then doubles the worth of a unit's names, and the salience `SIGNATURE` quadruples it.
-    `raised_share`: the share of the budget that raised units (salience `FIRST` or more) get first.
-    `early`: in an order by names, how much more the first units are worth (see `coverage.py`).
-    `reach`: how many neighbours on each side get a part of the score of a match.
+    `raised_share`: with `by_names`, the share of the budget reserved for raised units (salience
+    `FIRST` or more).
+    `early`: with `by_names`, how much more the first units are worth (see `coverage.py`).
+    `reach`: if a unit matches the question, how many units on each side get a part of its score.
     """
 
     by_names: bool = False
@@ -123,7 +125,7 @@ _MAX_HITS = 50_000
 _USUAL_CHARS = 60
 _LONG_COSTS = 0.5
 """The salience that a unit loses each time its length doubles, because short units use the budget
-better. The loss is rounded to whole steps, so that lines of similar length are selected together
+better. The number of doublings is rounded, so that lines of similar length are selected together
 and need no omission marks between them.
 """
 
@@ -190,7 +192,7 @@ _VARIABLE = re.compile(
     r"\d(?:(?<=0)x[0-9a-fA-F]+|(?<=[0-9])[0-9a-fA-F]{7,}|\d*+)|[a-fA-F][0-9a-fA-F]{7,}"
 )
 _EDGE = 3
-"""This many lines at each end of a text are raised, because they show how it begins and ends."""
+"""This many lines at each end of a text rank higher, because they show how it begins and ends."""
 
 
 def template(line: str) -> str:
@@ -239,8 +241,8 @@ def split_groups(text: str) -> Units:
 
 
 def lift_edges(units: Units, above: float = -math.inf) -> None:
-    """Raise the first and the last units of a text, except those already at `FIRST` and those whose
-    salience is not above `above`."""
+    """Rank the first and the last units of a text higher, unless their salience is at most `above`,
+    or `FIRST` or more."""
     size = len(units)
     for step in range(min(_EDGE, size // 4)):
         for unit in (step, size - 1 - step):

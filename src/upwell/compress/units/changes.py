@@ -1,5 +1,5 @@
-"""Split diffs and git logs. Keeping a line also keeps the headers of its file and hunk, and keeping
-a message also keeps the header of its commit."""
+"""Split diffs and git logs. A line of a diff needs the headers of its file and hunk. A line of a
+commit message needs the line with the commit's hash."""
 
 import math
 import re
@@ -32,8 +32,7 @@ message loses `_MERGE`, because it names only branches.
 
 
 def split_diff(text: str, name: str = "") -> Units:
-    """Split a diff into lines. Changed lines rank before context. Keeping a line also keeps
-    the headers of its file and hunk."""
+    """Split a diff into lines. Changed lines rank before context."""
     units = Units(by_names=True)
     diff = _Changes(text, units)
     for start, end in lines(text):

@@ -71,7 +71,8 @@ _LEAST_RECORDS = 3
 _LAST_LINES, _LONG = 3, 200
 _RAISED_SHARE, _LINKS_SHARE = 0.85, 0.35
 _EARLY = 14.0
-"""`Units.early` for code: agents often edit the first lines of a file next (imports, settings)."""
+"""`Units.early` for code: after reading a file, agents often edit its first lines (imports,
+settings)."""
 _CLOSING = "})]"
 _MAX_GOVERNING = 6
 _PROSE_CHARS = 120
@@ -157,7 +158,7 @@ def split_text(text: str, name: str = "") -> Units:
 
 def _raise_links(units: Units, text: str) -> None:
     """Raise the links of search results, because results are of little use without their addresses.
-    Links get their share of the budget (`_LINKS_SHARE`) first; the rest is for all lines.
+    If the units are ordered by names, the share `_LINKS_SHARE` of the budget is reserved for links.
     """
     if " <http" not in text:
         return

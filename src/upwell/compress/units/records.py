@@ -19,8 +19,8 @@ _MAX_JOINED = 50
 
 def split_csv(text: str, name: str = "") -> Units:
     """Split CSV into rows, which need the header. A quoted cell may span lines. Rows are ranked by
-    their words alone, not by their length, so that they form runs, which need few omission
-    marks."""
+    their words and not by their length, so that neighbouring rows are selected together and need
+    few omission marks."""
     units = Units(reach=0)
     marks = Marks(text)
     header: tuple[int, ...] = ()

@@ -74,15 +74,16 @@ _FOREIGN = re.compile(
 LAST_RESULT, FAILED, ERROR, BAD_RESULT, RESULT = 6.0, 5.0, 4.5, 4.3, 4.2
 DETAIL, WARNING = 4.0, 1.5
 _AGAIN, _LATER = 0.4, 0.2
-"""An error that was reported before loses `_AGAIN` of salience, and a failed test loses twice that.
-Every later detail of a failure, and every later result, loses `_LATER`."""
+"""An error that was reported before loses `_AGAIN` of salience, and a failed test that was reported
+before loses twice that. Each detail of a failure loses `_LATER` more than the detail before it, and
+so does each result that is not bad."""
 _MOST_DETAILS = 6
 _MENTIONS_FAILURE = re.compile(r"\bfail", re.I)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^“”]*”|(?<!\S)[^\s/'\"`]*+/\S*")
 
 
 class Report:
-    """Finds the salience of the lines of one report, which must be passed in order."""
+    """Finds the salience of the lines of one report. The lines must be passed in order."""
 
     def __init__(self, text: str) -> None:
         self._seen: set[str] = set()
@@ -108,8 +109,9 @@ class Report:
         return WARNING if _WARNING.match(line) else 0.0
 
     def raise_last(self, units: Units) -> None:
-        """Raise the last verdict and the last count of failures above everything else, because they
-        show how the command ended. If there are neither, raise the last count of results.
+        """Raise the last verdict (`BUILD FAILED`, `exit code 1`) and the last count of failures
+        above everything else, because they show how the command ended. If there are neither, raise
+        the last count of results.
         """
         last = [self._last[kind] for kind in ("bad counts", "verdict") if kind in self._last]
         for unit in last or list(self._last.values()):

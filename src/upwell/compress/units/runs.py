@@ -48,8 +48,8 @@ def _template(line: str) -> str:
 
 class Line(NamedTuple):
     """A line of a log. Lines are compared by their `shape`, which is the beginning of the line. In
-    a fold (similar lines under one head line, see `normalise/logs.py`), the shape is made of the
-    head's words, and the line needs the head."""
+    a fold (similar lines under one head line, see `normalise/logs.py`), every line needs the head,
+    and has the text of the head as its shape."""
 
     start: int
     end: int
@@ -58,7 +58,8 @@ class Line(NamedTuple):
 
 
 def _lines(text: str) -> Iterator[Line]:
-    """Yield the lines of a log. Each line becomes one unit, so `needs` contains line numbers."""
+    """Yield the lines of a log. `needs` contains line numbers. These are also unit numbers, because
+    each line becomes one unit."""
     left, shape = 0, ""
     needs: tuple[int, ...] = ()
     for number, (start, end) in enumerate(lines(text)):
@@ -113,7 +114,8 @@ class _Repeats:
         return count
 
     def is_first(self, line: str, role: float) -> bool:
-        """Return whether a line with this `role`, already counted, is new in its failure."""
+        """Return whether a line is new in its failure. `role` is its salience in the report. Call
+        `count()` with the line first."""
         is_new = self._seen[line] == 1
         if role >= ERROR or (role > DETAIL and not is_new):
             self._details, self._is_new_failure = set(), is_new

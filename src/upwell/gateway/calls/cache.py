@@ -1,4 +1,5 @@
-"""A cache for the results of tools that the user has listed and that declare themselves read-only.
+"""A cache for tool results. A tool's results are cached only if the user has listed the tool in
+`cache.tools`, and the tool declares itself read-only.
 
 The cache key covers everything that a result depends on: the server and its configuration, the
 tool's declaration, the arguments, the rest of the request, and the principal. Errors, questions to

@@ -33,8 +33,8 @@ NOTICE_TOKENS, NOTICE_CHARS = 120, 320
 CONTENTS_SHARE = 0.5
 """The largest part of a budget that a table of contents may use. A larger table is left out."""
 WORTH_SHORTENING = 0.75
-"""A result that would keep more than this part of its size is delivered whole, because the gaps
-would cost the agent more than the few tokens saved are worth."""
+"""A result that would keep more than this part of its size is delivered whole. The few tokens saved
+would not be worth the gaps."""
 SHORT_BYTES = 4096
 MAX_TEXTS = 100
 """If a result has more text blocks, their texts are joined and shortened as one text."""
@@ -159,8 +159,8 @@ class Fitter:
     async def _keep(
         self, originals: Originals, texts: Sequence[str], name: str
     ) -> list[StoredOriginal]:
-        """Keep the originals of one result. An original that cannot be kept has no key. The
-        retention floor then applies, so more of the text is delivered.
+        """Keep the originals of one result. An original that cannot be kept has no key. At least
+        `min_result_retention` of its text is then delivered.
         """
         kept: list[StoredOriginal] = []
         shown_name = "" if originals.is_secret(name) else name
@@ -189,7 +189,7 @@ class Fitter:
 
     async def brief(self, call: ToolCall, result: bytes) -> bytes:
         """Shorten a result cheaply: keep the beginning of each text, and say how to read the rest.
-        Nested JSON is not checked."""
+        Malformed JSON inside the content blocks is not detected."""
         return (await self.fit(call, RawObject.parse(result), strategy="progressive")).encode()
 
     async def fit(

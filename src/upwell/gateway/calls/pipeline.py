@@ -116,9 +116,9 @@ _FINAL = frozenset(
 
 
 class Race:
-    """A search for memories that runs while a call is in flight. The reply waits for it until at
-    most `seconds` after it started. The caller sets `is_injected` once the outcome is in the reply.
-    `again` starts a second search, which also uses the result of the call."""
+    """A search for memories that runs while a call is in flight. The search has `seconds` from its
+    start; the reply does not wait longer. The caller sets `is_injected` once the outcome is in the
+    reply. `again` starts a second search, which also uses the result of the call."""
 
     def __init__(
         self, search: Search, again: Callable[[ToolAnswer], Search], seconds: float
@@ -190,8 +190,9 @@ class CallSurfacing:
         return self._sessions.known(client.session)
 
     async def refusal(self, call: ToolCall, client: Client) -> Reply | None:
-        """Return the result of a call that a guard refuses, or None if the call may be made. If the
-        refusal does not reach the client, the guard refuses the next matching call.
+        """Return the result of a call that a guard refuses, or None if the call may be made. A
+        guard refuses one call per session. If the refusal does not reach the client, the guard
+        refuses the next matching call as well.
         """
         guards = self._guards
         if guards is None:

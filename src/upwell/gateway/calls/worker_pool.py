@@ -30,8 +30,8 @@ from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
 
 HEAVY_BYTES = 128 * 1024
 MAX_LOCAL_BYTES = 1_000_000
-"""If no worker can be started, a larger result gets only a `Brief`, because more work in the
-gateway's process would block all other calls."""
+"""If no worker can be started, a larger result is only shortened cheaply (see `Brief`), because
+more work in the gateway's process would block all other calls."""
 WORKERS = 2
 MAX_SUMMARIES = 4
 """How many jobs may wait for a language model at once. Further results are truncated instead."""
@@ -119,9 +119,9 @@ class WorkerPool:
     """The gateway's side: sends large results to the workers.
 
     `private` stores the originals that must not be written to disk, for `ttl_seconds`. `brief` fits
-    a result on which a worker failed, or a result over `MAX_LOCAL_BYTES` if no worker can be
-    started. One server's results are fitted one at a time, so that they do not delay other servers'
-    results. The second worker is stopped as soon as both are idle.
+    a result on which a worker failed. It also fits a result over `MAX_LOCAL_BYTES` if no worker can
+    be started. One server's results are fitted one at a time, so that they do not delay other
+    servers' results. The second worker is stopped as soon as both are idle.
     """
 
     def __init__(
@@ -202,7 +202,8 @@ class WorkerPool:
         workers. A later job starts them again."""
         for summary in list(self._summaries):
             await summary.end()
-        # Without this lock, two concurrent calls could each hold one worker and wait for the other.
+        # Without this lock, two concurrent calls of `aclose()` could each hold one worker and wait
+        # for the other.
         async with self._closing:
             workers = [await self._idle.get() for _ in range(WORKERS)]
             for worker in workers:

@@ -2,8 +2,9 @@
 because the agent waits for this reply when it starts.
 
 The upstreams are still unknown at that moment. Each run therefore saves the servers' combined offer
-for the current state of the configuration file, and the next run presents it. If the file exists
-but no offer was saved for its current state, the gateway waits a moment for the servers.
+(their capabilities and instructions). The next run presents it, unless the configuration file has
+changed. If no offer was saved for the current state of this file, the gateway waits a moment for
+the servers. Without a configuration file, it does not wait.
 """
 
 import os
@@ -54,9 +55,9 @@ def save_offer(home: Home, offer: Offer) -> None:
 
 
 def load_offer(home: Home) -> Offer | None:
-    """Return the offer that an earlier run saved for the current configuration. If there is none,
-    return None, so that the servers are asked, or offer everything if there is no configuration
-    file."""
+    """Return the offer that an earlier run saved for the current configuration. If none was saved,
+    return None, so that the servers are asked. Without a configuration file, return an offer of
+    everything instead."""
     everything = Offer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything
     if not home.offer_file.is_file():

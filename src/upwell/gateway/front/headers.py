@@ -41,8 +41,8 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return a request's headers, keyed by lower-case name.
 
     Raises:
-        BadRequest: an MCP header occurs twice. A proxy might read the first one, and a server the
-            last one.
+        BadRequest: an MCP header occurs twice. A proxy might read the first one, while a server
+            reads the last one.
     """
     headers: dict[str, str] = {}
     for key, value in raw:

@@ -276,7 +276,8 @@ class HttpFront:
         try:
             return answer_line(identity, await self._router.reply(message, context_for))
         except asyncio.CancelledError:
-            # Swallowed, because `Stream.run()` awaits this task. A cancelled request gets no reply.
+            # Not raised again, because `_post()` awaits this task if the request is `initialize`.
+            # A cancelled request gets no reply.
             return b""
 
 
