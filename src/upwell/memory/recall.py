@@ -36,8 +36,8 @@ thread."""
 
 
 class MemoryReader(Protocol):
-    """The part of a library that surfacing reads. All methods except `search()` raise StoreError if
-    the store fails."""
+    """The part of a `Library` that surfacing reads. All methods except `search()` raise StoreError
+    if the store fails."""
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Search every place at once.
@@ -80,9 +80,9 @@ class Indexed(Passages, Protocol):
 
 class Reader:
     """Implements `MemoryReader` over `store` and all other sources of memories. `everywhere`
-    searches them by words, files and symbols. `places` are found only by triggers. `documents`
-    contains the memories from files, and `passages` contains those from other programs and
-    servers."""
+    searches them by words, files and symbols. `places`, the locations found in past sessions, is
+    searched only by triggers. `documents` contains the memories from files, and `passages` contains
+    those from other programs and servers."""
 
     def __init__(
         self,

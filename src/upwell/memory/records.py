@@ -159,8 +159,9 @@ def validated(memory: Memory) -> Memory:
 
 
 def _anchored(memory: Memory) -> Memory:
-    """Extract files and symbols from the text unless the memory lists its own. No files are
-    extracted for a memory with triggers, because it surfaces only while its files exist."""
+    """Extract files and symbols from the text unless the memory lists its own. Nothing is extracted
+    for a memory with triggers, because it surfaces only while its files exist and contain its
+    symbols."""
     if memory.triggers:
         return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)

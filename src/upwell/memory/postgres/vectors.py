@@ -6,9 +6,9 @@ the most signs with the question's vector, and then compares these vectors exact
 counts the differing signs, which needs no extension. The exact comparison would need one, so it
 runs in this process.
 
-One replica embeds at a time. It holds a lease on the tenant's memories, which it renews with every
-batch. Vectors are stored per model, so replicas that switch to another model one by one do not
-overwrite each other's vectors. Vectors from a model that no replica has used for a week are
+For each tenant and model, one replica embeds at a time. It holds a lease, which it renews with
+every batch. Vectors are stored per model, so replicas that switch to another model one by one do
+not overwrite each other's vectors. Vectors from a model that no replica has used for a week are
 deleted. A database trigger deletes the vectors of a deleted or changed memory.
 """
 
@@ -43,8 +43,8 @@ LEASE_SECONDS = 120.0
 lose its lease."""
 UNUSED_SECONDS = 7 * 86_400.0
 COMPARED = 120
-"""The rows and vectors of this many memories, the nearest by sign bits, are read. The `NEAREST`
-best of them by cosine become candidates."""
+"""How many of the memories nearest by sign bits are read and compared exactly. The best `NEAREST`
+of them become candidates."""
 MAX_SCANNED = 200_000
 """If more memories than this are visible, only those found by words, files or symbols are
 compared."""
@@ -148,7 +148,7 @@ class Question(Struct, frozen=True):
 
     def statement(self, found: str, named: str) -> Statement:
         """Return the statement that reads the vectors of the memories in the SQL array `found`, and
-        of the neighbours of those in the SQL array `named`."""
+        of the memories directly before and after each memory in the SQL array `named`."""
         return Statement(
             f"""SELECT e.n, e.numbers FROM (
                     SELECT unnest({found}) AS n UNION

@@ -163,7 +163,8 @@ async def _prepared(
     scopes. Returns the scopes of these projects and the `_OLD` rows of these ids.
     """
     _, names, _, scopes, old = await transaction.run(
-        # Two replicas may insert the same tenant at once, and either unique key may conflict.
+        # Two replicas may insert the same tenant at once, so a conflict on either unique key is
+        # ignored.
         Statement(ENSURE_TENANT, {"name": tenant}),
         Statement(
             "UPDATE upwell.tenant SET tenant = tenant WHERE tenant = %(tenant)s RETURNING name", {}
@@ -223,8 +224,8 @@ def _insertion(table: str, columns: str, types: str, rows: Sequence[tuple[Any, .
 def array(values: Sequence[Any]) -> Sequence[Any] | str:
     """Return `values` as an array literal (PostgreSQL documentation, 8.15.2) if they are all
     strings or all numbers, and unchanged otherwise. The driver takes ten times as long to encode a
-    list, which would block the event loop for the hundreds of thousands of postings that long texts
-    have.
+    list. Long texts have hundreds of thousands of postings, so encoding lists would block the event
+    loop.
     """
     kinds = set(map(type, values))
     if kinds == {str}:

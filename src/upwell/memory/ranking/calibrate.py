@@ -1,9 +1,10 @@
 """Turn raw signals into the probability that a memory is relevant, and into the order of hits.
 
 The models are logistic regressions and linear orderings (`memory/ranking/coefficients.py`).
-`benchmarks/calibrate.py` fits them on development data, which includes negatives of the same style
-and small samples of the same stores, and reports the results on unseen stores. Each store measures
-its own null scores (`memory/ranking/null_scores.py`), so that 0.5 means the same in every store.
+`benchmarks/calibrate.py` fits them on development data, and reports the results on unseen stores.
+The data includes events for which no memory is relevant, in the same style as the others, and small
+samples of the stores. Each store measures its own null scores (`memory/ranking/null_scores.py`), so
+that 0.5 means the same in every store.
 """
 
 import math
@@ -106,9 +107,10 @@ def probability(signals: Mapping[str, float]) -> float:
 
 
 ASKED_SHARE = 0.9
-"""The highest score that matching words alone can give, because no hit is certain. For development
-questions whose answer is in memory, the first hit was the answer about as often as its
-`idf_coverage` suggests: .85 for coverages of .7 and more, .55 for .5, and .35 for .3."""
+"""For an explicit request, the probability is at least this share of the hit's `idf_coverage`. The
+share is less than 1 because no hit is certain. For development questions whose answer is in memory,
+the first hit was the answer about as often as its `idf_coverage` suggests: in 85 % of the cases
+with a coverage of .7 or more, in 55 % with .5, and in 35 % with .3."""
 
 
 def asked_probability(signals: Mapping[str, float]) -> float:

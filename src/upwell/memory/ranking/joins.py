@@ -35,8 +35,8 @@ MAX_PARTS = 64
 
 class Join(Struct, frozen=True):
     """An exact match of a file or symbol. `strength` depends on the part that matched. `holding` is
-    the number of memories that share the match. `stems` are the stems of the file's name; a symbol
-    has none."""
+    the number of memories that share the match. `stems` are the stemmed words of the file's name; a
+    symbol has none."""
 
     strength: float
     symbol: bool
@@ -112,8 +112,8 @@ def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
 
     A path inside the project is complete. For any other path, the repository's root is unknown, so
     each tail of two or more parts may be the complete path. In a pattern (`**/*name*`), only the
-    literal part of the file's name counts. A data file has no stem key, because `nothere.txt` is
-    unrelated to `nothere.py`.
+    literal part of the file's name counts. A data file is not looked up by its stem, because
+    `nothere.txt` is unrelated to `nothere.py`.
     """
     if any(sign in path for sign in "*?"):
         return _pattern_forms(path)

@@ -33,7 +33,7 @@ class Corpus(Struct, frozen=True):
 
     @property
     def rarest(self) -> float:
-        """The idf of a word in a single memory."""
+        """The idf of a word that only one memory contains."""
         return self.idf(1)
 
     def idf(self, holding: int, *, common: bool = False) -> float:
@@ -78,7 +78,7 @@ def reading_of(
     text: str, word_of: Mapping[str, str], holding: Mapping[str, int], corpus: Corpus
 ) -> Reading:
     """Read `text` against `corpus`. `word_of` maps each stem of the text to the first word with
-    that stem, in order. `holding` is as in `Reading`."""
+    that stem. `holding` is as in `Reading`."""
     names = names_in(text[:MAX_NAMED_CHARS])
     idf = {
         stem: corpus.idf(holding[stem], common=word in EVERYDAY_WORDS)

@@ -40,7 +40,7 @@ BACKGROUND_FROM, BACKGROUND_TO = 5, 15
 
 
 class Successor(Struct, frozen=True):
-    """The newest memory that still exists in a chain of memories that supersede one another.
+    """The newest existing memory in a chain where each memory supersedes the one before.
     `candidate` is None if the query may not see it."""
 
     id: str

@@ -1,10 +1,10 @@
 """The raw signals of a hit, which `memory/ranking/calibrate.py` turns into a probability.
 
-The signals from words include BM25 (Robertson and Zaragoza 2009), how much of the query's rarity
-the memory covers (as a share and as a sum), and the distance to the other candidates. BM25 counts
-`Candidate.extra` at half weight. For a turn of a conversation, the neighbouring turns also count.
-The signals from files and symbols describe the strictest join, damped by the number of memories
-that share it.
+The signals from words include BM25 (Robertson and Zaragoza 2009), how many of the query's words the
+memory contains (weighted by rarity), and how far its BM25 is above that of other candidates. BM25
+counts `Candidate.extra` at half weight. For a turn of a conversation, the neighbouring turns also
+count. The signals from files and symbols describe the memory's best join. A join counts less the
+more memories share it.
 """
 
 import math
@@ -64,9 +64,8 @@ class Candidate(Struct, frozen=True):
     text and in its extra words. `words` is the length of the text in words.
 
     `n` is the memory's number in the store. The turns before and after a turn of a conversation
-    have the numbers `n - 1` and `n + 1`. `keys` are the join keys. A memory that has a `speaker`
-    and is about no file is a turn of a conversation. `load` builds the whole memory, which only
-    hits need.
+    have the numbers `n - 1` and `n + 1`. `keys` are the join keys. `speaker` is "" unless the
+    memory is a turn of a conversation. `load` builds the whole memory, which only hits need.
     """
 
     n: int
@@ -86,7 +85,7 @@ class Candidate(Struct, frozen=True):
 class Likeness(Struct, frozen=True):
     """The similarity of memories to a question. `cosines` maps memory numbers to cosines, nearest
     first. `mean` and `spread` describe the store's cosines, and `background` is the mean cosine of
-    the next best memories."""
+    the memories that follow the very best ones."""
 
     cosines: Mapping[int, float]
     mean: float
@@ -100,7 +99,7 @@ class Likeness(Struct, frozen=True):
         return None if cosine is None else (cosine - self.mean) / self.spread
 
     def margin(self, n: int) -> float:
-        """Return how far a memory is above the next best memories, in standard deviations."""
+        """Return how far a memory is above `background`, in standard deviations."""
         return (self.cosines.get(n, self.background) - self.background) / self.spread
 
 
@@ -206,8 +205,8 @@ def join_signals(
 
 def meaning_signals(likeness: Likeness, n: int, turn: bool) -> dict[str, float]:
     """Return a candidate's signals from its meaning: its cosine with the question, and how far that
-    is above the store's mean and above the next best memories. A turn of a conversation also gets
-    the value of its better neighbour."""
+    is above the store's mean and above `Likeness.background`. For a turn of a conversation,
+    `meaning_near` is how far the better of its neighbours is above the mean."""
     near = [value for other in (n - 1, n + 1) if turn and (value := likeness.deviations(other))]
     own = likeness.deviations(n)
     return {

@@ -119,7 +119,8 @@ def sound(text: str) -> str:
 
 
 def word_list(text: str) -> list[str]:
-    """Return every word in order, folded and split as in the index."""
+    """Return the words of `text` in order, folded and split as in the index. Overlong words are
+    left out."""
     if text.isascii():
         return [word for word in _WORD.findall(text.lower()) if len(word) <= MAX_WORD_CHARS]
     return [
@@ -130,7 +131,7 @@ def word_list(text: str) -> list[str]:
 
 
 def query_words(text: str) -> list[str]:
-    """Return the informative words of a query, in order. Stop words are removed. Identifiers and
+    """Return the informative words of a query, each once. Stop words are removed. Identifiers and
     CJK runs are split as in the index. A query with only one or two informative words keeps its
     state words, such as `down`. A query that consists of stop words keeps all of them."""
     clean = sound(text)
