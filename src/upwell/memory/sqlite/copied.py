@@ -2,13 +2,13 @@
 to the team's store.
 
 A copied memory is a row of `memory` like any other, so one search finds it together with the
-developer's own memories, without network access. `team_memory` lists the copied and the shared
-memories.
+developer's own memories, without network access. `team_memory` lists the memories copied from the
+team and those shared with it.
 
 SQLite triggers put each write to a shared memory into the outbox, in the same transaction as the
-write. No caller can bypass them, and if a process dies, the write and its entry in the outbox are
-either both stored or both lost. An entry contains the memory's id but not its content, so several
-changes to one memory are sent once.
+write. No caller can bypass the triggers. If a process dies, the write and its entry in the outbox
+are either both stored or both lost. An entry contains the memory's id but not its content, so
+several changes to one memory are sent once.
 """
 
 import sqlite3
@@ -71,8 +71,8 @@ def create(db: sqlite3.Connection) -> None:
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
     """Salvage these tables from a damaged file. The memories are already in the fresh file. Storing
-    them there has put all of them into the outbox, so it is emptied first. Every project is copied
-    again, because memories may be missing."""
+    them there has queued the team's memories for sending, so the outbox is emptied first. Every
+    project is copied again, because memories may be missing."""
     from upwell.ground.sqlite.salvage import copy_table
 
     tables = ("team", "team_project", "team_memory", "outbox")
@@ -117,10 +117,10 @@ def state(db: sqlite3.Connection) -> CopyState:
 
 
 def begin(db: sqlite3.Connection, source: str, now: float) -> None:
-    """Prepare the copy of a store. If the file has a copy of another store, that copy is removed
-    together with the writes queued for that store, because they must not reach this one. If this
-    machine may now see other parts of the same store than before, the copy starts from scratch, and
-    the queued writes are kept."""
+    """Prepare the copy of a store. If the file has a copy of another store, that copy is removed,
+    and so are the writes queued for it, because this store must not receive them. If this machine
+    may now see other parts of the same store than before, the copy starts from scratch, and the
+    queued writes are kept."""
     (former,) = db.execute("SELECT source FROM team").fetchone()
     if former == source:
         return
@@ -177,7 +177,7 @@ def take(db: sqlite3.Connection, page: Page) -> int:
     changes = [change for change in page.changes if change.id not in skipped]
     gone = [change.id for change in changes if change.memory is None]
     if page.cursor.version < row[0]:
-        # The store is older than the copy, so it was restored from a backup.
+        # With a lower version, the store tells the copy to start again.
         gone += _copied(db, project)
     removed = _drop(db, [id for id in gone if _is_copy_of(db, id, project)])
     _store(db, changes, project)
@@ -197,7 +197,7 @@ def _store(db: sqlite3.Connection, changes: Sequence[Change], project: str) -> N
     db.executemany(
         "INSERT OR REPLACE INTO team_memory VALUES (?, ?)", [(m.id, project) for m in memories]
     )
-    # A memory that the team has restored must leave this home's trash.
+    # A memory that the team has restored must leave the trash in this file.
     db.executemany("DELETE FROM trash WHERE id = ?", [(m.id,) for m in memories])
 
 

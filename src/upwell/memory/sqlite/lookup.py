@@ -61,7 +61,7 @@ class Filter(Struct, frozen=True):
     values: tuple[object, ...]
 
     def joined(self, n: str) -> str:
-        """Return the SQL that joins memory `n` if the condition needs its row."""
+        """Return the SQL that joins the row of memory `n` as `m`, or "" without a condition."""
         return f"JOIN memory m ON m.n = {n}" if self.condition else ""
 
     @property
@@ -109,7 +109,7 @@ def corpus_seen_by(db: sqlite3.Connection, scope: Scope) -> Corpus:
 def _corpus(rows: Iterable[tuple[int, int, int]]) -> Corpus:
     numbers, memories, words = tuple(zip(*rows, strict=True)) or ((), (), ())
     if not all(type(count) is int for count in (*memories, *words)):
-        # The count is damaged. The read is repeated after the file has been repaired.
+        # A count is damaged. After this error, the database repairs the file and reads again.
         raise ValueError(f"{memories!r:.40} memories with {words!r:.40} words")
     return Corpus(numbers, sum(memories), sum(words))
 
@@ -149,8 +149,8 @@ def by_words(
     db: sqlite3.Connection, lookup: Lookup, corpus: Corpus, keep: Filter, limit: int = PER_TEXT
 ) -> list[int]:
     """Return the numbers of the best matching memories, best first. With more than `FEW_CLAUSES`
-    clauses, memories are ordered by the rarity of the words. This takes a third as long as BM25,
-    which would look up the length of every memory."""
+    clauses, memories are ordered by the rarity of the words that match. This takes a third as long
+    as BM25, which would look up the length of every memory."""
     if not lookup.clauses:
         return []
     if len(lookup.clauses) > FEW_CLAUSES:
@@ -277,8 +277,7 @@ def _row(values: Sequence[Any]) -> Row:
 
 
 class Head(Struct, frozen=True):
-    """The id and number of the newest memory that still exists in a chain, where each memory
-    supersedes the one before."""
+    """The id and number of a memory that supersedes another."""
 
     id: str
     n: int
@@ -287,9 +286,9 @@ class Head(Struct, frozen=True):
 def successors(
     db: sqlite3.Connection, ids: Iterable[str], scopes: Sequence[int], now: float
 ) -> dict[str, Head]:
-    """Map each memory that was superseded within `scopes` to the newest memory in its chain that
-    still exists. The chains are read from the rows each time, so that a memory becomes current
-    again when its successor is deleted or expires."""
+    """Map each id that was superseded within `scopes` to the newest existing memory in its chain of
+    successors. The chains are read from the rows each time, so that a memory becomes current again
+    when its successor is deleted or expires."""
     listed = list(dict.fromkeys(ids))
     if not listed or not _any_superseding(db):
         return {}

@@ -23,7 +23,7 @@ from upwell.memory.sqlite.store import pool_of
 from upwell.memory.sqlite.writing import insert
 
 UNSCORED = 0.2
-"""The score that a text without a score from the source gets in explicit searches."""
+"""In explicit searches, a text to which the source gives no score gets at least this score."""
 
 
 def rescored(

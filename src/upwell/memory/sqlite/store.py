@@ -187,8 +187,8 @@ class SqliteStore:
 
     async def purge(self, memory_id: str | None = None) -> int:
         """Permanently delete one memory or, without an id, everything that has expired or has been
-        in the trash for 30 days. No part of their text remains in the file. Returns the number of
-        deleted memories."""
+        in the trash for 30 days. No part of the deleted text remains in the file. Returns the
+        number of deleted memories."""
         now = self._clock.now()
 
         def delete_rows(db: sqlite3.Connection) -> int:
@@ -299,8 +299,8 @@ class SqliteStore:
         """Return the memories that may match `query`, or none after the deadline."""
         query = replace(query, scope=replace(query.scope, tenant=self._tenant))
         if query.file and not query.triggers:
-            # No memory is about most files that an agent reads, and a search takes ten times as
-            # long as this check.
+            # For most files that an agent reads, there is no memory, and a search takes ten times
+            # as long as this check.
             about = partial(has_memory_about, file=query.file, scope=query.scope)
             if not await self._database.inline_read(about):
                 return NOTHING

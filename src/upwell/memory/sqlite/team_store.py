@@ -1,5 +1,5 @@
-"""The store of a developer who shares memories with a team: the home's own `memory.db`, which also
-contains a copy of the team's memories."""
+"""The store of a developer who shares memories with a team: the developer's own `memory.db`, which
+also contains a copy of the team's memories."""
 
 import asyncio
 import sqlite3
@@ -20,7 +20,7 @@ from upwell.memory.team.base import Cursor, Outgoing, Page
 from upwell.memory.team.sharing import for_team, is_for_team
 
 UNUSED_SECONDS = 90 * 86_400.0
-"""The copy of a project is removed if nobody here has worked on the project for this long."""
+"""The copy of a project is removed if this machine has not used the project for this long."""
 WAITING_AT_ONCE = 100
 
 
@@ -28,8 +28,8 @@ class TeamStore(SqliteStore):
     """The `Store` for a developer's own memories and a copy of the team's memories. No method waits
     for the network.
 
-    Memories in the namespace `team` and below belong to the team; all others stay here. `wanted` is
-    set when somebody starts to work on a project.
+    A memory belongs to the team if a person puts it in the namespace `team` or one below it; all
+    other memories stay here. `wanted` is set when somebody starts to work on a project.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class TeamStore(SqliteStore):
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
         """Like `SqliteStore.add`, but also queues memories that belong to the team for sending. A
-        memory from a folder without a Git remote that others can reach stays here."""
+        memory stays here if its folder has no Git remote that others can reach."""
         return await super().add([_prepared(memory) for memory in memories])
 
     async def update(self, memory: Memory) -> None:
