@@ -241,7 +241,8 @@ _SHARED = {
     )
     for sign in signs
 }  # fmt: skip
-"""How many copies of a mark fit in one token: two of an ASCII mark not listed, one of any other."""
+"""How many copies of a punctuation mark fit in one token. For marks that are not listed, it is
+two if the mark is ASCII, and one otherwise."""
 _LONG_RUN = 4
 
 
