@@ -57,7 +57,7 @@ def choices_of(kind: Any) -> Sequence[str]:
 
 
 def listed_choices_of(kind: Any) -> Sequence[str]:
-    """Return the names that lists of this type may contain, or () if it allows no such lists."""
+    """Return the names that a list of this type may contain, or () if it is not a list of names."""
     for option in get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,):
         if get_origin(option) is tuple and (names := choices_of(get_args(option)[0])):
             return names
@@ -106,8 +106,8 @@ def _sets(lines: Sequence[str], key: str) -> bool | None:
 
 
 def _holds(table: Any, key: str) -> bool:
-    """Return whether a table contains the dotted `key`. The names in it, such as tool patterns, may
-    contain dots themselves."""
+    """Return whether a table contains the dotted `key`. The names in the key, such as tool
+    patterns, may contain dots themselves."""
     if not isinstance(table, Mapping):
         return False
     return key in table or any(

@@ -1,8 +1,8 @@
 """The command that an agent's hook runs. It asks the daemon and prints the answer.
 
 Whatever the input and the state of the daemon, it exits with status 0 and prints a JSON object or
-nothing. After the deadline, it prints the neutral answer. If no daemon is running, it starts one.
-It then waits for the daemon if the event starts a session, and for a shorter time if it is a
+nothing. After the deadline, it prints the neutral answer, `{}`. If no daemon is running, it starts
+one. It then waits for the daemon's answer to the start of a session and, for a shorter time, to a
 prompt. Any other event gets the neutral answer immediately.
 
 The client imports only the cheap part of the stdlib. Importing `socket`, `signal`, `json` or
@@ -32,8 +32,8 @@ COLD_SECONDS = 0.8
 """The deadline for a prompt if no daemon is running. `hook.cold_ms` changes it."""
 SESSION_SECONDS = 2.0
 STARTING_SECONDS = 5.0
-"""The deadlines for the start of a session if no daemon is running. `STARTING_SECONDS` applies
-while this client's own daemon is starting up, and `SESSION_SECONDS` otherwise.
+"""The deadlines for the start of a session if no daemon is running. `STARTING_SECONDS` applies as
+long as the daemon that this client has started is alive, and `SESSION_SECONDS` otherwise.
 """
 MARGIN_SECONDS = 0.02
 """The daemon's deadline is this much earlier, so that its answer arrives in time."""

@@ -211,8 +211,8 @@ class HookDoor:
         return None if self._duplicates.is_duplicate(host.name, event) else event
 
     def _is_unannounced(self, event: Event) -> bool:
-        """Return whether the daemon's first event from this session is a tool call. The session
-        then began before the daemon did, and its standing rules have not been shown.
+        """Return whether this is a tool call and the first event from its session. If so, the
+        session began before the daemon did, and its standing rules have not been shown.
         """
         is_new = event.session not in self._known_sessions
         self._known_sessions.add(event.session)
@@ -342,8 +342,8 @@ class _Recent:
 
 
 class DuplicateEvents:
-    """Recognises an event that arrives twice. Cursor, Copilot and VS Code also run Claude Code's
-    hooks, each under its own name."""
+    """Recognises an event that arrives twice. Cursor, Copilot and VS Code run Claude Code's hooks
+    besides their own, so one event may arrive under two hosts' names."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -360,8 +360,8 @@ class DuplicateEvents:
 
 
 def _fingerprint(event: Event) -> bytes:
-    """Return a digest of what all hosts report alike, which excludes the session and the event's
-    name."""
+    """Return a digest of the parts of an event that are the same under every host's name. The
+    session and the event's name are not among them."""
     text = event.text if event.kind is not EventKind.SESSION else ""
     args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
     parts = [str(event.kind), event.cwd or "", text, args]

@@ -89,8 +89,8 @@ class Compressed(Struct, frozen=True, kw_only=True):
 
     `before`, `after`: the number of characters in the original and in `text`. `tokens`: the
     estimated tokens of `text`. `lossless`: whether `text` has all the content of the original.
-    `key`: the key of the original, "" if it is not stored. `tried`: the attempts on the fallback
-    ladder, in order.
+    `key`: the key of the original, "" if it is not stored. `tried`: the strategies that were tried,
+    in order.
     """
 
     text: str

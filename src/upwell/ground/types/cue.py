@@ -23,8 +23,8 @@ class Door(StrEnum):
 
 
 AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
-"""The doors without an explicit request. Repeat limits, rate limits and the cooldown apply only
-here."""
+"""The doors without an explicit request. Repeat limits, rate limits and the cooldown apply only to
+them."""
 
 
 class ToolAnswer(Struct, frozen=True, kw_only=True):
@@ -39,9 +39,9 @@ class ToolAnswer(Struct, frozen=True, kw_only=True):
 
 
 class Cue(Struct, frozen=True, kw_only=True):
-    """The agent's current step. At every door, it is the only input to surfacing.
+    """The agent's current step, in the same form at every door.
 
-    `text`: the message. At the session door: the host's word for why the session starts (`startup`,
+    `text`: the message. When a session starts: the host's word for the reason (`startup`,
     `resume`, `clear`, `compact`), or `subagent`. `args`: the decoded arguments of the tool call.
     `session`: the session for which deliveries are recorded; "" records none. `cwd`: the absolute
     working directory, which determines the project; None sees every project. `window`: the agent's

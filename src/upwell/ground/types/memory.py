@@ -12,9 +12,9 @@ DEFAULT_NAMESPACE = "context"
 class Scope(Struct, frozen=True, kw_only=True):
     """The memories that a query may see.
 
-    `project`: the absolute root of a repository, to see its memories and the global ones; None sees
-    all. `namespaces`: patterns of the namespaces to search
-    (`ground/types/principal.py: is_visible`), empty for all.
+    `project`: the absolute path of a repository's root. The query then sees only the repository's
+    memories and the global ones. With None, it sees all memories. `namespaces`: patterns of the
+    namespaces to search (`ground/types/principal.py: is_visible`), empty for all.
     """
 
     tenant: str = DEFAULT_TENANT
@@ -23,7 +23,7 @@ class Scope(Struct, frozen=True, kw_only=True):
 
 
 class QuerySource(StrEnum):
-    """The source of a query: one of the five levels of seed 000, or a door."""
+    """The source of a query. The first five members are the levels of seed 000."""
 
     TEMPLATE = "template"
     AGENT = "context_query"
@@ -85,7 +85,7 @@ class Memory(Struct, frozen=True, kw_only=True):
 
     `id`: if "", the store assigns one. `paths`, `symbols`: the files and identifiers that the
     memory is about. `triggers`: keys of situations (`error:1f0c…`). A memory with triggers surfaces
-    unasked only in one of these situations. `occurrences`: the number of sessions that have found
+    unasked only in one of these situations. `occurrences`: the number of sessions that led to
     it. `project`: its repository, as the absolute path of the root or as the remote address; None
     makes the memory global. `source`: where the text comes from (`memory/2026-04-09.md`,
     `git:3f2a1c0`). `lines`: the range of lines in `source`, 1-based and inclusive. `pinned`:

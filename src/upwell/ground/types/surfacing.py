@@ -75,7 +75,7 @@ class SkipReason(StrEnum):
 class Skip(Struct, frozen=True, kw_only=True):
     """The decision to surface nothing. It is counted and shown, never raised.
 
-    `reason`: the gate that decided. `confidence`, `signals`: those of the best hit, if there was a
+    `reason`: the check that decided. `confidence`, `signals`: those of the best hit, if there was a
     search. `queries`: the search texts. `held_back`: hits that were found but withheld. `missing`:
     the stores that could not be searched, each as `name: reason`. `moment`: the kind of situation,
     such as a failed call; "" for an explicit request, or with `surface.moments = "all"`.
@@ -96,9 +96,9 @@ class Surfacing(Struct, frozen=True, kw_only=True):
     """Memories to deliver now.
 
     `id`: the handle for feedback. `hits`: best first. `text`: the text to deliver, which is a
-    fenced block at automatic doors and a digest at `ask`. `situation`: the situation that an
-    episode belongs to, in words. `took_ms`: how long the decision took. The other fields are as in
-    `Skip`.
+    digest for an explicit request and otherwise a fenced block. `situation`: if a memory was found
+    by its trigger, the situation in words. `took_ms`: how long the decision took. The other fields
+    are as in `Skip`.
     """
 
     id: str
