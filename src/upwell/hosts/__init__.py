@@ -1,4 +1,4 @@
-"""The agents that upwell supports, as a literal list. Each has a record in its own file.
+"""The agents that upwell supports. Each has a record in its own file.
 
 To add an agent, follow "Add an agent host" in CONTRIBUTING.md.
 """

@@ -1,9 +1,9 @@
 """GitHub Copilot CLI.
 
 Payloads are in camelCase and do not name their event, so the hook's command line names it. Copilot
-CLI joins the context from all hooks and truncates it to 10 KB. A resumed session has lost the
-context from its start, so we treat it as new. A subagent has its own session, and its task arrives
-as a prompt.
+CLI joins the context from all hooks and truncates it to 10 KB. A resumed session no longer has the
+context that hooks added at its start, so we treat it as new. A subagent has its own session, and
+its task arrives as a prompt.
 
 Sources: the github/docs repository and the behaviour of 1.0.102 (`tests/live/`). In earlier
 versions `toolArgs` was a JSON string.

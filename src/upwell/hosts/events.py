@@ -58,8 +58,8 @@ class Event(Struct, frozen=True, kw_only=True):
     - `answer`: the beginning of the result as text, and whether the call failed.
     - `reply`: the result in the host's own shape, or None if the host does not let us replace it.
     - `is_continued`: at the end of a turn, True if a hook has already made the agent continue.
-    - `reports_compactions`: True if the host sends an event for every compaction. Otherwise only
-      the transcript shows them.
+    - `reports_compactions`: True if the host sends an event for every compaction. Otherwise some
+      compactions can be seen only in the transcript.
     """
 
     kind: EventKind
@@ -88,8 +88,8 @@ class EventFormat(Protocol):
 
     @property
     def max_bytes(self) -> int:
-        """The size limit of a hook's context. The host drops larger texts or moves them into a
-        file."""
+        """The size limit for the context that a hook adds. The host may drop or truncate a larger
+        text, or move it into a file."""
         ...
 
     @property

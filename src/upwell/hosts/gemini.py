@@ -5,8 +5,8 @@ Without a terminal, Gemini CLI inserts the context from the start of a session b
 prompt, so the event for that prompt also contains it. A resumed session has lost that context.
 
 Before every request to its model, Gemini CLI announces that it may compress (`PreCompress` with
-`auto`). Only a compression that the user asked for (`manual`) is certain. The transcript shows the
-others (`capture/transcript.py`).
+`auto`). A compression is certain only if the user asked for it (`manual`). Whether another one has
+taken place is read from the transcript (`capture/transcript.py`).
 
 At the end of a turn, `decision: deny` makes the agent continue with `reason` as a new prompt.
 Before a tool, it blocks the call. After a tool, it turns the result into a failed call ("Tool

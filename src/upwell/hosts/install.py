@@ -2,7 +2,7 @@
 
 The user first sees a plan. A file is written completely or not at all, and its earlier content is
 kept in a backup beside it. A record in upwell's home (`hooks.json`) holds the digest of each file
-that upwell has written. If a file still has those bytes, uninstalling restores the earlier content
+that upwell has written. If a file has not changed since, uninstalling restores the earlier content
 and deletes the backup. Otherwise it removes only our entries.
 """
 
@@ -166,7 +166,7 @@ class Installer:
             _clean_up(plan, earlier)
             return ""
         is_unchanged = earlier.get("written") == digest(plan.before or "")
-        # A backup must not contain our own entries, so an earlier backup is kept.
+        # A file that upwell wrote last contains our entries, so no new backup is made of it.
         backup = str(earlier.get("backup", "")) if is_unchanged else _backed_up(plan)
         folders = _missing_folders(plan.path) or earlier.get("folders", [])
         _put(plan.path, plan.after)
@@ -231,7 +231,7 @@ def _joined(
 
 
 def _resolved(path: Path) -> Path:
-    """The path without symbolic links, because writing a linked file (dotfiles) must not replace
+    """Resolve symbolic links in the path, so that writing a linked file (dotfiles) does not replace
     the link."""
     return Path(os.path.realpath(path))
 

@@ -21,7 +21,8 @@ class Installation(Struct, frozen=True, kw_only=True):
     - `user_folder` and `environment` decide where an agent's files are.
     - `command` runs a hook or server. `socket` is the daemon's socket.
     - `home` is upwell's home folder if the command has to name it, or "" for the default.
-    - `guards`: the user has a guard, so hooks that run before a tool are installed too.
+    - `guards`: the user has a guard (a rule that blocks tool calls), so hooks that run before a
+      tool are installed too.
     - `http`, if set, makes hosts that support HTTP hooks use them instead of commands.
     """
 

@@ -1,8 +1,8 @@
 """The servers behind memtomem-stm, a proxy in front of an agent's MCP servers.
 
-The proxy's entry in an agent's file runs `memtomem-stm` or `python -m memtomem_stm`. Its
-environment may name the proxy's own file. In that file each server has a prefix for the public
-names of its tools (`fs__read_file`). In upwell the prefix becomes the server's name.
+The proxy's entry in an agent's file runs `memtomem-stm` or `python -m memtomem_stm`. The entry's
+environment may name the proxy's own configuration file. In that file each server has a prefix for
+the public names of its tools (`fs__read_file`). In upwell the prefix becomes the server's name.
 
 Source: memtomem-stm 0.6 (`cli/proxy`, `proxy/config`).
 """
@@ -92,7 +92,7 @@ def servers_behind(
     table: Mapping[str, Any], environment: Mapping[str, str], user_folder: Path
 ) -> list[Entry]:
     """The servers behind this server, if it is memtomem-stm. Empty if the proxy's file cannot be
-    read, or if upwell cannot run all of the servers in it."""
+    read, or if it contains a server that upwell cannot run."""
     if not is_memtomem(table):
         return []
     own = table.get("env")

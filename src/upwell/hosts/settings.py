@@ -26,7 +26,7 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
     - `file` is relative to `folder`, the host's folder. The environment variable `variable` can
       name another folder.
     - `matchers` maps each event to its matcher, or "" for none. Those in `guard_matchers` are
-      installed only if the user has a guard.
+      installed only if the user has a guard (a rule that blocks tool calls).
     - `nested`: the list of an event holds groups, each with a matcher and a list of handlers
       (Claude Code and compatible hosts). Otherwise it holds the handlers themselves.
     - `exec_form`: a handler has separate fields for its program and its arguments. `names_event`:
@@ -167,7 +167,8 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
         return bool(events) and isinstance(url, str) and bool(re.fullmatch(_URL + path, url))
 
     def _without(self, text: str, *, keep_empty: bool) -> str:
-        """`text` without our handlers, and without the groups and lists that this empties."""
+        """`text` without our handlers and the groups that this empties. Empty lists, and an empty
+        `hooks` table, are removed too, unless `keep_empty` is set."""
         while (handler_path := self._first_of_ours(parse(text))) is not None:
             event, group, handler = handler_path
             hooks = _hooks(parse(text))

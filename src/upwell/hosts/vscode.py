@@ -1,5 +1,5 @@
-"""VS Code's agent. Its hooks cannot add context to a prompt or replace a tool's result, so upwell
-does not handle prompts. Tools have snake_case names and camelCase arguments.
+"""VS Code's agent. Its hooks cannot replace a tool's result. They cannot add context to a prompt
+either, so upwell does not handle prompts. Tools have snake_case names and camelCase arguments.
 
 Sources: the vscode-docs repository (hooks preview, custom instructions).
 """
