@@ -56,7 +56,8 @@ class Report(StrEnum):
 
 _SAYS_TOO_LITTLE = (Report.TRUNCATED, Report.MISSING_EXAMPLE, Report.MISSING_METADATA)
 MOVING = frozenset({*_SAYS_TOO_LITTLE, Report.TOO_LONG})
-"""The reports that change a budget. All other reports are only for people to read."""
+"""The reports by agents that change a budget. `WRONG_TOPIC` and `OTHER` are only for people to
+read."""
 
 
 class Ratio(Struct, frozen=True, kw_only=True):

@@ -108,7 +108,7 @@ class LearningStore(Protocol):
         ...
 
     async def valid(self) -> list[Rated]:
-        """Every rating that counts, oldest first."""
+        """Every rating that has not been invalidated, oldest first."""
         ...
 
     async def against(self) -> dict[str, list[Sample]]:

@@ -129,8 +129,7 @@ class Observation(Struct, frozen=True):
 
 
 CaseOf = Callable[[Surfacing, Hit], str]
-"""Returns the moment and the kind of a memory in a surfacing, or "" if it is not tied to a
-moment."""
+"""Returns the case of a memory in a surfacing (`Watched.case`), or "" for none."""
 
 
 def no_case(_: Surfacing, __: Hit) -> str:
@@ -155,7 +154,7 @@ class _Event(Struct, frozen=True):
 
 
 class Watching:
-    """Follows sessions, and concludes which of the memories shown to them they used or ignored."""
+    """Follows sessions, and decides which surfaced memories their agents used or ignored."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What surfacing reads of everything learned: each tool's threshold, and the demoted memories.
+"""The learned values that surfacing reads: each tool's threshold, and the demoted memories.
 
 Surfacing reads only the copy in this process, never the database. After a call, the copy is
 refreshed if any process has written to the database.
@@ -111,13 +111,13 @@ class Learned:
 
     @property
     def demoted(self) -> Mapping[str, float]:
-        """The memories that no longer surface unasked for the owner, with the evidence against
+        """The owner's demoted memories, which no longer surface unasked, with the evidence against
         each."""
         return {key: value for key, value in self._demoted.items() if without_rater(key) == key}
 
     async def version(self) -> Hashable:
-        """A value that changes when any process writes to the memory. It stays the same as long as
-        the memory cannot be read."""
+        """A value that changes when any process writes to the database. It is constant while the
+        database cannot be read."""
         try:
             return await self._ratings.version() if self._ratings else _UNKNOWN
         except StoreError as error:
@@ -125,8 +125,8 @@ class Learned:
             return _UNKNOWN
 
     async def ratings_given(self) -> dict[tuple[str, str], Rating]:
-        """The valid ratings, keyed by surfacing and memory. Empty if the memory cannot be read.
-        They are read again only after the memory has changed."""
+        """The valid ratings, keyed by surfacing and memory. Empty if the database cannot be read.
+        They are read again only after the database has changed."""
         version = await self.version()
         if self._ratings is None or version is _UNKNOWN:
             return {}

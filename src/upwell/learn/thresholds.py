@@ -31,8 +31,8 @@ IMPLICIT_SHIFT = 0.3
 """Observed use changes the shift that follows from ratings by at most this much, in log-odds."""
 HALF_LIFE_SECONDS = 30 * 86_400.0
 MAX_SAMPLES = 300
-"""How many of the latest ratings count, and likewise of the latest observations. Older ones have
-faded."""
+"""Only this many of the latest ratings count, and as many of the latest observations. Older ones
+have faded."""
 _PRIOR_PRECISION = 1.0
 _NEUTRAL_PRECISION = 0.25
 
@@ -133,8 +133,8 @@ def _latest(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _intercept(samples: Sequence[Sample], now: float) -> float:
-    """The maximum of the penalised likelihood, found by bisection, because its slope decreases
-    monotonically."""
+    """The intercept that maximises the penalised likelihood. The slope of the likelihood decreases
+    monotonically, so bisection finds where it is 0."""
     together = Counter(sample.surfacing for sample in samples)
     precision = _PRIOR_PRECISION
     weighed: list[tuple[float, float, float]] = []

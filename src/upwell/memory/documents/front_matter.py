@@ -79,9 +79,9 @@ def _is_plain(events: Iterable[Any], yaml: Any) -> bool:
 
 
 def namespace_of(front: Front, path: str) -> str:
-    """Return the namespace of a document. If its front matter has none, it is taken from the
+    """Return the namespace in a document's front matter. If there is none, return that of the
     nearest folder in `path` that is named after a usual namespace (`memory/decisions/db.md`), or
-    else is the default."""
+    else the default."""
     folders = path.split("/")[:-1]
     known = (name.lower() for name in reversed(folders) if name.lower() in {*KNOWN, *ALIASES})
     return front.namespace or namespace(next(known, ""))

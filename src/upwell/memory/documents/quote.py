@@ -27,8 +27,9 @@ from upwell.memory.stems import counted, stemmer
 
 MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 WRAP_CHARS = 60
-"""The narrowest width at which authors usually wrap prose. If the next word would have fitted into
-this width, the line break may be deliberate and end a statement.
+"""The narrowest width at which authors usually wrap prose. A line break may be deliberate and end
+a statement if the next word would have fitted into this width or, if the paragraph has a longer
+line, into the width of that line.
 """
 _RULE = re.compile(r"[ \t|:-]+")
 _HARD_BREAK = ("  ", "\\", "<br>", "<br/>")

@@ -102,8 +102,8 @@ class Reader(Struct, frozen=True):
         return self._with_memories(reading, front) if front.paths or self.embeds else reading
 
     def _with_memories(self, reading: Reading, front: Front) -> Reading:
-        """Add the sections of `reading` as memories, so that searches find them by their paths, if
-        the front matter lists any, and by their meaning, if there are embeddings."""
+        """Add the sections of `reading` as memories. If the front matter lists paths, searches
+        then find the sections by paths; if there are embeddings, also by meaning."""
         source = reading.found.source
         cited = source.citation(reading.found.path)
         file = FilePlace(

@@ -1,8 +1,9 @@
 """Let searches find imported files and `stm.json` in the same way as memories.
 
 The files are the source of truth, and `index.db` is derived from them. Before a search, upwell
-compares the sizes and modification times of the files with the index. Automatic doors do so only at
-intervals. Files that differ are read and indexed again, and deleted files are dropped.
+compares the sizes and modification times of the files with the index. For an automatic search (no
+user or agent waits for the result), it does so only at intervals. Files that differ are read and
+indexed again, and deleted files are dropped.
 """
 
 import asyncio
@@ -38,13 +39,14 @@ from upwell.memory.sources import Form, Source, Sources
 
 BATCH_FILES, BATCH_BYTES = 64, 1_000_000
 RACE_SECONDS = 0.1
-"""How long automatic doors wait for changed files. Indexing then continues in the background."""
+"""How long an automatic search waits for changed files. Indexing then continues in the
+background."""
 LOOK_SECONDS = 5.0
 """How long a request for a file's lines or for topics waits while imported files are checked."""
 RESERVE_SECONDS = 0.5
 """How much of a search's time is reserved for the search itself, after the wait for files."""
 PAUSE_SECONDS = 1.0
-"""The interval at which automatic doors check the files while there is no index and no
+"""The interval at which automatic searches check the files while there is no index and no
 `stm.json`."""
 QUIET_SECONDS = 60.0
 """The same interval while the list of imports is empty as well."""
