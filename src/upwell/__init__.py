@@ -1,8 +1,8 @@
 """upwell reminds a coding agent of what it learned earlier, and keeps unneeded text out of the
 agent's context.
 
-Names are loaded on first use, so that `import upwell` imports no other module. Even `typing` would
-take up most of a hook's run time.
+Names are loaded on first use, so that `import upwell` imports no other module. Importing `typing`
+alone would take up most of a hook's run time.
 """
 
 TYPE_CHECKING = False

@@ -62,8 +62,8 @@ class Gain(Struct):
 
 
 class Holdings(Struct, frozen=True, kw_only=True):
-    """The keys of everything that a home has learned from sessions: memories, open proposals and
-    places, and the transcripts that were read.
+    """The keys of a home's memories, open proposals and places, and of the transcripts that were
+    read. The memories include those that were not learned from sessions.
     """
 
     memories: frozenset[str] = frozenset()
@@ -168,7 +168,7 @@ class SessionCapture:
         return gain
 
     async def holdings(self) -> Holdings:
-        """Everything that has been learned from sessions so far."""
+        """What the home contains now."""
         proposals = await asyncio.to_thread(self._inbox.waiting)
         return Holdings(
             memories=frozenset(await self._library.store.stamps(limit=MAX_HELD)),
@@ -178,8 +178,9 @@ class SessionCapture:
         )
 
     async def forget(self, holdings: Holdings) -> None:
-        """Delete these holdings, so that they can be learned again. Proposals that a person has
-        accepted in the meantime stay, because they are now that person's memories.
+        """Delete the part of these holdings that was learned from sessions, so that it can be
+        learned again. Proposals that a person has accepted in the meantime stay, because they are
+        now that person's memories.
         """
         for memory in await self.learned(holdings):
             await self._library.delete(memory.id)

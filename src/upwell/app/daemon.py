@@ -1,5 +1,5 @@
-"""The app inside the daemon, and hooks over HTTP. When the configuration changes, the app is
-replaced."""
+"""The app inside the daemon, and the daemon's HTTP server. When the configuration changes, the app
+is replaced."""
 
 import asyncio
 import contextlib
@@ -48,8 +48,8 @@ class Warm:
         self._following: asyncio.Task[None] | None = None
         self._port = 0
         self.on_request: Callable[[], None] = _do_nothing
-        """Called on every HTTP request, because the daemon itself sees only requests on its socket
-        and would count as idle."""
+        """Called on every HTTP request. The daemon itself sees only requests on its socket, and
+        would otherwise stop as idle."""
 
     @property
     def app(self) -> App:
@@ -112,7 +112,7 @@ class Warm:
         await self.serve_http()
 
     async def serve_http(self) -> None:
-        """Accept hooks over HTTP on the configured port, if there is one."""
+        """Serve HTTP on the configured port, if there is one."""
         port = self.app.config.hook.port
         if port == self._port:
             return
@@ -229,8 +229,8 @@ def _end_hung() -> bool:
 
 
 async def _serve_hooks(warm: Warm, port: int) -> None:
-    """Serve hooks over HTTP on loopback. If the port is in use, only hooks over HTTP are
-    unavailable.
+    """Serve hooks, the dashboard and metrics over HTTP on loopback. If the port is in use, the
+    daemon answers only on its socket.
     """
     from upwell.web.admission import Admission
     from upwell.web.routes import http_app

@@ -68,7 +68,7 @@ async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
 
 
 async def _parts(app: App) -> AsyncIterator[tuple[str, Ping]]:
-    """Run all checks at the same time, and yield their results in order."""
+    """Run all checks at the same time, and yield their results in the order of the checks."""
     places = dict(app.places_of_recall())
     checks = {**app.checks(), "documents": _documents(app)}
     tasks = {

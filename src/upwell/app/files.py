@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 PROJECT_FOLDER = ".upwell"
 _JOURNAL_BYTES = 64_000_000
-"""The maximum size of the journal of decisions, which is about a hundred thousand events."""
+"""The maximum size of the journal of decisions, enough for about a hundred thousand events."""
 _STEPS_BYTES = 32_000_000
 _CUTS_BYTES = 16_000_000
 _QUERIES_BYTES = 8_000_000
@@ -152,8 +152,8 @@ def open_store(
 def _open_team_store(
     config: Config, files: Files, questions: Questions | None, clock: Clock
 ) -> tuple[Store, Sources, LearningStore | None]:
-    """Without the driver, there is no memory at all, because the home's own store holds different
-    memories."""
+    """The team's store. Without the driver, there is no memory at all: the home's own store is not
+    used instead, because it holds different memories."""
     team = files.team
     if team is None:
         missing = StoreError("the PostgreSQL driver is missing", hint="run `upwell doctor`")

@@ -52,8 +52,8 @@ class Traces:
 class FollowUp:
     """Learns from shortened results: how many were delivered, and which originals an agent read.
 
-    While tracing is on, the trace id of each shortened result is also kept in `ttl_store`, because
-    another process (such as a hook) may have shortened it, or this one before a restart.
+    While tracing is on, the trace id of each shortened result is also kept in `ttl_store`, so that
+    reading an original joins the trace even in another process or after a restart.
     """
 
     def __init__(
@@ -75,8 +75,9 @@ class FollowUp:
         self.shortened_by_hook(call, cut)
 
     def shortened_by_hook(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result from an agent's own tool. The agent reads the originals of such
-        a result on the command line, in another process.
+        """Count a shortened result from an agent's own tool. It does not count for the tool's
+        learned budget, because the agent reads the original on the command line, in another
+        process.
         """
         TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)
         self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)

@@ -24,7 +24,7 @@ class Joined(Struct, frozen=True):
 
 
 async def join(url: str, token: str) -> Joined:
-    """Test a token with a gateway, and store both in this home.
+    """Test a token at a gateway, and store the token and the gateway's address in this home.
 
     Raises:
         UsageError: `url` is the address of a database, or a configured token has precedence.

@@ -1,8 +1,8 @@
 """Keeps the copy of a team's memories on a developer's machine up to date, and sends what this
 machine shares. The team's store is a database (`store.local`), or a gateway that has a database.
 
-Decisions and commands read the copy and never wait for the store. Only one of a home's processes at
-a time, usually the daemon, keeps the copy up to date.
+Decisions and commands read memories from the copy, so that reading never waits for the store. Only
+one of a home's processes at a time, usually the daemon, keeps the copy up to date.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ MAX_ANSWER_BYTES = 4_000_000
 
 
 def open_ltm(config: Config, ttl_store: TtlStore, patience: Patience) -> LtmRecall:
-    """The configured memory server. It starts with the first search.
+    """The configured memory server. It is not started yet.
 
     Raises:
         ConfigError: a key that another key needs is missing.
@@ -56,8 +56,8 @@ def server_of(options: LtmOptions, folder: str) -> ServerOptions:
 
 
 class LtmServer:
-    """Implements `Calls` with an upstream server. The server starts with the first search and
-    restarts with backoff."""
+    """Implements `Calls` with an upstream server. The first use, including `ready()`, starts the
+    server. If it fails, it restarts with backoff."""
 
     def __init__(
         self, server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]

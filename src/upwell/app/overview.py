@@ -20,12 +20,12 @@ async def stats(app: App, days: int) -> dict[str, Any]:
 
 
 async def demoted(app: App) -> list[dict[str, Any]]:
-    """The memories that no longer surface by themselves, most negative ratings first."""
+    """The memories that no longer surface by themselves, worst rated first."""
     return await demoted_memories(app.learning, app.memory)
 
 
 async def learned(app: App) -> dict[str, Any]:
-    """`upwell tune --json`: the thresholds and budgets of each tool, both in use and suggested, and
+    """`upwell tune --json`: the threshold (in use and suggested) and the budget of each tool, and
     the memories that no longer surface by themselves.
 
     Raises:

@@ -37,13 +37,13 @@ class Outcome(Struct, frozen=True, kw_only=True):
 async def migrate(to: str, origin: str, *, apply: bool, notes: bool, progress: Progress) -> Outcome:
     """Move this home's memories to the address `to`. If `to` is "sqlite", move the memories from
     the address `origin` to the home instead. Without `apply`, only count them. With `notes`, also
-    copy the notes in `stm.json` as memories, once.
+    copy the notes in `stm.json` as memories, except those that an earlier run copied.
 
     Raises:
         UsageError: there is no database to move to or from, or `origin` is given although `to` is
             not "sqlite".
         ConfigError: an address is invalid, or the driver is not installed.
-        StoreError: a store failed; the next run continues.
+        StoreError: a store failed; the next run continues where this one stopped.
     """
     home_is_target = to == SQLITE
     if origin and not home_is_target:

@@ -37,7 +37,7 @@ def in_words(code: str) -> str:
 
 
 async def demoted_memories(learning: Learning, memory: Library) -> list[dict[str, Any]]:
-    """The memories that no longer surface by themselves, most negative ratings first."""
+    """The memories that no longer surface by themselves, worst rated first."""
     demotions = sorted(learning.learned.demoted.items(), key=lambda pair: (-pair[1], pair[0]))
     texts = await texts_by_id(memory, [memory_id for memory_id, _ in demotions])
     return [

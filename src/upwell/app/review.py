@@ -52,9 +52,9 @@ class Offer(Struct, frozen=True):
 
 class Evidence(Struct, frozen=True, kw_only=True):
     """The recorded use of memories, keyed by memory id. `successors` gives the id of the memory
-    that replaced a superseded one, `negatives` the weight of the bad ratings, and `uses` the
-    verdicts, oldest first. `observed_since` is the time of the first verdict on any memory, or
-    None.
+    that replaced a superseded one. `negatives` gives the weight of a memory's bad ratings. `uses`
+    lists the verdicts on its use, oldest first. `observed_since` is the time of the first verdict
+    on any memory, or None.
     """
 
     successors: Mapping[str, str] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class Review:
         return deleted
 
     async def forget_project(self, project: str, *, for_good: bool) -> tuple[int, int]:
-        """Forget every memory of a project, as `forget()` does, and its short notes, and drop its
+        """Forget a project's memories as `forget()` does, along with its short notes and its
         proposals. Memories that the project shares under its remote address stay. Returns the
         numbers of forgotten memories and notes.
         """
@@ -152,8 +152,8 @@ class Review:
 
 def forget_for_good(inbox: Inbox, memory: Memory, *, duplicates: bool = False) -> None:
     """Never learn this memory again from sessions and commits, because a person has removed it.
-    With `duplicates`, never learn a memory with the same words, or another conclusion for the same
-    situation, either.
+    With `duplicates`, also never learn another memory with the same words, or another conclusion
+    for the same situation.
 
     Raises:
         StoreError: the inbox failed.

@@ -166,7 +166,7 @@ async def _tell(gateway: Gateway, level: str, message: str) -> None:
 
 
 async def run_worker(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """In a worker process, fit the results that a gateway hands over."""
+    """In a worker process, shorten the results that a gateway hands over."""
     config, _ = read_valid()
     log_to(config.home.logs)
     files, private = open_files(config, tolerant=True), private_ttl_store()
@@ -185,11 +185,11 @@ async def run_worker(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -
 
 
 async def back_up() -> list[Path]:
-    """`upwell backup`: replace today's backup of the memory with a new one. Returns all copies,
+    """`upwell backup`: replace today's backup of the memory with a new one. Returns all backups,
     newest first.
 
     Raises:
-        StoreError: the copy cannot be written.
+        StoreError: the backup cannot be written.
         UsageError: the memories are in PostgreSQL.
     """
     app = await build(Settings())

@@ -193,7 +193,7 @@ class SettingUp:
             reduce_record(self._home.setup_file, undone=True)
 
     def learned(self) -> Holdings:
-        """The holdings that setup learned from past sessions, according to its record.
+        """What setup learned from past sessions, according to its record.
 
         Raises:
             StoreUnwritable: the record is damaged.

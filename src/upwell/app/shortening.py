@@ -1,6 +1,4 @@
-"""Fits the results from an agent's own tools to the budget, if the user turned that on
-(`hook.compress`).
-"""
+"""Shortens the results from an agent's own tools, if the user turned that on (`hook.compress`)."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -19,10 +17,10 @@ from upwell.surface.options import READ_COMMAND
 
 
 class Shortening:
-    """Fits the texts of a result as the gateway does, according to the `compress.*` settings and
-    the `[tool]` tables, where a built-in tool is called `HOST__Tool` (`[tool."claude__Bash"]`).
-    Nothing is learned here, because hooks do not see which originals the agent reads on the command
-    line.
+    """Shortens the texts of a result as the gateway does, according to the `compress.*` settings
+    and the `[tool]` tables. There, a built-in tool is called `HOST__Tool`, as in
+    `[tool."claude__Bash"]`. Nothing is learned here, because hooks do not see which originals the
+    agent reads on the command line.
     """
 
     def __init__(

@@ -31,9 +31,9 @@ is deleted or the database is replaced."""
 
 
 class _Remembered:
-    """`LimitedMemories` that asks for its identity at most once a minute and prunes the records of
-    old deletions. A tenant's app also prunes them, but a tenant that is used only through `/team`
-    has no open app."""
+    """`LimitedMemories` that asks for the store's identity at most once a minute, and prunes the
+    records of old deletions. A tenant's app also prunes them, but a tenant that is used only
+    through `/team` has no open app."""
 
     def __init__(self, shared: LimitedMemories, pruning: "Pruning") -> None:
         self._shared = shared

@@ -55,9 +55,10 @@ async def exported(tenant: str) -> AsyncIterator[dict[str, Any]]:
 
 
 async def delete(tenant: str) -> dict[str, int]:
-    """Delete everything that this gateway stores for a tenant, beginning with its tokens. If the
-    tenant is not the home's own, record the deletion in the home's audit log. Returns the numbers
-    of deleted tokens, files, and rows of each table.
+    """Delete everything that this gateway stores for a tenant, beginning with its tokens, and
+    record the deletion in the home's audit log. If the tenant is the home's own, the deletion is
+    not recorded, and the home keeps its files except `index.db`. Returns the numbers of deleted
+    tokens, files, and rows of each table.
 
     Raises:
         UsageError: the name is invalid, or the tenant is the home's own and has no database.
@@ -106,8 +107,8 @@ async def audit(tenant: str, limit: int) -> list[Event]:
 
 
 async def record_administration(tenant: str, action: str, subject: str) -> None:
-    """Record in the audit log of a tenant ("" for the home's own) an action that the owner has
-    taken on the command line. If this fails, upwell's own log reports it."""
+    """Add an action that the owner took on the command line to the audit log of `tenant` ("" is the
+    home's own). If this fails, upwell's own log reports it."""
     with contained("writing the audit log"):
         async with _of(tenant or load().store.tenant) as (config, home):
             home.prepare()
@@ -168,7 +169,7 @@ async def _delete_rows(config: Config) -> dict[str, int]:
     from upwell.ground.postgres.schema import TABLES_OF_A_TENANT
 
     postgres = Postgres(config.store.url)
-    # The last table records the deletions from the other tables.
+    # `audit` comes last, because deleting memories adds rows to it.
     tables = sorted(TABLES_OF_A_TENANT, key=lambda table: table == "audit")
     deleting = "DELETE FROM upwell.{} WHERE tenant = %(tenant)s"
     counting = "SELECT count(*) FROM upwell.{} WHERE tenant = %(tenant)s"

@@ -26,7 +26,7 @@ IDLE_SECONDS = 600.0
 FOLLOW_SECONDS = 0.5
 ACTIVE_SECONDS = 10.0
 """How long after its last request a tenant counts as in use. Until then, changes by other machines
-are adopted every `FOLLOW_SECONDS`; after that, by its next request.
+are adopted every `FOLLOW_SECONDS`. After that, they are adopted at its next request.
 """
 _MINUTE = 60.0
 _MINUTES_OF_HOUSEKEEPING = 60

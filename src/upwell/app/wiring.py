@@ -84,8 +84,8 @@ if TYPE_CHECKING:
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """The input of `build()`. `home` defaults to the user's home. `flags` maps dotted keys to
-    values that override the home's file and the environment. A `tolerant` app, which the gateway
+    """The input of `build()`. `home` defaults to `default_home()`. `flags` maps dotted keys to
+    values that override `config.toml` and the environment. A `tolerant` app, which the gateway
     and the hooks use, ignores invalid settings and runs without memory if the memory cannot be
     opened. `cwd` determines the project of a cue that has no folder. If `watches` is false, only
     `documents.refresh()` and `documents.lines()` read imported files again. With `waits_for_judge`,
@@ -240,8 +240,9 @@ class App:
         name: str = "",
         read_later: bool = False,
     ) -> Compressed:
-        """Fit a text as the gateway would, and store its original. Explicit limits are hard. With
-        `read_later` the result has a key only if a later process can read the original."""
+        """Shorten a text as the gateway would, and store its original. The result never exceeds
+        `max_tokens` and `max_chars`. With `read_later`, the result has a key only if a later
+        process can read the original."""
         options = self.config.compress
         options = dataclasses.replace(options, strategy=strategy) if strategy else options
         budget = self.fitter.budget_of(options)
@@ -537,8 +538,8 @@ async def build(settings: Settings | None = None) -> App:
     Raises:
         ConfigError: the configuration has a mistake; for a tolerant app, only if it cannot be read
             at all.
-        StoreError: a file cannot be used, unless it is `ledger.db`, which a store in memory
-            replaces.
+        StoreError: a file cannot be used. The exception is `ledger.db`, for which a store in memory
+            takes over.
     """
     settings = settings or Settings()
     sources = (settings.home, settings.flags, settings.environment)

@@ -24,10 +24,10 @@ MAX_PIECES = 50_000
 LONG_LINE_CHARS = 200
 """If the lines of a text are longer than this on average, it is compared word by word."""
 MIN_WORDS = 3
-"""A run of fewer words than this that occurs in both texts counts as a coincidence."""
+"""A shorter run of seen words counts as a coincidence, unless it begins or ends the text."""
 MIN_BEGINNING_CHARS, MAX_SIMILAR = 20, 20
-"""Clipped values are looked up by this many characters of their beginning. At most `MAX_SIMILAR`
-beginnings may share these characters."""
+"""Clipped values are looked up by their first `MIN_BEGINNING_CHARS` characters. At most
+`MAX_SIMILAR` values that share these characters are remembered."""
 _WORD = re.compile(r"\S++\s*+")
 _CLIPPED = re.compile(r"(.+)…(?:\(\+[\d,]+\))?", re.DOTALL)
 
@@ -191,8 +191,8 @@ def _joined(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 def found(original: Sequence[Hashable], seen: Sequence[Hashable]) -> list[bool]:
     """Tell for each item of `original` whether it is found in `seen`. An item that occurs exactly
-    once in each counts as found. The longest series of such items in the same order in both serves
-    as joints. From each joint, equal items are matched in both directions, up to the first
+    once in each counts as found. The joints are the longest sequence of such items that is in the
+    same order in both. From each joint, equal items are matched in both directions, up to the first
     difference. Any other item is found if `seen` has an equal, unmatched item between the same two
     joints or in a neighbouring interval. Takes O(n log n) time."""
     joints = [(-1, -1), *_joints(original, seen), (len(original), len(seen))]

@@ -65,7 +65,7 @@ async def set_up(app: App, fields: Fields) -> str:
 
 
 async def mend(app: App, fields: Fields) -> str:
-    """Run the command from one of doctor's hints, if a button may run it."""
+    """Run the command from one of doctor's hints, if it is one that the dashboard may run."""
     command = fields.get("command", "")
     if not _MENDS.fullmatch(command):
         raise UsageError("run this command in a terminal", hint=command)

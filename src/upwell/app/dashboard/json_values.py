@@ -20,7 +20,8 @@ _TOKEN = re.compile(
 _START = re.compile(r"\s*+[\[{]")
 _LINES_TRIED = 20
 _LAST_CHARS = 50_000
-"""A truncated text has its first syntax error at most this many characters before its end."""
+"""If JSON was only cut off, its first syntax error is at most this many characters before its
+end."""
 
 Value = tuple[str, str]
 """A value's key ("" if it has none), and the value. Strings begin with a quotation mark, which
@@ -67,8 +68,8 @@ def _is_document(line: str) -> bool:
 
 
 def values_of(text: str) -> list[Value]:
-    """The values of shortened JSON, in order. The key of a value in a table is the name of its
-    column. If the text is not JSON, the values of its JSON parts are returned."""
+    """The values of shortened JSON. The key of a value in a table is the name of its column. If the
+    text is not JSON, the values of its JSON parts are returned."""
     values: list[Value] = []
     try:
         try:

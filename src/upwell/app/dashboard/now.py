@@ -12,7 +12,8 @@ SHOWN = 60
 _OPTIONS_FROM = 200
 _TINY = 1e-6
 SAME_CALL_SECONDS = 5.0
-"""In a session with hooks, a call's result is shortened within this time after the decision."""
+"""Within a session, a decision and a shortened result for the same tool and file belong to one call
+if the result follows within this time."""
 FILTERS = ("host", "project", "session", "tool", "file", "spoke")
 
 
@@ -74,14 +75,15 @@ async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Event]]:
 
 
 def _joined_for(fields: Fields, shown: Sequence[Event]) -> Sequence[Event]:
-    """With `spoke`, the events are not joined, because `shown` then lacks some of the decisions to
-    which a shortened result may belong."""
+    """Join the events, except with `spoke`. `shown` then lacks the decisions in which nothing
+    surfaced, so a shortened result might be joined to the wrong one."""
     return shown if "spoke" in fields else joined(shown)
 
 
 def joined(shown: Sequence[Event]) -> list[Event]:
-    """The events, newest first. If the decision about a shortened result is among them, the result
-    becomes its `cut`. A result that may belong to several decisions remains an event."""
+    """The events, newest first. If they include a shortened result and the decision about the same
+    call, the result becomes the decision's `cut`. A result that may belong to several decisions
+    remains an event."""
     decisions = {event["id"]: event for event in shown if event["kind"] == "event"}
     cuts: dict[str, Event] = {}
     for cut in reversed(shown):

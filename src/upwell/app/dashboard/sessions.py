@@ -41,8 +41,8 @@ async def sessions(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def sessionlist(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The sessions that match the search `q`, most relevant first. Without `q`, all sessions of a
-    `project` and a `host`, newest first, beginning after the position `before`."""
+    """The sessions that match the search `q`, most relevant first. Without `q`, a page of the
+    sessions of a `project` and a `host`, newest first, beginning after the position `before`."""
     scope = Scope(project=fields.get("project"), host=fields.get("host"))
     recent = await _recent(app)
     if "q" in fields:

@@ -54,8 +54,8 @@ async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def hindsight(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The memories that would have surfaced in this session, out of the user's memories at that
-    time and those learned from earlier sessions in the same project.
+    """Replay this session, and return the memories that would have surfaced. The replay has the
+    user's memories of that time, and learns from earlier sessions in the same project.
 
     Raises:
         UsageError: the transcript is gone, or the replay takes too long.
@@ -116,8 +116,9 @@ def _start(matches: Sequence[Match], fields: Fields) -> int:
 
 
 def _part_at(parts: Sequence[Part], event: Event) -> Part:
-    """The turn that an event belongs to. A prompt has a larger margin, because a hook reports it
-    shortly before or after the transcript records it."""
+    """The latest turn that had begun when an event happened, give or take a second. The margin is
+    larger for a prompt, because a hook reports it shortly before or after the transcript records
+    it."""
     margin = _AT_ONCE_SECONDS if event["kind"] == "event" and event["door"] == "prompt" else 1.0
     return next((part for part in reversed(parts) if part.at <= event["at"] + margin), parts[0])
 
