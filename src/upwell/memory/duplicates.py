@@ -12,7 +12,8 @@ MAX_CHECKED = 200
 only exact duplicates are reported."""
 MAX_REPORTED = 5
 MAX_HOLDING = 2_000
-"""A text is not compared if its rarest word occurs in more memories than this."""
+"""If even the rarest word of a text occurs in more memories than this, the text is not checked for
+near duplicates."""
 COMPARED = 8
 
 

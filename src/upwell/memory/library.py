@@ -27,8 +27,8 @@ SEARCH_SECONDS = 10.0
 class Library:
     """The memories of one tenant.
 
-    Additions go to `store`; searches go to `recall`, which can cover more places. `documents`,
-    `passages` and `places` are as in `Reader`. `reader` reads all of them for surfacing.
+    Additions go to `store`; searches go to `recall`, which can cover more sources. `documents`,
+    `passages` and `places` are as in `Reader`. `reader` reads from all of them.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Library:
         empty text has no hits.
 
         Raises:
-            RecallError: every place failed.
+            RecallError: every source failed.
         """
         result = await self.find(
             text, limit=limit, project=project, namespaces=namespaces, seconds=seconds
@@ -124,7 +124,7 @@ class Library:
         namespaces: Sequence[str] = (),
         seconds: float = SEARCH_SECONDS,
     ) -> Found:
-        """Like `search()`, but also reports the places that failed or were late."""
+        """Like `search()`, but also reports the sources that failed or were late."""
         if limit < 1 or not text.strip():
             return Found()
         query = Query(
@@ -141,8 +141,8 @@ class Library:
         return await self.reader.known(memory_id)
 
     async def vector_indexes(self) -> builtins.list[VectorIndex]:
-        """The vector indexes of the store and the documents. The latter is left out if it fails.
-        Empty if no embedder is configured."""
+        """The vector indexes of the store and of the documents, or an empty list if no embedder is
+        configured. If the documents' index fails, it is left out."""
         try:
             documents = await self._documents.catalog.store() if self._documents else None
         except StoreError:

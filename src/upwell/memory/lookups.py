@@ -1,9 +1,9 @@
 """Plan the lookups for a query, and turn rows into candidates, for all stores.
 
 Scoring every memory that contains any word of a query would be slow: FTS5 takes 532 ms for 30 words
-and 100,000 memories. The cost grows with the sum of the words' document frequencies. Each rare word
-is therefore looked up on its own until a budget of rows is used up. Common words are looked up only
-in pairs, where a memory must contain both words.
+and 100,000 memories. The cost grows with the sum of the words' document frequencies. Words are
+therefore looked up one by one, rarest first, until a budget of rows is used up. Commoner words are
+looked up only in pairs: a memory must contain both words.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -53,8 +53,8 @@ class Clause(Struct, frozen=True):
 
 
 class Lookup(Struct, frozen=True):
-    """Memories that match any of `clauses` are candidates. `newest_only` is True if the only clause
-    is a common word that matches so many memories that only the newest become candidates."""
+    """Memories that match any of `clauses` are candidates. If `newest_only`, the only clause is a
+    very common word, and only the newest memories with this word become candidates."""
 
     reading: Reading
     clauses: tuple[Clause, ...]

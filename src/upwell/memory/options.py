@@ -45,7 +45,7 @@ class StoreOptions:
     deleted memory for `deletions_days`.
 
     With `local`, and always with a gateway, this home stores its own memories and a copy of the
-    team's memories. Only memories that belong to the team are sent to its store.
+    team's memories. Only memories that belong to the team are sent to the team's store.
     """
 
     url: str = ""
@@ -87,7 +87,7 @@ class NotesOptions:
 
     @property
     def most(self) -> int:
-        """At least 1, even if `max_results` is lower."""
+        """`max_results`, but at least 1."""
         return max(1, self.max_results)
 
 

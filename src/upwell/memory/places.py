@@ -26,8 +26,8 @@ PLACE = "place"
 TTL_SECONDS = 90 * 86_400.0
 MAX_BYTES = 32_000_000
 MAX_CANDIDATES = 3
-"""How many places are stored for one trigger; the latest are kept. A search returns all of them. If
-more than one still exists, the surfacer shows none."""
+"""How many places are stored for one trigger; the latest are kept. A search returns all of them,
+but `surface/episodes.py` shows a place only if it is the only one that still exists."""
 BATCH = 200
 _ID = "place:"
 

@@ -1,4 +1,4 @@
-"""Find the imported files that exist or have changed, and read their contents.
+"""List the imported files, find those that have changed, and read them.
 
 Symbolic links are not followed, devices and pipes are never opened, and hidden files and folders
 are left out. A scan therefore cannot leave an imported folder, and nothing in the folder can make a
@@ -74,8 +74,8 @@ class Unreadable(Exception):
 
 
 def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, Known]) -> Look:
-    """Scan the files in `sources`. `every` lists the paths of all sources, because a file belongs
-    to the innermost source that contains it."""
+    """Scan the files in `sources`. `every` lists the paths of all sources: if one of them lies
+    inside another, its files belong to it and not to the outer source."""
     look = Look()
     for source in sources:
         try:

@@ -140,8 +140,8 @@ def section(db: sqlite3.Connection, id: str, tenant: str) -> Memory | None:
 
 
 def embed_sections(db: sqlite3.Connection) -> None:
-    """Mark files to be read again if their sections are not memories yet. Until then, searches by
-    meaning do not find those sections."""
+    """Mark the files whose sections are not memories yet, so that they are read again. A search by
+    meaning finds only sections that are memories."""
     missing = "SELECT file FROM section WHERE text != '' AND id NOT IN (SELECT id FROM part)"
     db.execute(f"UPDATE file SET hash = '', mtime_ns = 0 WHERE no IN ({missing})")
 
@@ -183,8 +183,8 @@ def _note(db: sqlite3.Connection, reading: Reading) -> int:
 def _differing(
     db: sqlite3.Connection, tenant: str, no: int, fresh: Mapping[str, Memory]
 ) -> list[Memory]:
-    """Return the memories of a file that must be indexed. Stored memories that are not in `fresh`
-    are removed. Those that only moved get their new lines and times."""
+    """Return the memories in `fresh` that are new or changed. The file's stored memories that are
+    not in `fresh` are removed. Memories that only moved get their new lines and times."""
     ids = [row[0] for row in db.execute("SELECT id FROM part WHERE file = ?", (no,))]
     numbers = {id: number_of(db, tenant, id) for id in ids}
     old = by_number(db, [n for n in numbers.values() if n is not None])
@@ -231,8 +231,8 @@ def _create(db: sqlite3.Connection) -> None:
 
 
 def _add_sections(db: sqlite3.Connection) -> None:
-    """Add the section tables, and mark every file to be read again, which splits it into sections
-    and removes its old chunks."""
+    """Add the section tables. Mark every file to be read again: that splits it into sections and
+    removes its old chunks."""
     for column in (
         "namespace TEXT NOT NULL DEFAULT ''",
         "tags TEXT NOT NULL DEFAULT '[]'",

@@ -15,7 +15,8 @@ BATCH = 32
 
 
 class Due(Struct, frozen=True):
-    """A memory that needs a vector. `hash` shows whether its text has since changed."""
+    """A memory that needs a vector. The vector is stored only if the memory still has this
+    `hash`."""
 
     n: int
     hash: str
@@ -24,8 +25,8 @@ class Due(Struct, frozen=True):
 
 async def packed_vectors(questions: Questions, batch: Sequence[Due]) -> dict[Due, bytes]:
     """Return the packed vectors of these memories. If the model rejects a batch, each text is
-    embedded on its own, so that one bad text does not affect the others. If the model is down, no
-    vectors are returned."""
+    embedded on its own, so that one bad text does not affect the others. If the first few of them
+    fail too, the model is probably down, and no vectors are returned."""
     # numpy takes 100 ms to import, and only searches by meaning need it.
     from upwell.memory.embedding.numbers import packed
 

@@ -36,8 +36,8 @@ def code_of(vector: Vector) -> str:
 def usual_cosines(
     sample: Floats, sampled: Numbers, question: Floats, scopes: Sequence[int]
 ) -> tuple[float, float]:
-    """Return the mean and spread of a question's cosines with a sample of the store. If enough of
-    the sample is visible to the query, only that part counts. `sampled` has the memory number of
+    """Return the mean and spread of a question's cosines with a sample of the store's vectors. If
+    enough of the sample is in `scopes`, only that part counts. `sampled` has the memory number of
     each row."""
     visible = np.isin(sampled >> SEQUENCE_BITS, np.asarray(scopes, np.int64))
     cosines = (sample[visible] if visible.sum() >= MIN_SAMPLE else sample) @ question

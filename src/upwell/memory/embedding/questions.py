@@ -119,7 +119,7 @@ class Questions:
 
 
 def embedded(embedder: "Embedder", texts: Sequence[str]) -> "Sequence[Vector]":
-    """Embed texts, and check that each vector can be compared with the model's other vectors.
+    """Embed texts, and check that each vector has the model's dimension and only finite numbers.
 
     Raises:
         LlmError: the model returned the wrong number of vectors, or unusable ones.

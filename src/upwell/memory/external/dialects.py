@@ -1,7 +1,7 @@
 """The search tools of MCP memory servers: their names, arguments and result formats.
 
-A result is structured content, JSON in a text block, or plain text for people. upwell sends only
-the arguments that the server's tool declares.
+A result is structured content, JSON in a text block, or plain text for people. Arguments that the
+server's tool does not declare are not sent, except in the generic profile.
 """
 
 import json
@@ -37,7 +37,7 @@ def telling_words(query: Query) -> list[str]:
 QUERY = "{query}"
 MAX_HITS = 20
 MAX_UPWELL_HITS = 10
-"""How many hits to request from another upwell, whose budget has room for this many long
+"""How many hits to request from another upwell. Its responses have room for this many long
 previews."""
 MAX_SINGLE_WORDS, MAX_WORDS = 3, 6
 MAX_TAGS, TAG_CHARS = 20, 100
@@ -59,7 +59,7 @@ line, so that matching takes linear time."""
 
 
 class Unreadable(Exception):
-    """The result has none of the formats that this kind of server uses."""
+    """The result is an error, or has none of the formats that this kind of server uses."""
 
 
 class ServerHit(Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ Read = Callable[[Any], list[ServerHit]]
 class Dialect(Struct, frozen=True, kw_only=True):
     """One kind of server. `tools` are the possible names of its search tool. `requests` turns a
     query into texts, and upwell makes one call for each text. If `filtered`, arguments that the
-    tool does not declare are left out."""
+    tool does not declare are left out, unless it declares none at all."""
 
     name: str
     tools: tuple[str, ...]

@@ -79,9 +79,9 @@ class Calls(Protocol):
 
 class KeptHits:
     """Stores hits so that they can be read by id later, because most servers have no tool for that.
-    The latest hits are held in RAM. Those of the last 30 days are also in `ttl_store`, where other
-    processes can read them; they are written there after the search. If `ttl_store` fails, `get()`
-    finds only the hits in RAM."""
+    The latest hits are held in RAM. After each search, its hits are also written to `ttl_store`,
+    where other processes can read them for 30 days. If `ttl_store` fails, `get()` finds only the
+    hits in RAM."""
 
     def __init__(self, ttl_store: TtlStore | None = None) -> None:
         self._ttl_store = ttl_store
@@ -145,8 +145,7 @@ class LtmRecall:
         self._kept = kept or KeptHits()
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the server's memories that are relevant to `query`, ordered by upwell's signals,
-        most relevant first.
+        """Find the server's memories that are relevant to `query`, most relevant first.
 
         Raises:
             RecallUnavailable: the server is not up yet, failed, took too long or sent garbage, or

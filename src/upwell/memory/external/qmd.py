@@ -84,9 +84,9 @@ class QmdRecall:
         self._projects: dict[str, str | None] = {}
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the passages that are relevant to `query`, ordered by upwell's signals, most
-        relevant first. If qmd's answer arrives too late for an automatic search, the next search
-        about the same subject uses it.
+        """Find the passages that are relevant to `query`, most relevant first. If qmd's answer
+        arrives too late for an automatic search, the next automatic search about the same subject
+        uses it.
 
         Raises:
             RecallUnavailable: qmd cannot be run, failed, took too long or sent garbage, or is being

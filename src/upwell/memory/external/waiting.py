@@ -1,8 +1,8 @@
 """How long a search waits for another program or server, and what happens to late answers.
 
 A search waits for part of its deadline. After several failures in a row, a breaker skips the source
-for a while. If an answer arrives too late for an automatic search, the next search about the same
-subject uses it. As long as the source is that slow, automatic searches do not wait for it.
+for a while. If an answer arrives too late for an automatic search, the next automatic search about
+the same subject uses it. As long as the source is that slow, automatic searches do not wait for it.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ MAX_LATE_ANSWERS = 5
 PATIENCE = 0.7
 """The share of its deadline that an explicit search spends waiting for the source."""
 RACE_SHARE = 2 / 3
-"""The share of `race_seconds` that an automatic search spends waiting. The rest is left for other
-hits."""
+"""The share of `race_seconds` that an automatic search spends waiting for the source. The rest is
+left for the hits of other sources."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -39,9 +39,10 @@ class Patience(Struct, frozen=True, kw_only=True):
 class LateAnswers[Answer]:
     """Pending requests to a server, and the most recent late answers. Each answer is used once.
 
-    `is_slow` is True if the last answer took longer than `quick_seconds`. No search should then
-    wait for the next answer. `on_outcome` is called with "" when a late answer arrives. If a
-    request fails and no search waited for it, `on_outcome` is called with the reason.
+    `is_slow` is True if the last of these answers took longer than `quick_seconds`. Automatic
+    searches should then not wait for the next one. `on_outcome` is called with "" when a late
+    answer arrives. If a request fails and no search waited for it, `on_outcome` is called with the
+    reason.
     """
 
     def __init__(
@@ -75,8 +76,8 @@ class LateAnswers[Answer]:
         await asyncio.gather(*pending, return_exceptions=True)
 
     def _arrived(self, done: "asyncio.Task[Answer]", query: Query, began: float | None) -> None:
-        """`began` is the start time of a request for which no search waited. If a search did wait,
-        it has already counted a failure."""
+        """`began` is the start time of a request for which no search waited. It is None if a search
+        did wait: that search has already counted a failure."""
         self._pending.discard(done)
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or error is not None:
@@ -95,8 +96,8 @@ class LateAnswers[Answer]:
         ]
 
     def about(self, query: Query) -> Answer | None:
-        """Take the most recent late answer to a query about the same files. If neither query names
-        files, their texts must be the same. Each answer is returned once."""
+        """Take the most recent late answer to a query in the same scope that shares a file with
+        this one. If neither query names files, their texts must be the same."""
         oldest = self._clock.monotonic() - LATE_ANSWER_SECONDS
         self._answers = [answer for answer in self._answers if answer[0] >= oldest]
         for index in reversed(range(len(self._answers))):

@@ -1,8 +1,8 @@
 """The notes file `stm.json`, and the file that records the origin of each note.
 
 `stm.json` is an array of JSON objects. upwell reads the file on each use, so edits by hand take
-effect. Every change takes a lock, writes a temporary file, syncs it and renames it. An unreadable
-file is moved aside, never overwritten. Array members that are not notes are preserved.
+effect. Every change takes a lock, writes a temporary file, syncs it and renames it. A file that is
+not a JSON array is moved aside, never overwritten. Array members that are not notes are preserved.
 
 Notes do not record their own origin, because anyone can edit the file. Instead, a separate file in
 upwell's home records the project and author of each note. A repository can therefore contain notes,
@@ -89,13 +89,12 @@ class NotesFile:
                 write_atomically(self.path, json.dumps(notes, indent=2) + "\n")
 
     def take_report(self) -> Path | None:
-        """The new path of an unreadable file that was moved aside since the last call; None if
-        there is none."""
+        """The new path of the file if it was moved aside after the last call; otherwise None."""
         moved, self._moved_aside = self._moved_aside, None
         return moved
 
     def ping(self) -> Ping:
-        """Check that the file is readable, without moving an unreadable file aside."""
+        """Check that the file is readable. Unlike `read()`, this never moves the file aside."""
         try:
             notes = _parsed(self.path)
         except OSError as error:

@@ -61,8 +61,8 @@ class Labels(Struct, frozen=True, kw_only=True):
 
 
 def checked_labels(args: Mapping[str, Any]) -> tuple[Labels, tuple[str, ...]]:
-    """Return the labels in a tool's arguments. Secrets in tags and paths are masked; the rules that
-    fired are also returned.
+    """Return the labels in a tool's arguments, with secrets in tags and paths masked, and the
+    redaction rules that fired.
 
     Raises:
         UsageError: a label is malformed; the message names it.

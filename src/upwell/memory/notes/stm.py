@@ -222,8 +222,8 @@ class ShortTerm:
         return self._move_out(old, self._to_trash)
 
     def forget_project(self, project: str, *, for_good: bool) -> int:
-        """Move the notes of a project to the trash, or delete them, including those in the trash.
-        Returns their number."""
+        """Move the notes of a project to the trash. If `for_good`, delete them permanently instead,
+        along with those already in the trash. Returns the number of notes."""
         ids = {raw["id"] for raw, origin in self._with_origins() if origin.project == project}
         if not for_good:
             return self._move_out(ids, self._to_trash)
@@ -255,7 +255,7 @@ class ShortTerm:
         now = self._clock.now()
         origins = self._origins.all() if self._origins is not None else {}
         cleared = [
-            # The project, because the origin itself is not kept.
+            # The note's origin is deleted, so its project is recorded here.
             raw | {"cleared_at": _stamp(now), "project": origins.get(raw["id"], Origin()).project}
             for raw in notes
         ]
@@ -367,8 +367,8 @@ def _is_forgotten(raw: Raw, horizon: float) -> bool:
 
 
 def _time(raw: object, key: str) -> float | None:
-    """Epoch seconds of an ISO time or of a bare date, which older files have; None for anything
-    else."""
+    """Convert an ISO time, or a bare date as in older files, to epoch seconds. Returns None for
+    anything else."""
     value = raw.get(key) if isinstance(raw, dict) else None
     if not isinstance(value, str):
         return None
@@ -394,8 +394,8 @@ def _stamp(at: float) -> str:
 
 
 def is_untrusted(notes: ShortTerm) -> bool:
-    """Whether the file is a link, or all of its notes come from elsewhere, such as a clone or an
-    archive."""
+    """Whether the file is a link or cannot be read, or all of its notes come from elsewhere, such
+    as a clone or an archive."""
     try:
         return notes.path.is_symlink() or bool(notes.file.read() and not notes.entries())
     except StoreError:

@@ -139,8 +139,8 @@ def filter_of(
 
 class Counts(Struct, frozen=True):
     """The frequencies of a query's words and keys in its scope. `mean_tokens` is the mean length of
-    the scope's memories, including hidden words. `supersedes` is False if no memory of the tenant
-    supersedes another. `has_file` is False if no memory is about the query's file."""
+    the scope's memories, including the words in `extra`. `supersedes` is False if no memory of the
+    tenant supersedes another. `has_file` is False if no memory is about the query's file."""
 
     corpus: Corpus
     mean_tokens: float
@@ -156,7 +156,7 @@ class Counts(Struct, frozen=True):
         return planned(text, word_of, holding, self.corpus)
 
     def holding_these(self, holding: Mapping[str, int]) -> "Counts":
-        """Return a copy with other stems. `holding` maps each stem to its number of memories."""
+        """Return a copy for other stems. `holding` maps each stem to its number of memories."""
         return replace(self, holding={stem: int(count) for stem, count in holding.items()})
 
 

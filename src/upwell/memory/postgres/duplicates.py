@@ -35,8 +35,8 @@ _SHARING = """
 async def find_duplicates(
     postgres: Postgres, tenant: str, memories: Sequence[Memory]
 ) -> list[tuple[str, ...]]:
-    """Return the ids of each memory's exact and near duplicates: memories in the same project with
-    another id that are stored or come earlier in `memories`.
+    """Return the ids of each memory's duplicates in the same project: the stored exact and near
+    duplicates, and the first memory in `memories` if it has the same text.
 
     Raises:
         StoreError: the database failed.

@@ -258,9 +258,9 @@ def _single_sql(few: bool) -> str:
 
 
 def _pair_sql(number: int, span: int, few: bool, *, is_merged: bool) -> str:
-    """Return the SQL that finds the memories in a span with both stems of a pair. If `is_merged`,
-    the postings of both stems are read in order. Otherwise, each posting of the left stem is looked
-    up among those of the right stem."""
+    """Return the SQL that finds the memories in a span that contain both stems of a pair. If
+    `is_merged`, the postings of both stems are read in order. Otherwise, each posting of the left
+    stem is looked up among those of the right stem."""
     low, high = f"%(low_{span})s::bigint", f"%(high_{span})s::bigint"
     worth = (
         f"{_worth('a', f'%(left_worth_{number})s::float8', few)} + "
@@ -328,9 +328,9 @@ def _by_triggers(triggers: Sequence[str], counts: Counts) -> Statement:
 def _newest_with(
     table: str, column: str, names: Sequence[str], keep: Filter, values: Mapping[str, object]
 ) -> Statement:
-    """Return the statement that lists the newest `most` memories with each of these names, in each
-    span from `lows` to `highs`. A row has the name's position in `names`, counted from 1, and the
-    memory's number."""
+    """Return the statement that lists, for each of these names, the newest `most` memories in each
+    span. The spans go from `lows` to `highs`. A row has the name's position in `names`, counted
+    from 1, and the memory's number."""
     return Statement(
         f"""SELECT k.place, p.n
             FROM unnest(%(names)s::text[]) WITH ORDINALITY AS k(name, place)
@@ -371,9 +371,9 @@ _OF_FOUND = f"""ANY(ARRAY(
 
 
 def successors_sql(superseded: str) -> str:
-    """Return the SQL that lists the unexpired memories within the ranges that supersede certain
-    memories, directly or through others. `superseded` is the SQL after `supersedes =`, and selects
-    the superseded memories."""
+    """Return the SQL that lists the direct and indirect successors of certain memories. Only
+    unexpired successors within the ranges are listed. `superseded` is the SQL after `supersedes =`
+    and selects the superseded memories."""
     living = f"""(m.expires_at IS NULL OR m.expires_at > %(now)s) AND EXISTS (
         SELECT FROM {_RANGES} WHERE m.n BETWEEN span.low AND span.high)"""
     return f"""

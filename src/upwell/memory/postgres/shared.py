@@ -176,7 +176,7 @@ class PostgresSharedMemories:
             LOG.warning("cannot measure null scores: %s", error)
 
     async def _begun(self, cursors: Sequence[Cursor], version: int) -> list[Page]:
-        """Return the first pages of new copies. Each is empty except for its cursor, after which
+        """Return the first pages of new copies. Each has no changes, only the cursor after which
         the most recently changed memories follow."""
         if not cursors:
             return []

@@ -41,8 +41,8 @@ LENGTH_SHARES = {
 SATURATION = 1.6
 """The parameter k1 of BM25F."""
 MIN_SECTIONS = 300
-"""The minimum number of sections for IDF. A few sections do not show which words are rare, so a
-smaller index is treated as this large."""
+"""For IDF, a smaller index counts as one with this many sections, because a few sections do not
+show which words are rare."""
 MAX_PREFIXED = 30
 MAX_CACHED_TERMS = 20_000
 
@@ -75,9 +75,9 @@ class Place(Struct, frozen=True):
 
 
 class Postings(Struct):
-    """The sections that contain a term. `frequencies` maps a section to the weighted,
-    length-normalised and saturated frequency (0 to 1). `sections` is the number of sections that
-    contain the term in their own text, and `occurrences` is how often they do."""
+    """The sections that contain a term. `frequencies` maps each section to the term's weighted,
+    length-normalised and saturated frequency in it (0 to 1). `sections` is the number of sections
+    with the term in their own text, and `occurrences` counts the term in these texts."""
 
     frequencies: dict[int, float] = field(default_factory=dict)
     sections: int = 0
@@ -136,8 +136,9 @@ class Index:
         return math.log(1.0 + (size - sections + 0.5) / (sections + 0.5))
 
     def topicality(self, term: str) -> float:
-        """Return how strongly a term indicates a subject. This is measured by its burstiness in
-        these sections, shrunk towards its burstiness in the vocabulary."""
+        """Return how strongly a term indicates a subject. This is measured by its burstiness: how
+        often it occurs, on average, in the sections that contain it. With few sections, its
+        burstiness in the vocabulary counts more."""
         if term.isdigit():
             return NUMBER_TOPICALITY
         if term[0] == "-":
@@ -233,8 +234,8 @@ class Index:
 
     def _read_links(self) -> tuple[dict[str, dict[int, list[int]]], dict[int, tuple[float, float]]]:
         """Map each term to the sections whose incoming links contain it, with its counts in the
-        links' texts and around them. Also map each of those sections to the scales of both
-        fields."""
+        links' texts and around them. Also map each section with incoming links to its scales for
+        the fields `link` and `near`."""
         targets = Targets()
         for number, row in self.places.items():
             targets.add(self.files[row.file].cited, row.heading, number)
@@ -337,7 +338,8 @@ def _link_terms(counts: LinkCounts) -> dict[str, dict[int, list[int]]]:
 
 
 def _link_scales(counts: LinkCounts) -> dict[int, tuple[float, float]]:
-    """Return the scales of the link fields. Their means cover only sections with incoming links."""
+    """Return the scales of the link fields. Only sections with incoming links count towards the
+    mean lengths."""
     lengths = {
         section: [sum(min(n, MAX_LINK_COUNT) for n in counter.values()) for counter in pair]
         for section, pair in counts.items()

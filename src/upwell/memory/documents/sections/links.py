@@ -15,13 +15,13 @@ _MARKDOWN_NAME = re.compile(r"\.(?:mdx?|markdown|html)$")
 NEAR_CHARS = 120
 """How many characters before and after a link describe its target."""
 MAX_LINK_COUNT = 3
-"""The maximum count of a term in the links to a section."""
+"""If a term occurs more often in the links to a section, it still counts only this often."""
 
 
 class Link(Struct, frozen=True):
     """A link to a section. `page` is a path without its suffix, and an empty `anchor` means the
-    beginning of the page. `terms` come from the link's text, and `near` also has those around the
-    link."""
+    beginning of the page. `terms` come from the link's text, and `near` from that text and the text
+    around it."""
 
     page: str
     anchor: str
@@ -80,7 +80,7 @@ class Targets:
 
     def find(self, page: str, anchor: str) -> int | None:
         """Return the number of the section. A folder means its index page. A page that is not found
-        by its path is looked up by its bare name."""
+        by its path is looked up by its file name alone."""
         by_page: Mapping[tuple[str, str], int] = self._by_page
         for name in (page, f"{page}/index"):
             if (number := by_page.get((name, anchor))) is not None:

@@ -16,7 +16,7 @@ from upwell.memory.documents.sections.rank import Reading
 from upwell.memory.documents.sections.terms import terms
 
 MAX_PASSAGE_CHARS = 480
-"""The approximate maximum length of a passage. It is about 120 tokens."""
+"""The approximate maximum length of a passage, equal to about 120 tokens."""
 MAX_TRAIL = 4
 MIN_EXCERPT_CHARS = 100
 KIND_SHARES = {CODE: 0.6, TABLE: 0.8}
@@ -254,7 +254,7 @@ def _excerpt(
     index: Index, block: Block, reading: Reading, max_chars: int, *, is_lead: bool
 ) -> Piece:
     """Shorten a long block to the sentences, or rows of a fence or table, that contain most of the
-    question. For a lead-in, the last ones are kept."""
+    question. A lead-in (`is_lead`) keeps its last sentences or rows instead."""
     by_rows = block.kind in (CODE, TABLE)
     parts = block.text.split("\n") if by_rows else _SENTENCE.split(block.text)
     begins, position = list[int](), 0

@@ -25,9 +25,9 @@ STRUCTURE = frozenset(
 
 
 class Question(Struct, frozen=True):
-    """A question, broken down into terms. `order` lists the terms in sequence. `compounds` contains
-    the joined forms, such as `rootpath`. A section without a joined form may still answer the
-    question."""
+    """A question, broken down into terms. `order` lists all terms in the order of the text.
+    `compounds` contains the joined forms, such as `rootpath`. A section without a joined form may
+    still answer the question."""
 
     weights: Mapping[str, float]
     order: tuple[str, ...]

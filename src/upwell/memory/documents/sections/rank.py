@@ -1,7 +1,8 @@
 """Rank sections for a question by BM25F over their fields, and then rescore the best.
 
-Rescoring adds shares of the scores of a section's best pair of neighbouring blocks, its page, the
-section above it and the sections next to it. Of sections with the same text, only the best is kept.
+Rescoring adds a share of other scores to a section's score: those of its best pair of neighbouring
+blocks, its page, the section above it, and the sections next to it. Of sections with the same text,
+only the best is kept.
 """
 
 import heapq
@@ -15,8 +16,7 @@ from upwell.memory.documents.sections.index import SATURATION, Index
 from upwell.memory.documents.sections.question import Question
 
 CLOSELY = 60
-"""How many of the sections with the best term scores also get a share for their best pair of
-blocks."""
+"""Only this many of the best sections are also scored by their best pair of blocks."""
 MAX_TERMS = 20
 """How many terms of a question are looked up: those with the highest weight times IDF."""
 ENOUGH = 1_000

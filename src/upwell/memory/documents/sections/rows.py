@@ -1,8 +1,8 @@
 """Store sections as rows of `index.db`, with the terms by which they are found.
 
     file ──< section ──< posting     term → section, with a count for each field
-                   └──< link         to other sections; joined when an index is opened, because
-                                     the target may be imported later
+                   └──< link         to another section, which is looked up when an index is
+                                     opened, because it may be imported later
 
 The weights and mean lengths of the fields are applied when a question is asked, because the means
 change with every import.
@@ -24,7 +24,7 @@ from upwell.memory.ranking.terms import sound
 FIELDS = ("prose", "code", "table", "heading", "trail", "path")
 """The fields of a section that come from its own file, in packing order, lowest bits first."""
 TEXT_FIELDS = 3
-"""How many of the fields, counted from the first, contain the text itself."""
+"""The number of fields at the start of `FIELDS` that contain the section's text."""
 COUNT_BITS = 7
 MAX_COUNT = (1 << COUNT_BITS) - 1
 
@@ -194,7 +194,8 @@ def _scope(db: sqlite3.Connection, project: str) -> int:
 
 
 def scopes(db: sqlite3.Connection, project: str | None) -> list[int] | None:
-    """Return the scopes that `project` sees. Without a project, None means every scope."""
+    """Return the scopes that `project` sees. Without a project, return None, which means every
+    scope."""
     if project is None:
         return None
     rows = db.execute("SELECT no FROM section_scope WHERE project IN ('', ?)", (project,))

@@ -21,7 +21,8 @@ from upwell.memory.documents.sections.vocabulary import UNKNOWN_BURST
 EVERYDAY_WEIGHT, UNKNOWN_NAME_WEIGHT = 0.3, 0.3
 MAX_PHRASES = 3
 SECOND_SHARE = 0.8
-"""Automatic doors show a second section only if it scores at least this share of the first."""
+"""If nobody asked for a passage, a second section is shown only if its score is at least this share
+of the first one's."""
 
 
 class Calibration(Struct, frozen=True):
@@ -55,14 +56,15 @@ def is_note(cited: str) -> bool:
 
 
 def signals_of(index: Index, reading: Reading, hits: Sequence[Ranked]) -> dict[str, float]:
-    """Return the signals that show whether the first of `hits` answers the question.
+    """Return the signals from which a calibration estimates whether the question is answered.
 
     - `share`: the log of the ratio of the score to the highest possible score for the question.
       Names that no section contains count towards the highest possible score.
-    - `mass`: the log of how informative the question is.
-    - `covered`: the share of the question that the section contains.
-    - `phrases`: how many pairs of neighbouring terms in the question are also close together in the
-      section.
+    - `mass`: the log of the total weight of the question's terms. Rare terms weigh more, and
+      everyday words and unknown names less.
+    - `covered`: the share of the question that the first section contains.
+    - `phrases`: how many pairs of neighbouring terms in the question are also close together in
+      that section.
     - `subject`: whether the question names what the documentation is about.
     - `top_three`: the log of the sum of the three best scores.
     """
@@ -84,7 +86,8 @@ def _is_plain(term: str, compounds: frozenset[str]) -> bool:
 
 
 def _mass(index: Index, reading: Reading) -> float:
-    """Return how informative a question is."""
+    """Return the total of weight times IDF over the question's terms. Everyday words and unknown
+    names count less."""
     question, everyday = reading.question, index.vocabulary.everyday
     total = 0.0
     for term, weight in question.weights.items():

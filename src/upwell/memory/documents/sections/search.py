@@ -34,16 +34,16 @@ from upwell.memory.sqlite.rows import snapshot
 PASSAGE = "passage"
 """Marks a hit whose text is a whole passage, which is shown unchanged."""
 SHARE = "first_share"
-"""The signal for a section's score divided by the score of the first section."""
+"""The name of the signal with a section's score divided by the score of the first section."""
 UNASKED_PASSAGES = 2
-"""The maximum number of passages for automatic doors."""
+"""The maximum number of passages to show if nobody asked for them."""
 MAX_OPEN = 4
 """How many scopes are kept open. A daemon serves only a few projects at a time."""
 NAMED_FILE = 0.6
-"""The minimum probability of a section that contains the path of the file being opened. It was set
-by hand, because the development questions have only one such case."""
+"""A section that contains the path of a file in the tool call gets at least this probability. The
+value was set by hand, because the development questions have only one such case."""
 MAX_NAMING = 20
-"""How many of the best sections are searched for file names."""
+"""How many of the best sections are searched for the paths of the call's files."""
 MAX_LIMIT = 100
 _GOES_TO_FOLDER = re.compile(r"^\s*cd\s+\S+\s*(?:&&|;)\s*")
 _ITEM_MARK = re.compile(r"\A\s*+(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
@@ -108,7 +108,7 @@ class SectionSearch:
 def question_of(query: Query) -> Question:
     """Return the question to ask the documentation. For a command, it is the command without a
     leading `cd FOLDER &&`. For a call on files, it consists of their paths. Otherwise, it is the
-    query's first text, which contains all words of the others."""
+    query's first text."""
     if query.command:
         return question.of_text(_GOES_TO_FOLDER.sub("", query.command))
     if query.source is QuerySource.PATH and query.paths:
@@ -121,9 +121,9 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
 
     A calibration gives the probability of the first section. Notes on how to work in the repository
     have their own calibration. For documentation, there is one for prompts and one for tool calls.
-    The probability of a later section is that of the first, times the square of the ratio of their
-    scores. Automatic doors get a second section only if it scores nearly as well as the first or
-    contains the path of a file in the call.
+    A later section gets this probability times the square of its score relative to the first
+    section's. If nobody asked, a second section is returned only if it scores nearly as well as the
+    first or contains the path of a file in the call.
     """
     reading = read(index, question_of(query))
     ranked = rank(index, reading)
@@ -150,8 +150,8 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
 
 
 def _naming(index: Index, ranked: Sequence[Ranked], query: Query) -> set[int]:
-    """Return the best sections whose text contains the path, relative to the project, of a file in
-    the call."""
+    """Return those of the best sections whose text contains the path of a file in the call. Paths
+    are relative to the project."""
     if query.source is not QuerySource.PATH:
         return set()
     paths = [path for path in _inside(query) if "/" in path.strip("/")]
