@@ -74,7 +74,7 @@ class Changes(Struct):
         self.triggers += [(indexable(sound(trigger)), n) for trigger in memory.triggers]
 
     def remove(self, row: Sequence[Any]) -> None:
-        """Mark the memory in a row of `_OLD` for removal, along with everything derived from it."""
+        """Mark a memory and everything derived from it for removal. `row` comes from `_OLD`."""
         n, _, text, extra, key_lines, triggers = row
         keys = key_lines.split("\n") if key_lines else []
         stems, _ = self._count(n, Indexed(text, extra), keys, -1)

@@ -114,9 +114,9 @@ with a coverage of .7 or more, in 55 % with .5, and in 35 % with .3."""
 
 
 def asked_probability(signals: Mapping[str, float]) -> float:
-    """Return the probability that a memory with these signals answers an explicit request. Whoever
-    asks explicitly expects an answer, so a memory that contains the words of the question is likely
-    to be the answer. Everyday words alone do not count."""
+    """Return the probability that a memory with these signals answers an explicit request. A
+    memory that contains the words of the question is likely to be the answer, but everyday words
+    alone do not count."""
     covered = signals.get("idf_coverage", 0.0) if signals.get("telling_words") else 0.0
     return max(probability(signals), ASKED_SHARE * covered)
 

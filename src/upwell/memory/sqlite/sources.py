@@ -1,5 +1,5 @@
-"""Store the list of sources in `memory.db`. The index is derived from this list, but the list
-itself cannot be rebuilt."""
+"""Store the list of sources in `memory.db`. The index of their contents can be rebuilt from this
+list, but the list itself cannot be rebuilt."""
 
 import sqlite3
 
