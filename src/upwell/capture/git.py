@@ -69,8 +69,8 @@ type Commit = tuple[str, float, str, tuple[str, ...]]
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """The proposals from a repository, oldest first. The latest `read` of its `total` commits were
-    read; merge commits are not counted. `redacted` contains the names of the rules that masked a
+    """The proposals from a repository, oldest first. Of its `total` commits, the latest `read` were
+    read. Merge commits are not counted. `redacted` contains the names of the rules that masked a
     secret."""
 
     proposals: list[Proposal]

@@ -19,7 +19,8 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
 MAX_WAITING = 1_000
-"""The maximum number of open proposals per project. The oldest are removed first, and counted."""
+"""The maximum number of open proposals per project. If there are more, the oldest are removed and
+counted."""
 MAX_SETTLED = 20_000
 WHY_COMMIT = "a commit that says why"
 WHY_RULE = "standing rule"

@@ -25,8 +25,8 @@ from upwell.ground.text.tokens import chars_per_token, weigh
 from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""The estimated size of an omission mark: characters between lines, characters inside a line, and
-tokens."""
+"""The estimated size of an omission mark: in characters between lines, in characters within a line,
+and in tokens."""
 _MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
 """Units that answer the question get a share of the budget: `_SHARE_PER_COVERAGE` times the part of
 the question that the best unit covers, but at most `_MOST_SHARE`. A question that the text does not
@@ -58,8 +58,8 @@ def assemble(
 ) -> Fitted:
     """Select the units that matter most within `remaining`.
 
-    Every gap is marked. The last line counts the omissions and gives the key of the original. A
-    budget that is too small for any mark gets neither.
+    Every gap is marked. The last line counts the omissions and gives the key of the original. If
+    the budget is too small for any mark, there are no marks and no such line.
     """
     text = passage.text
     relevances, coverage = relevance(units, text, question) if question else ({}, 0.0)

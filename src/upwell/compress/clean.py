@@ -130,7 +130,7 @@ def without_extra_blanks(text: str) -> str:
 
 
 def _last_frames(frames: list[str]) -> tuple[str, int]:
-    """Return the frames that no later frame replaces, and the number of replaced frames."""
+    """Return the states of a line that no later state replaces, and the number of the others."""
     retained: list[str] = []
     dropped = run = 0
     for frame, next_frame in zip(frames, [*frames[1:], None], strict=True):
