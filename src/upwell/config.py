@@ -168,8 +168,8 @@ class Config:
 
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
         """Return the `surface.*` settings for one tool (`server__tool`, or the agent's own name for
-        the tool), or for a message if `tool` is None. `window` is the size of the agent's context
-        window in tokens, if the event states it.
+        the tool), or for the user's message if `tool` is None. `window` is the size of the agent's
+        context window in tokens, if a hook event states it.
         """
         return self._surface_options(tool, window)
 

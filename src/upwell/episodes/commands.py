@@ -1,4 +1,4 @@
-"""Learns from commands that were first called wrongly, and soon afterwards in a way that worked."""
+"""Learns from commands that were called wrongly and, soon afterwards, correctly."""
 
 import re
 from collections import deque

@@ -163,7 +163,7 @@ _LIMIT = re.compile(
     ),
     re.IGNORECASE,
 )
-"""Words that show that the last clause limits the rule or is about the task."""
+"""A last clause with one of these words limits the rule, or is about the task."""
 _PLACES = re.compile(
     r"\b(?:in|under|inside|within|below)\s+`?((?:[\w.-]+/)+(?=[\s`.,]|$)|[\w./-]*\*[\w./*-]*\w)"
 )

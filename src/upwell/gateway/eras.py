@@ -380,7 +380,7 @@ _OUR_HEADING = re.compile(r"(?m)^([ \t]{0,20})(#{1,6}[ \t]{0,20}server\b)", re.I
 
 
 class Introduced(Protocol):
-    """The part of an upstream that the gateway's own introduction uses."""
+    """The part of an upstream that `offer_of()` reads."""
 
     name: str
     about: Introduction

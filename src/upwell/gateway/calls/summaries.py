@@ -13,8 +13,8 @@ MAX_SUMMARIES = 8
 
 
 class SummaryThreads:
-    """Runs at most `most` functions at a time on daemon threads. The caller must check `is_full`
-    before it calls `run()`."""
+    """Runs functions on daemon threads. To run at most `most` at a time, the caller must check
+    `is_full` before it calls `run()`."""
 
     def __init__(self, most: int = MAX_SUMMARIES) -> None:
         self._most = most

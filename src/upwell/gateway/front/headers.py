@@ -1,4 +1,4 @@
-"""Checks the headers and the body of an HTTP request, and that the two agree."""
+"""Checks the headers and the body of an HTTP request, and whether the two agree."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,7 @@
 """HTTP responses: a JSON body, or a stream of events.
 
-A response becomes a stream if the client prefers events, if a message is sent before the reply, or
-after some seconds of silence, so that no proxy closes the connection.
+A response becomes a stream if the client prefers events, or if a message is sent before the reply.
+It also becomes a stream after some seconds of silence, so that no proxy closes the connection.
 """
 
 import asyncio
