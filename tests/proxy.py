@@ -4,6 +4,7 @@ import queue
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 
@@ -17,11 +18,12 @@ class Proxy:
         """The number of times that the client sent something after the server had."""
         self._target = port
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._threads: list[threading.Thread] = []
         self._is_silent = False
         self._is_cut = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._start(self._accept)
 
     def url(self, direct: str) -> str:
         """The address of a database through this proxy."""
@@ -53,8 +55,18 @@ class Proxy:
         self._is_silent = self._is_cut = False
 
     def close(self) -> None:
+        """End everything, and leave no socket open in the process of the tests."""
+        self._listener.shutdown(socket.SHUT_RDWR)
         self.cut()
-        self._listener.close()
+        for thread in self._threads:
+            thread.join(10)
+        for end in (self._listener, *(end for pair in self._pairs for end in pair)):
+            end.close()
+
+    def _start(self, target: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _accept(self) -> None:
         while True:
@@ -77,15 +89,13 @@ class Proxy:
             self._pairs.append(pair)
             turn = {"is_clients": False}
             for source, sink, is_client in ((client, server, True), (server, client, False)):
-                threading.Thread(
-                    target=self._forward, args=(source, sink, is_client, turn), daemon=True
-                ).start()
+                self._start(self._forward, source, sink, is_client, turn)
 
     def _forward(
         self, source: socket.socket, sink: socket.socket, is_client: bool, turn: dict[str, bool]
     ) -> None:
         waiting: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
-        threading.Thread(target=self._deliver, args=(waiting, sink), daemon=True).start()
+        self._start(self._deliver, waiting, sink)
         chunk = b"-"
         while chunk:
             try:
