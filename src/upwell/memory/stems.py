@@ -56,8 +56,8 @@ class Stemmer:
         return learned
 
     def _tokenized(self, words: Sequence[str]) -> dict[str, str]:
-        """If SQLite splits any of these words, the positions are wrong, so each word becomes its
-        own stem."""
+        """Return the stem of each word from SQLite. If SQLite splits a word, its tokens no longer
+        match the words by position, so every word is returned without stemming."""
         if not words:
             return {}
         with self._lock:

@@ -1,9 +1,9 @@
 """Index the topics of memories, and find rare words.
 
 The topics of a memory are its tags, its namespace, and the five most frequent words in its text.
-The index exists only in this process. It is built in the background and checked on each use: if a
-store's token shows that any process has written to the store, upwell reads the changed memories
-again.
+The index exists only in this process. It is built in the background. Every store has a token that
+changes when any process writes to the store. If a token has changed when the index is used, upwell
+reads the changed memories again.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
 """Import and export memories.
 
-Markdown becomes a live source (`memory/sources.py`). JSON lines are copied into the store, and the
-notes from another `stm.json` are copied into the one in use. Importing the same file again changes
-nothing. A JSON line is in the import format of `memory/records.py`, with the memory's other fields
-under `upwell`, so an export can be imported without loss.
+Markdown becomes a live source: it is not copied, and upwell reads it again when it changes
+(`memory/sources.py`). JSON lines are copied into the store, and the notes from another `stm.json`
+are copied into the one in use. Importing the same file again changes nothing. A JSON line is in the
+import format of `memory/records.py`, with the memory's other fields under `upwell`, so an export
+can be imported without loss.
 """
 
 import asyncio
@@ -160,8 +161,8 @@ BATCH = 1_000
 """Memories per transaction."""
 PAGE = 5_000
 MAX_LINE_BYTES = 16_000_000
-"""The maximum length of a line, which leaves room for a memory of a million characters that are all
-JSON escapes, and for the other fields."""
+"""The maximum length of a line. A memory of a million characters fits, with its other fields, even
+if every character is a JSON escape."""
 _OWN = "upwell"
 _MARKDOWN = (".md", ".markdown")
 _LINES = (".jsonl", ".ndjson")
@@ -176,7 +177,7 @@ class Copied(Struct, frozen=True):
 
 
 class _Item(Struct, frozen=True):
-    """A memory in a file, with its position for messages and the byte offset of its end."""
+    """A memory in a file. `position` is for messages, and `end` is the byte offset of its end."""
 
     position: str
     memory: Memory
@@ -258,7 +259,7 @@ async def copy_memories(
 
 
 async def _store(library: Library, batch: list[_Item], stored_count: int) -> list[str]:
-    """Return the rule of each masked secret."""
+    """Store a batch. Returns the rule of each masked secret."""
     try:
         memories = [await _with_earlier_times(library, item.memory) for item in batch]
         added = await library.add_many(memories)

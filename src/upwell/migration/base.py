@@ -129,7 +129,7 @@ def record(
     session: str = "",
 ) -> Record:
     """Create a memory. Its provenance names the program and the session. Its `source` names the
-    program and the id there. Its id in upwell is the same on every import. A `kind` that is not a
+    program and `record_id`. Its id in upwell is the same on every import. A `kind` that is not a
     valid namespace becomes a tag."""
     name, extra_tags = _namespace(kind)
     identity = json.dumps([program, record_id])
@@ -202,8 +202,8 @@ def metadata_of(value: object) -> Mapping[str, Any]:
 
 
 def project_in(metadata: Mapping[str, Any]) -> tuple[str | None, str]:
-    """The project's folder and "", or None and the project's name if that is all the metadata
-    gives. If it gives neither, the name is ""."""
+    """`(folder, "")` if the metadata gives the project's folder, `(None, name)` if it gives only
+    the project's name, and `(None, "")` if it gives neither."""
     stated = [string(metadata.get(name)) for name in _PROJECTS]
     for value in filter(None, stated):
         return (value, "") if value.startswith("/") else (None, value)

@@ -134,8 +134,8 @@ def _record(
 
 
 def _project(folder: Path) -> str:
-    """The project's path from a transcript beside the memory folder, or else the name of the
-    project's folder, for which `--project` can give a path.
+    """The project's path, from a transcript beside the memory folder. If no transcript has it, this
+    is the name that Claude Code gives the project, for which `--project` can supply a path.
     """
     for transcript in sorted(folder.parent.glob("*.jsonl")):
         if cwd := _cwd(transcript):

@@ -5,7 +5,7 @@ the files that match. Cursor uses all other rules only if the agent asks for the
 mentions them, so they become memories that a search finds by their description. Rules in a
 subfolder's `.cursor/rules` apply to that subfolder.
 
-Source: Cursor's documentation of rules. The front matter of a rule is not valid YAML.
+Source: Cursor's documentation of rules. The front matter of a rule need not be valid YAML.
 """
 
 import os
@@ -94,9 +94,9 @@ def _rule(file: Path, root: Path) -> Item:
 
 
 def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
-    """The text of a rule. If a search has to find the rule, its text starts with the description. A
-    standing rule keeps the exact text of its file, by which upwell recognises it: Cursor loads the
-    file itself, so upwell does not repeat the rule there."""
+    """The text of a rule. If a search has to find the rule, its text includes the description. A
+    standing rule keeps the exact text of its file. Cursor loads this file by itself, and upwell
+    compares the texts so as not to repeat the rule there."""
     description = field(fields, "description")
     if not body or (not is_standing and description not in body):
         return f"{description}\n{body}".strip()

@@ -2,8 +2,8 @@
 
 `stm_proxy.json` holds the servers and the limits for their results. Any setting can also be an
 environment variable, `MEMTOMEM_STM_SECTION__KEY`, in the shell or in the proxy's entry in an
-agent's file. Variables take precedence over the file. Thresholds are left out, because memtomem-stm
-scores on a different scale; so are settings without an equivalent.
+agent's configuration. Variables take precedence over `stm_proxy.json`. Minimum scores are left out,
+because memtomem-stm scores on a different scale. Settings without an equivalent are left out too.
 
 Source: memtomem-stm 0.6 (`config`, `proxy/config`, `surfacing/config`).
 """

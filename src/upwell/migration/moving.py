@@ -63,8 +63,8 @@ class Configuration(Protocol):
 
 
 class _Present(Struct, frozen=True):
-    """What upwell already has: memories with an id from the import, the ids in the trash, and the
-    project and text hash of every memory.
+    """What upwell already has: the memories whose ids the import contains too, the ids in the
+    trash, and the project and text hash of every memory.
     """
 
     memories: dict[str, Memory]

@@ -20,8 +20,8 @@ NO_PROJECT = ("", "unknown-project", "default")
 
 class Projects(Struct, frozen=True):
     """The folders of projects, keyed by name. `given` comes from the user. `known` holds the
-    folders on this machine, both under the last part of their path and under Claude Code's name for
-    it. With `everywhere`, a name without a folder means every project.
+    folders on this machine, each under the last part of its path and under Claude Code's name for
+    the project. With `everywhere`, a name without a known folder means every project.
     """
 
     given: Mapping[str, str] = field(default_factory=dict)
@@ -29,8 +29,8 @@ class Projects(Struct, frozen=True):
     everywhere: bool = False
 
     def place(self, name: str) -> tuple[str | None, str]:
-        """Return the folder of the project `name` and "", or None and the reason. None without a
-        reason means every project.
+        """Return the folder of the project `name` and "". If there is no such folder, return None
+        and the reason. None and "" mean every project.
         """
         if name in NO_PROJECT:
             return None, ""
@@ -59,7 +59,7 @@ def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = F
         if folder and os.path.isdir(folder):
             root = project_of(folder) or folder
             known[os.path.basename(root)].setdefault(root)
-            # Claude Code names its own folder for a project like this.
+            # Claude Code keeps the project's files in a folder with this name.
             known[re.sub("[^a-zA-Z0-9]", "-", folder)].setdefault(root)
     return Projects(
         given=dict(map(_assignment, given)),

@@ -32,8 +32,8 @@ def cue_of(event: Event, cwd: str | None) -> Cue | None:
 
 
 def surfacing_tool(name: str) -> str:
-    """upwell's name for an agent's tool; "" if hooks do not report the tool. Neutral events use
-    Claude Code's names for tools."""
+    """upwell's name for the tool of an event; "" if hooks do not report the tool. Events from all
+    hosts use Claude Code's names for tools."""
     return events.surfacing_tool(name, claude.EVENTS.readers, claude.EVENTS.server_marks)
 
 

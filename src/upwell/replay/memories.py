@@ -151,8 +151,8 @@ class Projects:
         return Project(repository, Checkout(repository, Path(folder)), folder, Arrivals())
 
     def folder_of(self, root: str) -> str:
-        """The folder of a repository's checkout. Below the scratch folder, it is the same in every
-        run."""
+        """The folder of a repository's checkout. Its path below the scratch folder is the same in
+        every run."""
         name = Path(root).name or "repository"
         return str(self._scratch / sha256(root.encode()).hexdigest()[:6] / name)
 

@@ -68,7 +68,7 @@ class Product(Protocol):
         ...
 
     def commits(self, root: str) -> list[Memory]:
-        """Memories from those commits in a repository that give a reason."""
+        """Memories from a repository's commits, but only from those that give a reason."""
         ...
 
     async def learn(self, events: Sequence[Event], project: str) -> None:

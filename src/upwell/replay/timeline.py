@@ -29,7 +29,8 @@ _BOUNDARIES = frozenset({Kind.START, Kind.END})
 
 
 class _Session(Struct):
-    """`pending` events are still to come, from `files` files; `count` events have passed."""
+    """A session. `pending` is the number of events still to come, and `count` the number so far.
+    `files` is the number of files that they come from."""
 
     selected: bool
     pending: int = 0
@@ -113,7 +114,7 @@ class Timeline:
 
     def _framed(self, event: Event, session: _Session) -> Iterator[Event]:
         """The event, with a start before a session's first event and an end after its last. A
-        session whose events all belong to other files has neither."""
+        session has neither if earlier files already record all of its events."""
         if not session.pending:
             return
         if session.files > 1 and event.kind not in _BOUNDARIES:

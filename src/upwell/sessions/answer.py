@@ -1,8 +1,8 @@
 """The answer that a past session gives: its question and conclusion, the commands that worked, and
 the files that it changed, with their current state.
 
-The answer is read from the current transcript. If the host has removed the transcript, the masked
-excerpts in the index are used instead.
+The answer is read from the transcript as it is now. If the host has removed the transcript, the
+masked excerpts in the index are used instead.
 """
 
 import asyncio

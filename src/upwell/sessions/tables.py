@@ -250,7 +250,7 @@ class Postings:
             posting[1].append(impact)
 
     def rows(self, batch: int) -> Iterator[tuple[int, int, bytes, bytes]]:
-        """The rows to store, in the order of the table."""
+        """The rows to store, sorted by term."""
         for term in sorted(self._by_term):
             keys, impacts = self._by_term[term]
             yield term, batch, _bytes_of(keys), bytes(impacts)
@@ -397,8 +397,8 @@ def recorded(db: sqlite3.Connection, name: str) -> list[tuple[SessionRow, TurnRo
 def visible(
     db: sqlite3.Connection, project: str | None, host: str | None, since: float
 ) -> set[int] | None:
-    """The numbers of the sessions of a project and host that ended at `since` or later. None if no
-    filter applies."""
+    """The numbers of the sessions that pass the filters: they belong to `project` and `host`, and
+    ended at `since` or later. None if there is no filter."""
     conditions = {
         "project = ?": project,
         "host = ?": host,

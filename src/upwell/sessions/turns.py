@@ -76,7 +76,7 @@ class Turn(Struct, kw_only=True):
 
     @property
     def changed(self) -> list[str]:
-        """The files that the turn changed, in order."""
+        """The files that the turn changed, in the order of their first changes."""
         return list(dict.fromkeys(change.path for change in self.changes))
 
     def add(self, event: Event) -> None:

@@ -125,8 +125,9 @@ def _is_metadata(host: str) -> bool:
 
 
 def _is_as_near(host: str, own_host: str) -> bool:
-    """True if a server at `own_host` may send a login to `host`. Either `host` is public, or the
-    server is at least as near to this machine, such as in the same private network."""
+    """True if a server at `own_host` may send a login to `host`. This machine is allowed only for a
+    server on this machine, and a private host only for a server that is private or on this
+    machine."""
     if _is_loopback(host):
         return _is_loopback(own_host)
     ip, own = _meant(host), _meant(own_host)

@@ -181,8 +181,8 @@ def _provider(request: LoginRequest, callback: Callback, show: Show) -> "OAuthCl
 
 
 def with_scope(address: str, scope: str) -> str:
-    """Add scopes to an authorization request. Outside its own sessions, the SDK requests only the
-    scopes in the server's metadata."""
+    """Add scopes to an authorization request. By itself, the SDK requests only scopes that the
+    server names."""
     if not scope:
         return address
     parts = urlsplit(address)

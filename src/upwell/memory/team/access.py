@@ -155,8 +155,8 @@ class AccessedMemories:
             return Refused(write.token, str(error))
 
     def _checked(self, id: str, sent: Memory) -> Memory:
-        """Return the memory as it will be stored: without secrets, folders on its machine or
-        references to sessions.
+        """Return the memory as it will be stored: without secrets, folders on the sender's machine
+        or references to sessions.
 
         Raises:
             UsageError: the memory is invalid, or the principal may not store it.
@@ -192,7 +192,7 @@ class AccessedMemories:
 
 
 def _past(seconds: float | None, now: float) -> float | None:
-    """Return the time, but at most `now`, so that no memory stays new."""
+    """Return the time, or `now` if it is in the future. Otherwise the memory would stay new."""
     return None if seconds is None else min(seconds, now)
 
 

@@ -63,8 +63,8 @@ class Cursor(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """The next changes of a project, in order, and the cursor after them. `is_last` is True if no
-    changes follow."""
+    """The next changes of a project, sorted by version and id, and the cursor after them. `is_last`
+    is True if no changes follow."""
 
     changes: Sequence[Change]
     cursor: Cursor

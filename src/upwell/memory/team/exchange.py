@@ -171,8 +171,8 @@ def check_writes(writes: Sequence[Outgoing]) -> None:
 
 
 def storable(memory: Memory) -> Memory:
-    """Return the memory with numbers that fit the database's columns. Impossible lines and times
-    are dropped, and the number of occurrences is clamped."""
+    """Return the memory with numbers that fit the database's columns. Impossible line ranges and
+    times are dropped, and the number of occurrences is clamped."""
     first, last = memory.lines or (0, -1)
     return replace(
         memory,
@@ -186,8 +186,8 @@ def storable(memory: Memory) -> Memory:
 
 
 def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple[Page, ...]:
-    """Trim the pages after these cursors to about `max_bytes` in total. The first change is always
-    included, whatever its size, so that every response makes progress."""
+    """Trim the pages to about `max_bytes` in total. The first change is always included, whatever
+    its size, so that every response makes progress. `cursors` are those that the pages answer."""
     remaining, is_first, result = max_bytes, True, []
     for cursor, page in zip(cursors, pages, strict=True):
         changes: list[Change] = []

@@ -203,7 +203,7 @@ def checked_token(token: str) -> str:
 
     Raises:
         StoreError: the token is empty or contains invalid characters. The HTTP client would reject
-            such a header with an error that shows the token.
+            it too, but with an error that shows the token.
     """
     bare = token.strip()
     if not bare:

@@ -74,8 +74,8 @@ def _owned_by(project: str, memory: Memory) -> Memory:
 
 
 def for_team(memory: Memory) -> Memory:
-    """Return `memory` as it is sent to the team. It is `addressed()`, and the session and other
-    folders on this machine are removed. A memory that belongs to a folder without a remote address
+    """Return `memory` as it is sent to the team. It is `addressed()`, and names neither the session
+    nor any folder on this machine. A memory that belongs to a folder without a remote address
     cannot be shared and is returned unchanged.
     """
     shared = addressed(memory)

@@ -45,7 +45,7 @@ class Transcript(Struct, frozen=True):
     format: Format
 
     def events(self) -> Iterator[Event]:
-        """The events in the file, in order."""
+        """The events in the file, in chronological order."""
         return self.format.read(self.path)
 
     def events_from(self, start: int) -> Iterator[Event]:

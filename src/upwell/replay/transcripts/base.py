@@ -1,7 +1,7 @@
 """The interface of a transcript format, and functions for reading untrusted values.
 
-A reader takes the values that have the expected shape and ignores the rest. If nothing in a file
-has the expected format, it raises `Unreadable`.
+A reader takes the values that have the expected shape and ignores the rest. It may raise
+`Unreadable` if a whole file has another format.
 """
 
 import re
@@ -77,7 +77,8 @@ class Format(Struct, frozen=True, kw_only=True):
     """How a host records sessions. A `Host` refers to its format by `name`.
 
     - `recognises` receives the path and the first `HEAD_BYTES` bytes of a file.
-    - `read` yields the events of a file in order. It raises `Unreadable` or `OSError`.
+    - `read` yields the events of a file in chronological order. It may raise `UsageError` or
+      `OSError`.
     - `read_from` yields the events after a byte offset, for files that are only appended to.
     """
 
@@ -252,7 +253,8 @@ def holds(path: Path, needle: bytes) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """The text of a message or a tool's result: a string, a list of content blocks or an object."""
+    """The text in a message or a tool's result, which may be a string, a list of content blocks or
+    an object."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):

@@ -1,8 +1,8 @@
 """Claude Code: `~/.claude/projects/FOLDER/SESSION.jsonl`, one record per line.
 
 A record with a message has the `type` user or assistant. A tool's result is a block in a user
-message and refers to its call by `tool_use_id`. Sidechains belong to subagents, and meta records to
-the host.
+message and refers to its call by `tool_use_id`. Sidechains, which belong to subagents, and meta
+records, which the host writes, are skipped.
 """
 
 import re

@@ -45,10 +45,10 @@ _PARTS = (
 
 
 def read(path: Path) -> Iterator[Event]:
-    """The events of a session, or of all sessions in a database in chronological order.
+    """The events of a session, or of all sessions in a database, in chronological order.
 
     Raises:
-        Unreadable: the file contains neither.
+        Unreadable: the file is neither a session nor a database of OpenCode.
     """
     if path.suffix == ".db":
         yield from _of_database(path)

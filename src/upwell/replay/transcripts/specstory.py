@@ -189,7 +189,7 @@ def _spoken(draft: Draft, text: str, at: float) -> Iterator[Event]:
 
 
 def _called(draft: Draft, block: str, at: float) -> Iterator[Event]:
-    """Parse a call. Its arguments are in the summary or in backticks, its result in a fence."""
+    """Parse a call. Its arguments are in the summary or in backticks. Its result is in a fence."""
     start, summary = _TOOL_START.match(block), between(block, *_SUMMARY)
     if start is None:
         return
@@ -281,9 +281,9 @@ def _plain(words: str) -> str:
 
 
 def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
-    """True if the agent ran the command, False if it only showed it. In a file that contains
-    `_MARKED`, a command ran if such a line precedes it; in other files, if its output follows it.
-    """
+    """True if the agent ran the command, False if it only showed it. In a file that marks tool uses
+    (`marked`), a command ran if the mark of the terminal tool precedes it. In other files, a
+    command ran if its output follows it."""
     if call["command"] is None:
         return True
     if marked:
