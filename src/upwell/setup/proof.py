@@ -1,5 +1,5 @@
-"""Proves that an installed hook works, by running the command in the host's own file on a recorded
-event, as the host would.
+"""Proves that an installed hook works: runs the command in the host's own file, as the host would,
+with a recorded event.
 """
 
 import json
@@ -15,7 +15,7 @@ from upwell.hosts.base import PROBE_SESSIONS, Host
 
 TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
-"""How many times an event is sent, because the daemon may still be starting."""
+"""An event is sent up to this many times, because the daemon may still be starting."""
 _NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
 """Variables in this terminal's environment that would change the hook's output."""
 
@@ -36,8 +36,9 @@ def prove(
     environment: Mapping[str, str],
     events_answered: Callable[[], int],
 ) -> Proof:
-    """Run the session-start command in `hooks_file`, the content of the host's hooks file, as if a
-    session started in `folder`. `events_answered()` returns the daemon's count of answered events.
+    """Run the host's session-start command, as if a session started in `folder`. `hooks_file` is
+    the content of the host's hooks file. `events_answered()` returns the daemon's count of answered
+    events.
     """
     event = host.probe.event
     try:

@@ -56,9 +56,9 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
 
 
 class SetupRecord(Struct, frozen=True, kw_only=True):
-    """What setup changed and learned. `hooks` and `clients` are the agents whose hooks and servers
-    changed, and `files` are the paths of their files (empty in records from older versions).
-    `learned` maps each kind of finding to the keys of its findings."""
+    """What setup changed and learned. `hooks` names the agents whose hooks changed, and `clients`
+    those whose servers changed. `files` are the paths of the changed files (empty in records from
+    older versions). `learned` maps each kind of finding to the keys of its findings."""
 
     hooks: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
@@ -137,8 +137,8 @@ def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) 
 def config_plan(
     path: Path, text: str | None, before: str | None, shorten: Sequence[str] = ()
 ) -> Plan:
-    """Plan the change from `before` to `text`. Capture is also switched on, and shortening for the
-    agents in `shorten`, unless `text` sets these keys.
+    """Plan the change from `before` to `text`. The plan also switches on capture, and shortening
+    for the agents in `shorten`. A key that `text` already sets keeps its value.
     """
     document = tomlkit.parse(text or "")
     values = [(CAPTURE, True), *([(SHORTEN, list(shorten))] if shorten else [])]

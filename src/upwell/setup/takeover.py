@@ -184,7 +184,8 @@ class Clients:
 
     def giving_back(self) -> tuple[list[Plan], dict[str, str]]:
         """The plans of `upwell eject`, and the reason for each file that cannot be changed. Files
-        in an agent's other settings folders are included if our entries are recorded there."""
+        in an agent's other settings folders are included if upwell recorded that it changed them.
+        """
         plans, refused = [], {}
         for name, path in self._written():
             try:

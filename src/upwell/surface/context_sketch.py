@@ -1,8 +1,8 @@
 """A sketch of what a session's context already contains, so that upwell does not repeat it.
 
-The sketch is kept in this process's memory, within bounds, until the context is compacted. It
-stores the paths of recently opened files, and hashes of the terms in prompts, arguments and
-results. The latest texts are kept whole until their terms are needed.
+The sketch is kept in this process, with a limited size, until the context is compacted. It stores
+the paths of recently opened files, and hashes of the terms in prompts, arguments and results. The
+latest texts are kept whole until their terms are needed.
 """
 
 import re
@@ -39,9 +39,9 @@ _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 
 class _TextHashes:
-    """Hashes of what `extract` finds in texts. A text is split only when a hash is looked up,
-    because splitting costs more than the rest of a small call, and most calls have no memory to
-    compare."""
+    """Hashes of what `extract` finds in texts. Splitting the texts of a small call takes
+    longer than all other work on it, and most calls have no memory to compare. So texts are split
+    only when their hashes are needed, or when too much text is waiting."""
 
     def __init__(self, extract: Callable[[str], Iterable[str]]) -> None:
         self._extract = extract
@@ -121,8 +121,8 @@ class ContextSketch:
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
         """True if the context already contains this memory nearly word for word, or if its file was
-        opened or is one that hosts load. An episode's conclusion must occur outside the call that
-        `cue` describes."""
+        opened or is one that hosts load. An episode is judged by the code in its text, apart from
+        code that is part of the call in `cue`."""
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):

@@ -54,8 +54,8 @@ class Deliveries:
         await self._pending.settled(session)
 
     async def reserve(self, surfacing: Surfacing, cue: Cue, query: Query) -> None:
-        """Treat the memories in `surfacing` as delivered for a minute, and count `surfacing`
-        towards the session's rate limit."""
+        """Reserve the memories in `surfacing`: for a minute, they count as delivered. Also count
+        `surfacing` towards the session's rate limit."""
         if not cue.session:
             return
         reader = cue.session, cue.principal.name
@@ -133,8 +133,8 @@ def _without_opening(hits: Sequence[Hit]) -> list[Hit]:
 
 
 class PendingWrites:
-    """Runs writes on behalf of sessions. A session's next decision waits for its writes; the
-    current one does not."""
+    """Writes in the background. The decision that starts a write does not wait for it, but the next
+    decision of the same session does."""
 
     def __init__(self) -> None:
         self._tasks = BackgroundTasks("surfacing")

@@ -50,12 +50,12 @@ def situation_of(cue: Cue, trigger: str) -> str:
 async def applicable(
     hits: Sequence[Hit], triggers: Sequence[str], project: str | None
 ) -> tuple[list[Hit], str]:
-    """Reduce the episodes among `hits` to at most one, and place it first. Returns the hits and ""
-    or, if every episode was left out, the hits and a reason why one of them was.
+    """Reduce the episodes among `hits` to at most one, and place it first. Also returns why an
+    episode was left out, if none remains (otherwise "").
 
-    The first of `triggers` with an episode to offer decides. It offers its newest conclusion,
-    because older ones are outdated. If that does not hold in `project`, it offers its location,
-    provided that exactly one holds. Episodes that cannot be checked in time are left out.
+    The triggers are tried in order until one has an episode to show. That is the newest conclusion,
+    because older ones are outdated. If it does not hold in `project`, a location is shown instead,
+    but only if exactly one holds. Episodes that cannot be checked in time are left out.
     """
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:

@@ -99,7 +99,7 @@ MAX_SAID = 2
 """The maximum number of memories shown at once. In real sessions, a third memory was never
 useful."""
 MIN_SHARE_ASKED = 0.2
-"""The share of the best score that a hit for an explicit request must reach (our own constant)."""
+"""For an explicit request, a hit must reach this share of the best score (our own constant)."""
 RATE_SECONDS = 60.0
 
 
@@ -112,7 +112,7 @@ class Pace:
         self._state = state
         self._options = options
         self.is_shared = state.is_shared
-        """True if replicas share the counts, so that each check queries a database."""
+        """True if replicas share the counts. Each check then queries a database."""
 
     async def refusal(self, cue: Cue, query: Query) -> Skip | None:
         """The reason to show nothing for this cue right now, or None."""
@@ -131,7 +131,7 @@ class Pace:
         return None
 
     async def record(self, cue: Cue, query: Query, surfacing_id: str) -> None:
-        """Count the memories that were just shown to the cue's session."""
+        """Count this surfacing towards the limits of the cue's session."""
         if not cue.session:
             return
         entry = json.dumps([self._state.now(), sorted(_terms_of(query))]).encode()
@@ -139,7 +139,7 @@ class Pace:
         await self._state.put(cue.session, PACE, surfacing_id, entry, ttl_seconds=ttl_seconds)
 
     async def withdraw(self, session: str, surfacing_id: str) -> None:
-        """Stop counting memories that did not reach the agent."""
+        """Stop counting a surfacing that did not reach the agent."""
         await self._state.delete(session, PACE, surfacing_id)
 
     async def _recent(self, session: str) -> list[bytes]:
@@ -177,9 +177,9 @@ class PostFilter:
     async def choose(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
-        """The hits that pass every check, in the order in which they are shown. If none passes, the
-        `Skip` from the check that removed the last of them. Without a `moment`, memories of every
-        kind may pass."""
+        """The hits that pass every check, in the order in which they are shown. If none passes,
+        returns the `Skip` of the check that removed the last hits. Without a `moment`, memories of
+        every kind may pass."""
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {
             (case, exact): self._learning.min_score(cue, case, exact=exact)
@@ -284,8 +284,8 @@ def held_back_as(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
 _DAY_SECONDS = 86_400.0
 _NEAR_IDENTICAL = 0.9
 SHARE_OF_A_SOURCE = 3
-"""As long as other sources have hits left, a source gets at most one in this many positions (our
-own constant)."""
+"""A source gets at most one of every `SHARE_OF_A_SOURCE` positions, as long as other sources have
+hits left (our own constant)."""
 _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 
@@ -350,8 +350,7 @@ def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
 
 def independent(texts: Sequence[str]) -> int:
     """The number of texts that contain a word not found in any earlier text. A message's keywords
-    contain no word that the message lacks, so a hit that matches both has matched one independent
-    query, not two."""
+    all occur in the message, so a hit that matches both has matched only one independent query."""
     seen: set[str] = set()
     count = 0
     for text in texts:

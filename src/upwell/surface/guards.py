@@ -128,7 +128,7 @@ def check_guard(scope: RuleScope) -> None:
     """Check the scope of a guard.
 
     Raises:
-        UsageError: the scope contains neither a command nor a server's tool.
+        UsageError: the scope has no tool, or one that is neither a command nor a server's tool.
     """
     if scope.paths and not scope.tools:
         raise UsageError(
@@ -145,8 +145,8 @@ def check_guard(scope: RuleScope) -> None:
 
 
 def refusal_key(session: str, rule: Memory) -> str:
-    """The key under which a refusal is recorded. It does not begin like the session's other rule
-    records, because a compaction removes those."""
+    """The key under which a refusal is recorded. Its prefix keeps it apart from the session's other
+    rule records, which a compaction removes."""
     return f"guard:{session}#{rule.id}"
 
 

@@ -135,7 +135,7 @@ ALIASES: Mapping[str, IntentKind] = {
 class Classifier:
     """Refines intents with a language model, if one is configured and `intent.use_llm` is on.
 
-    `chat` blocks, so it runs in its own threads. With `breaker`, prompts do not wait for a model
+    `chat` blocks, so it runs in its own threads. `breaker` keeps prompts from waiting for a model
     that has failed several times in a row.
     """
 
@@ -257,7 +257,7 @@ def merged(keyword: Intent, reply: Intent, min_confidence: float) -> Intent:
 
 
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, in order."""
+    """The JSON objects in a text."""
     decoder = json.JSONDecoder()
     start = answer.find("{")
     for _ in range(MAX_OBJECTS):

@@ -317,8 +317,8 @@ def shown_project(cwd: str | None) -> str:
 
 
 def file_key(key: str) -> str:
-    """The key of the file that belongs to the decision or shortened result with the key `key`.
-    Files are stored among the steps."""
+    """The key under which a file is stored among the steps. `key` is the key of the decision or of
+    the shortened result that the file belongs to."""
     return key + _FILE
 
 

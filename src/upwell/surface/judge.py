@@ -1,8 +1,8 @@
 """The judge: a language model that chooses which of the memories found, if any, is worth mentioning
 now.
 
-Requests to the model run in separate threads. A prompt waits for the verdict, but no longer than
-the search may take. A call does not wait; its verdict is offered on the session's next call.
+Requests to the model run in separate threads. A prompt waits for the verdict, but only until the
+deadline of its search. A call does not wait; its verdict is offered on the session's next call.
 Without a usable verdict, the filters' choice stands.
 """
 
@@ -88,12 +88,12 @@ class JudgeModel:
         )
 
     def late(self, cue: Cue) -> None:
-        """Count a hit that the judge chose too late for its event."""
+        """Count a choice that came too late for its event."""
         self._count("late", cue)
 
     def may_ask(self, cue: Cue) -> bool:
         """True if the session has not reached its limit of questions and the model has not just
-        failed several times in a row. Reaching the limit is counted."""
+        failed several times in a row. Counts each question that the limit prevents."""
         if cue.session and self._calls.get(cue.session, 0) >= self._options.calls:
             self._count("capped", cue)
             return False

@@ -28,9 +28,9 @@ class _Offer(Struct, frozen=True):
 
 
 class LateHits:
-    """The late hits of each session. A later cue gets them once, provided that it is about one of
-    the same files or has the same words for the same tool, and that the memory has not changed
-    since."""
+    """The late hits of each session. A later cue gets them if it is about one of the same files. If
+    neither cue names a file, both must have the same words and the same tool. The hits are offered
+    only once, and not after the memory has changed."""
 
     def __init__(self, state: SessionState, reader: MemoryReader) -> None:
         self._state = state
@@ -43,8 +43,8 @@ class LateHits:
         delivers. With `judged`, the session's next call gets the hits, whatever it is about."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
-        # `changes()` is called before `known()`, so that deleting a memory in between changes the
-        # token.
+        # `changes()` is called before `known()`, so that deleting a memory in between makes the
+        # token invalid.
         changes = repr(await self._reader.changes())
         existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
         offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
@@ -63,7 +63,7 @@ class LateHits:
 
     async def take_judged(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
         """The query and the hits from a late verdict, if this cue is a call and the memory has not
-        changed. A prompt may change the subject, so there `take()` decides."""
+        changed. A prompt may change the subject, so it gets only what `take()` returns."""
         if cue.door != Door.TOOL or not cue.session:
             return None
         value = await self._state.get(cue.session, LATE)

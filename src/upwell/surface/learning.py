@@ -55,8 +55,9 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 
 def _tokens_of(surfacing: Surfacing) -> int:
-    """The number of tokens in `surfacing.text`. If `surfacing` contains only the hits that were
-    dropped, but still the whole block's text, only its last lines count, one per hit."""
+    """The number of tokens in `surfacing.text`. After `Deliveries.cut()`, `surfacing` has only the
+    dropped hits, but the text of the whole block. Then only the lines of these hits count, which
+    come last."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)
@@ -64,8 +65,8 @@ def _tokens_of(surfacing: Surfacing) -> int:
 
 
 class Learning:
-    """What one `Surfacer` learns. During a call, it only reads values in memory and queues events.
-    `jobs()` returns the work to do afterwards.
+    """What one `Surfacer` learns. During a call, it only reads values that are already loaded and
+    queues events. `jobs()` returns the work to do afterwards.
 
     `rare` returns those of the given words that few memories contain. `mark_used` receives the ids
     of the memories that were used.
@@ -105,8 +106,8 @@ class Learning:
         return (*watching, self.counts.flush, self.breakdown.flush, self.learned.load_learned)
 
     def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
-        """The minimum score for memories of this case with the cue's tool, or at its door if there
-        is no tool. `exact` is True if the cue matches the memory's trigger exactly."""
+        """The minimum score for memories of this case. It depends on the cue's tool or, without a
+        tool, on its door. `exact` is True if the cue matches the memory's trigger exactly."""
         tool = cue.tool or str(cue.door)
         return self.learned.min_score(tool, cue.principal.name, case, exact=exact)
 

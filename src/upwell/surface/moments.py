@@ -1,14 +1,14 @@
-"""Moments: whether a memory could help the agent now, and which kinds could. In real sessions, a
-useful memory exists for one event in twenty. It answers the user's words, or it supplies an exact
-fact after a step that went wrong. So each cue is assigned a moment, and each moment admits only the
-kinds of memory that help in it.
+"""Moments: whether a memory could help the agent now, and which kinds of memory could. In real
+sessions, a useful memory exists for one event in twenty. It answers the user's words, or it
+supplies an exact fact after a step that went wrong. So each cue is assigned a moment, and each
+moment admits only the kinds of memory that help in it.
 
 Documentation and commits were not written for the agent, and matching words alone rarely make them
 useful: of 105 such memories that surfaced in replayed sessions, two were useful. A document can
-help with the first prompt of a session, if that prompt is complete and does not refer to anything
-else. A later prompt usually continues the conversation, and the words that it shares with a
-document are a coincidence. So, from the second prompt on, a document needs a clear question and a
-high score. `lack_of()` returns the reason against a document or a commit.
+help with the first prompt of a session, if that prompt can be understood on its own. A later prompt
+usually continues the conversation, and the words that it shares with a document are a coincidence.
+So, from the second prompt on, a document needs a clear question and a high score. `lack_of()`
+returns the reason against a document or a commit.
 """
 
 import re
@@ -223,7 +223,8 @@ def case_of(moment: Moment | str, memory: Memory) -> str:
 
 
 def suited(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
-    """The hits of a kind that can help at this moment."""
+    """The hits that can help at this moment. At `FILE` and `NAME`, a note must be about that file
+    or name."""
     admitted = _ADMITTED[moment]
     return [
         hit

@@ -25,8 +25,8 @@ NAMESPACE_WEIGHTS: Weights = {
     IntentKind.EXPLANATION: {"decisions": 1.5, "context": 1.3},
     IntentKind.COMPARISON: {"decisions": 1.5, "patterns": 1.3},
 }
-"""The default weights: those of ADR-002, and others for comparisons. Every other namespace has the
-factor 1."""
+"""The default weights, from ADR-002. The row for `COMPARISON` is an addition. Every other namespace
+has the factor 1."""
 
 
 TELLING_MOMENTS = tuple(moment for moment in Moment if moment is not Moment.ROUTINE)
@@ -171,7 +171,7 @@ def no_commands(transcript: str) -> Sequence[str]:
 class Options:
     """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
     `of_cue` takes a tool (None for a message) and the size of the context window in tokens (None if
-    unknown), and returns the options for both. `is_paused` returns whether the user has paused a
+    unknown), and returns the options for them. `is_paused` returns whether the user has paused a
     session. `is_excluded` returns whether upwell does nothing in a folder. `judge` contains the
     limits of the judge. `commands_in` returns the commands in a transcript that its session needs
     again after a compaction."""

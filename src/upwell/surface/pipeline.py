@@ -164,9 +164,9 @@ class Surfacer:
         return outcome
 
     async def offer(self, cue: Cue) -> Outcome:
-        """Decide like `surface()`, for a door that learns only later whether the memories reached
-        the agent, and then tells `deliveries`. Until then, but for at most a minute, they count as
-        delivered."""
+        """Decide like `surface()`, but do not record a delivery. The door tells `deliveries` once
+        it knows whether the memories reached the agent. Until then, but for at most a minute, they
+        count as delivered."""
         if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         started = self._clock.monotonic()

@@ -169,7 +169,8 @@ def word_count(text: str) -> int:
 
 
 def _tokens(message: str) -> Iterator[tuple[str, bool]]:
-    """The space-separated words, each with whether it begins a sentence, line or list item."""
+    """The space-separated words. The flag is True for the first word of a sentence, line or list
+    item."""
     for line in message.splitlines():
         opens = True
         for token in line.split():
@@ -256,8 +257,8 @@ FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", 
 """Tools whose `path` is the folder to search, not the subject."""
 GENERIC_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
 _MAX_ANCHORS = 12
-"""The maximum number of files that a query takes from a call, of identifiers, and of items read
-from a list. This bounds the cost of a call."""
+"""A query takes at most this many files and this many identifiers from a call, and reads at most
+this many items of a list. This bounds the cost of a call."""
 _MAX_ARGUMENTS = 50
 _MAX_CLEANED = 200
 _MAX_DEPTH = 4
@@ -369,8 +370,8 @@ def _cleaned(value: Any, depth: int) -> Any:
 
 
 def _project(cue: Cue) -> str | None:
-    """The repository that contains the cue's folder. If none does, the repository of the first
-    absolute path in the call that lies in one, or else the folder itself.
+    """The repository that contains the cue's folder. If none does, the first repository that
+    contains an absolute path from the call, or else the folder itself.
     """
     if cue.cwd is None or repository_of(cue.cwd):
         return project_of(cue.cwd)

@@ -96,7 +96,7 @@ class Profile(Struct, frozen=True, kw_only=True):
 
 def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
     """The limits for a door. At a prompt, the number of memories grows with the confidence of the
-    intent: few below `intent.min_confidence`, `surface.max_count` from `SURE` on (ADR-006)."""
+    intent, up to `surface.max_count` at `SURE` (ADR-006)."""
     surface, context = options.surface, options.memory_context
     if door == Door.ASK:
         return Profile(

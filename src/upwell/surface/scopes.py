@@ -183,8 +183,8 @@ def _lines(cue: Cue) -> Iterator[str]:
 
 def _from_program(step: Step) -> list[str]:
     """The forms of a command that a pattern may match: as written, and without the folder of its
-    program. A runner such as `sudo` may have options of its own, so the commands that begin at each
-    of its later words are included."""
+    program. A runner such as `sudo` may have options of its own, so every later word may begin the
+    command that it runs."""
     program = step.words[0].rpartition("/")[2]
     found = [" ".join(step.words), " ".join((program, *step.words[1:]))]
     written = step.text.split()

@@ -34,8 +34,8 @@ async def never_ignored(memory_id: str) -> bool:
 
 
 class SeenLog:
-    """Records deliveries. A delivery affects other sessions for `ttl_seconds` (seed 000: 7 days). 0
-    turns the whole log off."""
+    """Records deliveries. A delivery affects other sessions for `ttl_seconds` (seed 000: 7 days).
+    With 0, the whole log is off."""
 
     def __init__(
         self, ttl_store: TtlStore, ttl_seconds: float, ignored: Ignored = never_ignored
@@ -117,10 +117,10 @@ class SeenLog:
         )
 
     async def known(self, memory_id: str, principal: str = "") -> None:
-        """Record that a reader already knew this memory. Until the entry expires, the reader's
-        sessions, except subagents, do not receive the memory. If no delivery was recorded (for
-        example, after an explicit request outside any session), the key consists of the memory's id
-        alone, and so outlives edits to the text."""
+        """Record that a principal already knew this memory. Until the entry expires, the
+        principal's sessions do not receive the memory, but their subagents may. If no delivery was
+        recorded (for example, after an explicit request outside any session), the entry's key has
+        no content hash, so the entry still applies after the text is edited."""
         if self._ttl_seconds > 0:
             entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
             marked = {

@@ -148,13 +148,13 @@ class SessionStart(Struct, frozen=True):
     async def begin(
         self, cue: Cue, now: float, shown_ids: Collection[str] = ()
     ) -> Surfacing | Skip:
-        """The rules and notes for the start of this cue's session, without the memories in
-        `shown_ids`. If there are none, the reason.
+        """The rules and notes for the start of this cue's session, without the notes in
+        `shown_ids`, or a `Skip` that says why there are none.
 
         A session that was resumed, or whose start was missed, gets the standing rules only if it
-        lacks them. A session that lost its context gets its memories again. If `surface.moments` is
-        `all`, a session also gets other notes once. Otherwise, other notes surface only with a
-        request that they match.
+        lacks them. A compacted session gets its memories again. If `surface.moments` is `all`, a
+        session also gets other notes once. Otherwise, other notes surface only with a request that
+        they match.
         """
         if not self.options.surface.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
@@ -342,8 +342,8 @@ def _age_days(path: str, now: float) -> float:
 
 
 class _Block:
-    """A block of memories that grows line by line. The final block has at most `max_bytes`,
-    including the shell command `command`."""
+    """A block of memories that grows line by line. It has at most `max_bytes`, even if its reminder
+    is later changed to name the shell command `command` (`by_command()`)."""
 
     def __init__(self, max_bytes: int, surfacing_id: str, command: str) -> None:
         self.text = ""
