@@ -3,8 +3,8 @@ and reads the judge's verdict. This module does no I/O.
 
 The content of the question comes from files, tools and people, so it is passed as data: one JSON
 document with strings of bounded length, without secrets or control characters. Notes get keys that
-their authors cannot guess. A note that addresses the judge is left out. The verdict is a key or
-nothing, so nothing that the model writes reaches the agent.
+their authors cannot guess. A note that addresses the judge is left out. The verdict is only a key
+or null, so no text from the model reaches the agent.
 """
 
 import hashlib
@@ -71,8 +71,8 @@ class Question(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The hit to mention, if any, how many hits there were to choose from, and the tokens in the
-    question and the reply."""
+    """The judge's choice. `hit` is None if no note should be mentioned, and `candidates` is the
+    number of notes in the question. An earlier verdict that is reused costs no tokens."""
 
     hit: Hit | None
     candidates: int = 0
@@ -110,7 +110,7 @@ class Steps:
         return self._requests.get(cue.session, ""), steps[:-1]
 
     def forget(self, session: str) -> None:
-        """Drop the steps of a session whose context is gone."""
+        """Drop the steps and the first request of a session."""
         self._steps.pop(session, None)
         self._requests.pop(session, None)
 
@@ -143,7 +143,7 @@ def parsed(reply: str, question: Question) -> Hit | None:
     """The hit chosen in the reply, or None.
 
     Raises:
-        ValueError: the reply is not an object with a known key or null.
+        ValueError: the reply is not an object whose `say` is a key in the question or null.
     """
     text = reply[:MAX_REPLY_CHARS].rpartition(_THOUGHTS_END)[2].strip()
     if text.startswith(_FENCE) and text.endswith(_FENCE):

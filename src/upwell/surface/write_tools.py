@@ -2,10 +2,10 @@
 (seed 000, docs/names.md).
 
 A name says what the tool does, and to what: `create_issue`, `container_run`, `browser_type`. If a
-read is mistaken for a write, its memories do not surface, and a hook does not shorten its result.
-If a write is mistaken for a read, a memory surfaces too late to change the write. So a verb that is
-also a common noun, or that can also mean a way of reading, counts only next to words that settle
-its meaning.
+tool that only reads counts as a writer, no memories surface for it, and a hook does not shorten its
+results. If a tool that writes counts as a reader, memories surface only after the change. So a verb
+that is also a common noun, or that can also mean a way of reading, counts only next to words that
+settle its meaning.
 """
 
 import re
@@ -80,8 +80,8 @@ _SURFACES = _words(
 )
 _INPUT_OBJECTS = _words("dialog key keys option options text")
 """A verb in `_INPUTS`, such as `type` or `select`, may be an action at a keyboard or a screen. It
-counts only if the name also contains a word in `_SURFACES` or `_INPUT_OBJECTS`. Otherwise, it
-describes what is read."""
+counts only if the name of the tool or its server also contains a word in `_SURFACES` or
+`_INPUT_OBJECTS`. Otherwise, it is taken to describe what is read."""
 
 _RUNS = _words("call exec execute invoke run")
 _RUN_TO_READ = _words(
@@ -134,8 +134,8 @@ _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 def writes(cue: Cue) -> str:
     """The evidence that the cue's tool has side effects; "" if there is none.
 
-    The `readOnlyHint` annotation decides or, without it, `destructiveHint: true`. Without either,
-    the name decides.
+    If the annotation `readOnlyHint` is present, it decides. Otherwise, `destructiveHint: true` is
+    evidence. If the tool has neither, its name decides.
     """
     hints = cue.annotations
     if hints.get("readOnlyHint") is True:
@@ -169,8 +169,8 @@ def _named_as_write(name: str, words: Sequence[str], server: Sequence[str]) -> s
 
 
 def _verb_in_company(words: Sequence[str], server: Sequence[str]) -> str:
-    """A verb among the first two words and the last word that means a change, given the other words
-    of the name; "" if there is none."""
+    """A verb that means a change, judging by the other words in the names of the tool and its
+    server; "" if there is none. Only the first two words and the last word can be that verb."""
     company = {*words, *server}
     for verb in dict.fromkeys((*words[:2], words[-1])):
         others = company - {verb}

@@ -19,8 +19,8 @@ MAX_KEYS_NAMED = 60
 
 _LOOK_AHEAD = 256
 MAX_LINES_CHARS = 40_000
-"""The maximum number of characters that `read_more(lines=…)` returns. This is about the size up to
-which a file is delivered whole (`compress.read_tokens`)."""
+"""The maximum number of characters that `read_more(lines=…)` returns. By default, a file of about
+this size is still delivered whole (`compress.read_tokens`)."""
 
 
 OnFollowUp = Callable[[StoredOriginal, str], None]
@@ -102,7 +102,8 @@ async def _lines(originals: Originals, on_follow_up: OnFollowUp, key: str, lines
 
 
 def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
-    """Return the tool `select_sections(key, sections, offset?)`, where `sections` contains keys."""
+    """Return the tool `select_sections(key, sections, offset?)`. `sections` contains keys from the
+    table of contents."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         from upwell.compress.selective import sections_of, select

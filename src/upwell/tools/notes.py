@@ -81,8 +81,8 @@ def add_tool(
     """Return the tool `add_memory(content, namespace?, paths?, tags?, kind?)`. A note belongs to
     the project, and is labelled as an agent's note wherever it appears.
 
-    `status` adds a status line to the result. The tool rejects notes in the namespaces in
-    `read_only`, and notes beyond `max_notes` (0 for no limit).
+    `status` adds a status line to the result. Only an admin may add notes to the namespaces in
+    `read_only`. Notes beyond `max_notes` are rejected (0 for no limit).
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -245,7 +245,7 @@ def _duplicates(near: Sequence[Memory]) -> list[str]:
 
 def _missing(entry: Entry, project: str | None) -> list[str]:
     """Return a remark if the note mentions no file, or a file that does not exist. Such a note is
-    hard to find and to verify later.
+    hard to find and to verify later. Notes of a kind in `GENERAL` need no file.
     """
     paths = entry.labels.paths or paths_in(entry.content)
     if not paths:

@@ -31,7 +31,7 @@ SWITCHED_OFF = "memory_context is turned off (memory_context.enabled = false)"
 
 
 class Memories(Protocol):
-    """The part of the library that upwell's own tools and resources use."""
+    """The part of `memory.library.Library` that upwell's own tools and resources use."""
 
     async def find(
         self,
@@ -114,9 +114,9 @@ def search_tool(
     sessions: Sessions | None = None,
     viewed: Viewed = view_nothing,
 ) -> Tool:
-    """Return the tool `memory_search(query, max_results?, sessions?)`. Its result lists the stores
-    that could not be searched. The function `sessions` is None if the principal may not search past
-    sessions.
+    """Return the tool `memory_search(query, max_results?, sessions?)`. Its result also names the
+    stores that could not be searched. The function `sessions` is None if the principal may not
+    search past sessions.
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -183,8 +183,8 @@ def get_tool(
     viewed: Viewed = view_nothing,
 ) -> Tool:
     """Return the tool `memory_get(path?, from?, lines?, id?)`. Its result contains lines of an
-    imported document, or the full text of one memory. `opened` receives the session and the
-    memory's id."""
+    imported document, or the full text of one memory. When a memory is read, `opened` is called
+    with the session and the memory's id."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         citation = args.get("path") or args.get("id")

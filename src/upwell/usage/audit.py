@@ -1,8 +1,8 @@
 """The audit log: who changed memories over MCP, and whose requests were denied. It contains names
 and ids, but no text.
 
-A home writes lines of JSON to a file or, if it uses a team's database, rows to a table. The
-database itself adds a row for every memory that is stored or removed, however that happens.
+A home writes lines of JSON to a file or, if it uses a team's database, rows to a table. In the
+database, a trigger also adds a row for each SQL statement that stores or removes memories.
 """
 
 import json
@@ -195,7 +195,7 @@ class Audit:
         return await self._log.latest(limit)
 
     async def expire(self) -> None:
-        """Remove events that are older than a year from a team's database."""
+        """Remove events over a year old if the log is in a team's database."""
         self._record_unlisted(self._clock.monotonic())
         await self._log.expire(self._clock.now())
 

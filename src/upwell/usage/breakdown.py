@@ -1,6 +1,6 @@
 """Durable totals of memories surfaced and tokens saved, by day, host, project and tool.
 
-`counts.py` counts the same events by reason and by door.
+`counts.py` counts the same events by outcome and by door (prompt, tool call …).
 """
 
 from collections import Counter, defaultdict
@@ -76,7 +76,7 @@ class Row(Struct, frozen=True):
 
     @property
     def net(self) -> int:
-        """`saved`, less the tokens that were read again and the tokens that upwell added."""
+        """`saved` minus the tokens of originals that were read and of memories that surfaced."""
         return self.saved - self[Metric.READ_AGAIN] - self[Metric.SAID_TOKENS]
 
     def described(self) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """Durable counters of events, incremented in memory and stored in batches.
 
 The key of a counter consists of a UTC day, an `event`, a `door`, a `tool` and a `kind`, such as
-("2026-04-09", "decision", "tool", "fs__read", "repeated").
+("2026-04-09", "decision", "tool", "fs__read", "repeated"). The `door` says what upwell reacted to:
+a prompt, a tool call, the start of a session or an explicit question.
 """
 
 from enum import StrEnum
@@ -23,20 +24,20 @@ class Event(StrEnum):
     SESSION = "session"
     """A decision in a session. `kind` is a digest of the session's name."""
     LATE = "late"
-    """A decision whose memories did not reach the agent with their call. `kind` is `missed` (not
-    ready when the call returned), `no_reply` (the call failed, or its reply was not delivered), or
-    `offered` (offered again with a later call).
+    """A decision whose memories did not reach the agent with the call that led to it. `kind` is
+    `missed` (not ready when the call returned), `no_reply` (the call failed, or its reply was not
+    delivered), or `offered` (offered again with a later call).
     """
     MISSING = "missing"
     """A search in which a store of memories failed. `kind` is the name of the store."""
     USE = "use"
-    """`kind` is `used` or `ignored`."""
+    """Whether the agent used a surfaced memory. `kind` is `used` or `ignored`."""
     RATING = "rating"
     JUDGE = "judge"
-    """Questions to the judge, the model that may choose the memories. `kind` is `asked`, and one of
-    `chosen`, `nothing`, `failed` and `unusable`; `cached` or `capped` if the model was not asked;
-    `late` if the choice was kept for a later event; or `tokens_in`, `tokens_out` or `millionths`
-    (of the currency) for the cost."""
+    """The judge, a model that may choose the memories. Each question counts as `asked`, and its
+    outcome as `chosen`, `nothing`, `failed` or `unusable`. `cached` and `capped` count events for
+    which the model was not asked, and `late` counts choices that were kept for a later event.
+    `tokens_in`, `tokens_out` and `millionths` (of the currency) are the cost."""
     INTENT = "intent"
     """A question to the language model about a prompt (`intent.use_llm`). `kind` is `answered`,
     `timeout`, `failed` or `unusable`."""

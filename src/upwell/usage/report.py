@@ -12,8 +12,8 @@ MAX_TOOLS = 12
 def report(
     stats: Stats, against: Sequence[Mapping[str, Any]], days: int, in_words: Callable[[str], str]
 ) -> list[str]:
-    """Return the lines of a report. `against` contains the `id` and `text` of each demoted memory.
-    `in_words()` puts the code of a reason for silence into words."""
+    """Return the lines of a report. `against` contains the `id` and `text` of each memory that
+    no longer surfaces by itself. `in_words()` puts the code of a reason for silence into words."""
     since = "today" if days == 1 else f"in {days} days"
     if not stats.decisions and not stats.asked and not stats.saved:
         return [f"No event from an agent reached upwell {since}. Try `upwell demo`."]

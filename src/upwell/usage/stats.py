@@ -14,7 +14,8 @@ SURFACED = "surfaced"
 
 
 class Beside(Struct, frozen=True, kw_only=True):
-    """The decisions at one door about one tool. For messages, `tool` is ""."""
+    """The decisions about calls of one tool, or about other events of one kind (`door`). `tool` is
+    "" for events that are not tool calls."""
 
     door: str
     tool: str
@@ -35,7 +36,7 @@ class Saved(Struct, frozen=True, kw_only=True):
 class Stats(Struct, frozen=True, kw_only=True):
     """The totals of several days.
 
-    `asked` and `answered` count explicit questions, which the other totals leave out. `skips` and
+    `asked` and `answered` count explicit questions, which do not count as `decisions`. `skips` and
     `ratings` contain all reasons for silence and all ratings, even if their count is 0. `late`
     counts decisions whose memories were not ready for their call, and `offered_late` those whose
     memories were offered with a later call. `missing` maps the name of a store to the number of
