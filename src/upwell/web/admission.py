@@ -102,8 +102,8 @@ class Denials(Struct, frozen=True):
 
 class Admission:
     """Finds principals. `principal_of()` looks up a token that upwell created, and `verify()`
-    checks a token that an issuer signed. For a principal of `tenant`, the home's own tenant, the
-    tenant becomes "". If `own_only` is set, no other tenant is admitted. The guard reports refused
+    checks a token that an issuer signed. Principals of the home's own `tenant` are returned with
+    the tenant "". If `own_only` is set, no other tenant is admitted. The guard reports refused
     requests to `denied`."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Admission:
         self.denied = denied or Denials()
 
     async def find(self, token: str) -> Principal | InvalidToken | None:
-        """Return the principal of a token, or None for an unknown token."""
+        """Return the principal of a token, the reason for refusing it, or None if it is unknown."""
         found: Principal | InvalidToken | None = self._principal_of(token)
         if found is None and self._verify and token.count(".") == _DOTS:
             found = await self._verify(token)

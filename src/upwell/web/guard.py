@@ -4,7 +4,7 @@ Any web page can send requests to 127.0.0.1, and a foreign host name can resolve
 (DNS rebinding). `Host` and, if present, `Origin` must therefore be one of our names. All paths
 except `/healthz`, `/readyz` and the files of the dashboard need a token. The dashboard's files
 contain no data, and a browser cannot send a token with its first request. The token identifies the
-principal. Tokens that the owner gave to others are valid only for `/mcp` and `/team`.
+principal. Everybody but the owner may use only `/mcp` and `/team`.
 """
 
 import re
@@ -74,8 +74,8 @@ class Guard:
         await self._capped(refusal or self._app, scope, receive, send)
 
     async def _capped(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application. The response to a body over the limit is 413, however the
-        application reacts to the interruption.
+        """Run the application. If it reads a body over the limit, `TooLarge` is raised inside it.
+        Any response that it then sends, such as Starlette's 500, is replaced by 413.
         """
         started, remaining = False, MAX_BODY_BYTES
 

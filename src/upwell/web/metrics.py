@@ -11,8 +11,8 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Metric(Struct, frozen=True):
-    """One metric. `samples` maps labels to values. For a histogram, `buckets` maps labels to the
-    cumulative counts up to each bound, and to the sum of all values."""
+    """One metric. `samples` maps labels to values. For a histogram, `buckets` maps labels to a
+    pair: the cumulative count for each bound, and the sum of all values."""
 
     name: str
     help: str
@@ -33,7 +33,7 @@ class Metric(Struct, frozen=True):
 
 
 def hook_metric(outcomes: Mapping[tuple[str, str], int]) -> Metric:
-    """Count hook events by host and outcome."""
+    """Return the metric of hook events by host and outcome."""
     samples: dict[Labels, float] = {
         (("host", host), ("outcome", outcome)): float(count)
         for (host, outcome), count in outcomes.items()

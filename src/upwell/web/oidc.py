@@ -1,5 +1,5 @@
-"""Verify JSON web tokens from an OpenID Connect issuer with the issuer's public keys, and find
-their principals.
+"""Verify JSON web tokens from an OpenID Connect issuer with the issuer's public keys, and find the
+principal of each token.
 
 A token must be signed with one of `ALGORITHMS`, and must contain the issuer, this gateway's
 audience, a subject and an expiry time. The keys are fetched when the first token arrives, again
@@ -231,8 +231,8 @@ def open_oidc(options: OidcOptions) -> Oidc | None:
 
 def name_of(subject: str) -> str:
     """Return the name of the principal with this subject. Apart from the colons in its prefix, the
-    name contains no character that our keys use as a separator. Names of upwell's own tokens
-    contain no colon, so the two cannot clash."""
+    name contains no character that separates the parts of a key in upwell's stores. Names of
+    upwell's own tokens contain no colon, so the two cannot clash."""
     name = f"oidc:{quote(subject, safe='', errors='surrogatepass')}"
     if len(name) <= MAX_NAME_CHARS:
         return name

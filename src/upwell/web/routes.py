@@ -21,8 +21,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class AnswerHook(Protocol):
-    """Answers an event with JSON. `name` is "" if the body contains the name. `receipt` is settled
-    once it is known whether the answer arrived.
+    """Answers an event with JSON. `name` is the event's name, or "" if the body contains it.
+    `receipt` is settled once it is known whether the answer arrived.
     """
 
     async def __call__(self, host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes: ...

@@ -81,7 +81,7 @@ class TimedProtocol(H11Protocol):
 
     def shutdown(self) -> None:
         """Close the connection once it is idle. A request that has arrived but is unread is
-        answered first. Otherwise, closing would reset the connection.
+        answered first, because closing a socket with unread data resets the connection.
         """
         is_idle = self.cycle is None or self.cycle.response_complete
         if is_idle and not self.transport.is_closing() and self._has_unread():
@@ -176,9 +176,9 @@ class HttpServer(uvicorn.Server):
         drain_seconds: float,
     ) -> None:
         """Exit without dropping a request. For `notice_seconds`, the server still accepts
-        connections, but `/readyz`, which depends on `is_draining`, and `Connection: close` send
-        clients elsewhere. Then the server stops listening, and open requests get `drain_seconds` to
-        finish. `end_streams()` ends the streams, which would otherwise stay open."""
+        connections, but asks clients to go elsewhere: `/readyz` fails, and responses say
+        `Connection: close`. Then the server stops listening, and open requests get `drain_seconds`
+        to finish. `end_streams()` ends the streams, which would otherwise stay open."""
         self.config.timeout_graceful_shutdown = math.ceil(drain_seconds)
         self.is_draining = True
         if notice_seconds:
@@ -238,7 +238,7 @@ def http_server(app: ASGIApp) -> HttpServer:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Parse `HOST:PORT`, `[::1]:PORT`, or a port on loopback.
+    """Parse `HOST:PORT`, `[::1]:PORT`, or `PORT` for a port on 127.0.0.1.
 
     Raises:
         UsageError: the text has none of these forms.

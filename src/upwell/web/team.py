@@ -1,4 +1,5 @@
-"""Serve the team's memories at `/team`, for machines with a copy (`memory/team/exchange.py`)."""
+"""Serve the team's memories at `/team` to machines that keep a copy of them. The messages are in
+`memory/team/exchange.py`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

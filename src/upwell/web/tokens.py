@@ -81,8 +81,8 @@ class AccessToken(Struct, frozen=True):
     """A token for another user. `made_at` is ISO 8601 in UTC."""
 
     principal: Principal
-    """The principal as the owner entered it. Requests with the token have the principal `admitted`.
-    """
+    """The principal as the owner entered it. Requests with the token use `admitted`, which
+    also sees its own private namespaces."""
     digest: str
     made_at: str
 

@@ -1,9 +1,9 @@
 """A child process that speaks a protocol on stdin and stdout and dies with the gateway.
 
 Its environment contains only the variables on an allow-list and those that the user configured. It
-has its own process group and, where the system supports it, a parent-death signal. A watcher kills
-the processes that the child has started. The last lines of the child's stderr are kept for error
-messages.
+has its own process group and, where the system supports it, a parent-death signal. When the gateway
+ends, a watcher kills the processes that the child has started. The last lines of the child's stderr
+are kept for error messages.
 """
 
 import asyncio
@@ -232,7 +232,8 @@ async def _finishes(seconds: float, work: Awaitable[object]) -> bool:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """Make the Linux kernel kill the child when the gateway dies, even by `kill -9`."""
+    """Return a function with which a new child asks the Linux kernel to kill it when the gateway
+    dies, even by `kill -9`. Returns None on other systems."""
     if not sys.platform.startswith("linux"):
         return None
     # Loaded before the fork, because only async-signal-safe calls are allowed between fork and

@@ -166,7 +166,7 @@ class _Progress(Struct):
 
 
 class _Post(Struct, frozen=True):
-    """A request in progress. A modern request belongs to no session."""
+    """A request in progress. A `modern` request, of MCP 2026-07-28, belongs to no session."""
 
     task: "asyncio.Task[None]"
     modern: bool
@@ -206,7 +206,7 @@ class HttpLink:
 
     async def write(self, line: bytes) -> None:
         """Send one message. A request is sent in the background. Any other message is sent before
-        this method returns. To cancel a modern request, its connection is closed.
+        this method returns. A modern request is cancelled by closing its connection.
 
         Raises:
             ConnectionError: the link has ended.
@@ -387,7 +387,7 @@ class HttpLink:
             reason = _unreachable(self._address.shown, error)
             locked_out = isinstance(error, LoginNeeded)
         self._end(reason, locked_out=locked_out)
-        # Otherwise, requests would wait for the URL forever. This makes them fail.
+        # Wake the requests that wait for the URL, so that they fail instead of waiting forever.
         self._url_known.set()
 
     def _end(self, reason: str, *, locked_out: bool = False) -> None:

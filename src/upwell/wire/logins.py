@@ -82,7 +82,7 @@ class Login:
         return dataclasses.replace(self, wanted=" ".join(scopes))
 
     def over(self) -> "Login":
-        """Return the login as it is after the server has revoked it."""
+        """Return the login without its tokens, which marks it as expired."""
         return dataclasses.replace(self, access_token="", refresh_token="")
 
 

@@ -41,8 +41,8 @@ class LoginAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send the request with the token. If the server does not accept the token, send it again
-        with a new one.
+        """Send the request with the token. If the server does not accept the token, send the
+        request again with a new one.
 
         Raises:
             LoginNeeded: the server does not accept the login, or only the user can renew it.

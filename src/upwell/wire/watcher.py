@@ -36,7 +36,7 @@ class Watcher:
         self._pipe = -1
 
     def watch(self, group: int) -> None:
-        """Have this process group killed when the gateway ends. Only Linux supports this."""
+        """Have this process group killed when the gateway ends. This works only on Linux."""
         self._groups.add(group)
         if self.shell:
             self._tell("+", [group])

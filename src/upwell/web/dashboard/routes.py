@@ -1,7 +1,7 @@
 """The routes of the dashboard.
 
 The page shell, scripts and styles contain no data and need no token. The script sends the token
-with every request for a view, in a header that no other site and no plain form can set. The content
+with every other request, in a header that no other site and no plain form can set. The content
 security policy allows only our own files: no inline scripts or styles, and no other host.
 """
 
