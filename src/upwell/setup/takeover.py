@@ -230,7 +230,7 @@ def _in_rules(name: str) -> str:
 
 def _has_successor(rule: PermissionRule, renamed: str, rules: Iterable[PermissionRule]) -> bool:
     """True if another rule with the same action has the new name. For a rule about all tools of a
-    server, the new name of one tool is enough."""
+    server, a rule with the new name of one tool is enough."""
     patterns = [other.pattern for other in rules if other.action == rule.action]
     if rule.tool:
         return renamed in patterns

@@ -96,8 +96,8 @@ class Gate:
 
 PACE = "pace"
 MAX_SAID = 2
-"""The maximum number of memories shown at once. In real sessions, a third memory was never
-useful."""
+"""The maximum number of memories that a search adds to one prompt or call, unless `surface.moments`
+is `all`. In real sessions, a third memory was never useful."""
 MIN_SHARE_ASKED = 0.2
 """For an explicit request, a hit must reach this share of the best score (our own constant)."""
 RATE_SECONDS = 60.0

@@ -1,10 +1,10 @@
 """Detects the intent of a prompt by keywords and, if enabled, with a language model (ADR-001,
 ADR-004).
 
-The model has at most `intent.llm_timeout_ms` to answer. It runs in parallel with the search or, if
-the keywords alone would rule out a search, before it. Its answer may raise the keywords' confidence
-but never lowers it. It receives the prompt as data: a JSON string of bounded length. A prompt that
-contains a secret is not sent.
+The model has at most `intent.llm_timeout_ms` to answer. Usually it runs in parallel with the
+search. If the keywords alone would rule out a search, it runs first. Its answer may raise the
+keywords' confidence but never lowers it. It receives the prompt as data: a JSON string of bounded
+length. A prompt that contains a secret is not sent.
 """
 
 import asyncio

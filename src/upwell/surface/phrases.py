@@ -85,7 +85,7 @@ class Phrases:
         self._slips = Slips(self._vocabulary(), {*map(fold, known), *opening_words})
 
     def found_in(self, text: str) -> dict[int, int]:
-        """Maps the number of each phrase that matches to the index of its first word."""
+        """Maps the index of each matching phrase to the position of its first word in the text."""
         tokens = [self._slips.corrected(token) for token in _tokens(text)]
         initial = self._beginnings(tokens)
         positions: dict[int, int] = {}
