@@ -34,7 +34,8 @@ class Stemmer:
         self._db.execute("CREATE VIRTUAL TABLE seen USING fts5vocab (scratch, instance)")
 
     def stems(self, words: Iterable[str]) -> list[str]:
-        """Return the stem of each word, in order. Words must consist of letters and digits."""
+        """Return the stem of each word, in the same order. Words must consist of letters and
+        digits."""
         listed = list(words)
         cached = self._stems
         try:

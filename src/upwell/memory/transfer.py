@@ -41,8 +41,8 @@ class Imported(Struct, frozen=True, kw_only=True):
     """The outcome of an import.
 
     `files`, `chunks` and `problems` describe a live source. `stored`, `redacted` and `rules`
-    describe a copy: the number of memories, the number of masked secrets by rule, and the number of
-    standing rules among the memories.
+    describe a copy: the number of memories, the number of secrets that each masking rule masked,
+    and the number of standing rules among the memories.
     """
 
     path: str

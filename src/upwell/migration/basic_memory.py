@@ -34,7 +34,7 @@ _KINDS = {
     **dict.fromkeys(("security", "performance", "testing"), ""),
 }
 MAX_WHOLE_CHARS = 2_000
-"""Longer notes are split at their headings."""
+"""Longer notes are split at their `##` headings."""
 _OBSERVATION = re.compile(r"[-*] \[(?P<category>[^\[\]()]{1,60})\] (?P<text>.+)")
 _TASKS = (" ", "x", "X", "-")
 _TAG = re.compile(r"(?<!\S)#([\w][\w/-]*)")

@@ -1,5 +1,5 @@
-"""The memories that existed at a given time: notes and commits by their dates, documents in their
-state at that time.
+"""The memories that existed at a given time. Notes and commits are selected by their dates, and
+documents are read in their state at that time.
 """
 
 import os

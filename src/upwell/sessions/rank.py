@@ -1,11 +1,11 @@
 """Ranks sessions by the relevance of their turns to a question. A turn is a prompt with the work
 that follows.
 
-The score of a session is the score of its best turn plus a share of the score of the session as a
-whole, because an answer may be spread over several turns. For the session as a whole, each term
-counts with its highest weight in any turn. Terms that occur in few turns are worth more
-(`Corpus.idf`). Recent sessions, and those of the project in which the question is asked, get a
-bonus. The bonus is small, so it only decides between sessions that match about equally well.
+A session is ranked by the score of its best turn. An answer may be spread over several turns, so a
+share of a second score is added, in which each term counts with its highest weight in any turn of
+the session. Terms that occur in few turns are worth more (`Corpus.idf`). Recent sessions, and those
+of the project in which the question is asked, get a bonus. The bonus is small, so it only decides
+between sessions that match about equally well.
 """
 
 import math
@@ -20,7 +20,7 @@ from upwell.sessions.tables import TURN_BITS, SessionRow
 from upwell.sessions.terms import MAX_IMPACT
 
 WHOLE_SHARE = 0.25
-"""The share of the whole session's score that is added to the score of its best turn."""
+"""The share of `Tally.whole` that is added to the score of the session's best turn."""
 NEW_BONUS, HALF_LIFE_DAYS = 0.05, 60.0
 PROJECT_BONUS = 0.1
 MAX_RANKED = 60

@@ -1,5 +1,5 @@
-"""Adds another program's settings and servers to `config.toml`. The user's own settings win,
-comments and order are kept, and what upwell would reject is not written.
+"""Adds another program's settings and servers to `config.toml`. This keeps the user's own settings,
+comments and order, and writes nothing that upwell would reject.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -158,7 +158,8 @@ MAX_DOCUMENT_BYTES = 256_000_000
 
 def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
     """The JSON objects in a file with one per line, from the first line that starts at or after the
-    byte `start`. Other lines are ignored, such as the incomplete last line of a running session."""
+    byte `start`. A line without a JSON object is ignored, such as the incomplete last line of a
+    running session."""
     return (record for _, record in placed_records(path, start))
 
 

@@ -1,4 +1,4 @@
-"""Neutral events, as `upwell replay --events` and other programs write them."""
+"""Neutral events: upwell's own format, written by `upwell replay --events` and other programs."""
 
 from pathlib import Path
 
