@@ -48,7 +48,12 @@ LOOK_SECONDS = 0.5
 SECTIONS_AT_ONCE = frozenset({"server", "tool", "gateway", "compress"})
 """Sections of the configuration whose changes take effect at once, except `KEYS_AT_START`."""
 KEYS_AT_ONCE = frozenset({"surface.race_ms", "surface.injection_mode"})
-KEYS_AT_START = frozenset({"compress.original_ttl_seconds", "compress.original_max_bytes"})
+KEYS_AT_START = frozenset(
+    """
+    compress.original_ttl_seconds compress.original_max_bytes
+    gateway.drain_seconds gateway.hosts gateway.notice_seconds
+    """.split()
+)
 
 
 async def serve(
