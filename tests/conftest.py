@@ -66,8 +66,8 @@ class Done:
 
 
 def pytest_configure() -> None:
-    """Let the programs under test heed SIGHUP and SIGINT under `nohup make test &`: a child
-    inherits an ignored signal, but not one with a handler."""
+    """Let the programs under test heed SIGHUP and SIGINT under `nohup make test &`, which ignores
+    both. A child inherits an ignored signal, but not a handler, so install handlers here."""
     for number in (signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)

@@ -24,7 +24,8 @@ QUESTION = "Which grease belongs on the slipway, tallow or mineral oil?"
 
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    """The dashboard of a user of Claude Code, with a past in this home and in another session."""
+    """The dashboard of a user of Claude Code: this home has a past, and upwell has not read the
+    latest session yet."""
     folder = tmp_path_factory.mktemp("acting")
     settings = settings_of(folder)
     settings.parent.mkdir(parents=True)
@@ -37,7 +38,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
 
 
 def recent_session(user: Path) -> None:
-    """A session of half an hour ago, which no one has read yet."""
+    """Write a session of half an hour ago, which upwell has not read yet."""
     at = datetime.fromtimestamp(time.time() - 1_800, UTC).isoformat()
     own = {"sessionId": "recent-slipway", "timestamp": at, "cwd": str(user)}
     records = [samples.claude_record("user", "", QUESTION, **own)]

@@ -70,7 +70,7 @@ def test_a_new_event_appears_by_itself_and_waits_while_paused(
     upwell(dashboard, "daemon", "start")
     page = open_page("now")
     page.get_by_role("button", name="Pause").click()
-    room = secrets.token_hex(4)  # a second try meets the events of the first
+    room = secrets.token_hex(4)  # a second try still sees the events of the first
     event = {"hook_event_name": "UserPromptSubmit", "session_id": room, "cwd": "/tmp"}
     for prompt in (f"where does {room} keep its clock?", "and the staging database?"):
         upwell(dashboard, "hook", "claude", stdin=json.dumps({**event, "prompt": prompt}))
@@ -320,7 +320,7 @@ def test_no_page_has_a_serious_fault_of_accessibility_or_is_wider_than_the_scree
 
 
 def deep(page: Page) -> list[str]:
-    """A session, a comparison and a memory."""
+    """The paths of a comparison, a memory and a session."""
     compare = page.get_by_role("link", name="compare").get_attribute("href")
     said = page.locator(".said a").first.get_attribute("href")
     session = page.locator(".where a").first.get_attribute("href")

@@ -47,7 +47,7 @@ def test_the_policy_stops_what_would_slip_through(browser: Browser, dashboard: D
 
 
 def deep_paths(page: Page) -> list[str]:
-    """The comparison of the long result, a session, and the hostile memory."""
+    """The paths of the long result's comparison, a session, and the hostile memory."""
     compare = str(page.get_by_role("link", name="compare").get_attribute("href"))
     session = str(page.locator(".where a").first.get_attribute("href"))
     page.goto(f"{page.url.rpartition('/')[0]}/memory?q=onerror+alert")

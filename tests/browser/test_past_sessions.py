@@ -46,7 +46,7 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
 
 
 def read_sessions(page: Page) -> None:
-    """Have past sessions read, unless an earlier test did so."""
+    """Let the dashboard read past sessions, unless an earlier test did so."""
     button = page.get_by_role("button", name="Read my past sessions")
     page.locator("#past, .empty").first.wait_for()
     if button.count():

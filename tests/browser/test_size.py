@@ -1,4 +1,5 @@
-"""The dashboard of a home with a hundred thousand memories and events, and left open."""
+"""The dashboard of a home with a hundred thousand memories and events: pages paint at once, and
+an open page does not grow."""
 
 import asyncio
 import statistics
@@ -83,7 +84,7 @@ async def fill(app: App) -> None:
 
 
 def first_paint(page: Page) -> float:
-    """Milliseconds from the start of the navigation."""
+    """Milliseconds from the start of the navigation to the first paint."""
     script = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
     page.wait_for_function(f"({script}) !== null")
     return float(page.evaluate(script))
@@ -103,7 +104,7 @@ def test_the_journal_holds_a_hundred_thousand_events(dashboard: Dashboard) -> No
 def test_a_page_of_a_large_home_paints_at_once(
     browser: Browser, dashboard: Dashboard, name: str
 ) -> None:
-    """On a busy machine even a page of one line takes long, so that the limit follows it."""
+    """A busy machine paints even one line of text slowly, so the limit rises with that time."""
     paints, lines, data = [], [], []
     for _ in range(LOADS):
         context = browser.new_context(viewport={"width": DESKTOP[0], "height": DESKTOP[1]})
@@ -121,7 +122,7 @@ def test_a_page_of_a_large_home_paints_at_once(
 
 
 def counters(page: Page) -> dict[str, Any]:
-    """Nodes, listeners and bytes of the page after a collection of garbage."""
+    """The nodes, listeners and bytes of the page after garbage collection."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.enable")
     for _ in range(3):

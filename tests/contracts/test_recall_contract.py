@@ -121,7 +121,8 @@ async def ltm(folder: Path, close: AsyncExitStack) -> Place:
 
 OURS = {"builtin": builtin, "postgres": postgres, "documents": documents, "together": together}
 PLACES = {**OURS, "ltm": ltm}
-"""Another program's memories have a text and nothing else: no project, namespace or files."""
+"""`ltm` is not in `OURS`, because the memories of another program have only a text: no project,
+namespace or files."""
 
 
 @pytest.fixture(params=sorted(OURS))

@@ -1,5 +1,5 @@
-"""Two tenants in one database: no method of one store reads or changes what is in the other,
-whatever tenant its memories and scopes name."""
+"""Two tenants in one database: no method of one tenant's store reads or changes the memories of the
+other tenant, even if an argument names that tenant."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -86,7 +86,7 @@ def test_a_shortened_text_marks_what_is_missing_and_names_its_key(strategy: str,
     passage = Passage(text=TEXTS[case], key="k3y")
     result = Compressor().compress(passage, Budget(max_chars=700), strategy)
     assert result.key == "k3y"
-    # The gateway writes the key of a progressive result; its footer serves as the mark.
+    # A progressive result is marked by its footer, and the gateway adds the key.
     if result.lossless or PROGRESSIVE_FOOTER_TOKEN in result.text:
         return
     assert result.omitted, "count what is missing: `outcome(passage, Fitted(text, omitted), name)`"
