@@ -96,8 +96,8 @@ async def asked[Done](
 
 
 async def refuse_without_sampling(context: Context) -> None:
-    """`test_missing_capability`: a tool that needs a capability. In the handshake era it can find
-    out only by asking whether the client has it.
+    """`test_missing_capability`: a tool that needs sampling. In the handshake era, a client may
+    declare it and still not answer, so the tool also asks.
     """
     expected = WANTS[types.CreateMessageRequest]
     able = context.session.check_client_capability(expected)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 async def _requests(
     source: asyncio.StreamReader, sink: asyncio.StreamWriter, header: bytes
 ) -> None:
-    """Requests of one connection, one after the other, each with the header."""
+    """Pass on the requests of one connection, and add the header to each."""
     while True:
         head = await source.readuntil(b"\r\n\r\n")
         first, _, rest = head.partition(b"\r\n")

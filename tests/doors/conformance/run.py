@@ -2,8 +2,9 @@
 
     python tests/doors/conformance/run.py [--suite VERSION] [--scenario NAME] [--json] [--verbose]
 
-Both pinned versions of the suite are run, the released one and the alpha of the next, which knows
-the protocol of 2026-07-28. Exits 1 when a check that passes directly does not pass through upwell.
+Without `--suite`, it runs both pinned versions: the released one, and the alpha of the next one,
+which knows the protocol of 2026-07-28. Exits 1 if a check that passes directly fails through upwell
+and is not in `KNOWN`, or if a version of the suite makes no checks.
 """
 
 import argparse
@@ -114,7 +115,7 @@ class Run:
 
 
 def outcomes(results: Path) -> Iterator[tuple[str, str]]:
-    """Each check that passed or failed. A check that a scenario makes twice has a number."""
+    """Each check that passed or failed. If a scenario repeats a check, the names are numbered."""
     for file in sorted(results.rglob("checks.json")):
         name = re.sub(r"^server-|-\d{4}-\d{2}-\d{2}T.*$", "", file.parent.name)
         seen: Counter[str] = Counter()
@@ -150,8 +151,8 @@ def through(run: Run, name: str, server: Mapping[str, object]) -> Checks:
 
 
 def compared(run: Run) -> dict[str, Any]:
-    """The number of checks that pass each way, those lost through upwell, and those that fail
-    without it."""
+    """How many checks pass directly and through upwell, which ones upwell loses, and which ones
+    fail even without upwell."""
     direct = directly(run)
     stdio = through(run, "stdio", {"command": REFERENCE[0], "args": REFERENCE[1:]})
     port = free_port()

@@ -1,7 +1,7 @@
-"""Other programs of memory, each pinned and in a folder of its own below `.tools/programs`.
+"""Other memory programs, each pinned to a version, in a folder of its own below `.tools/programs`.
 
-They write real stores for the tests of moving in. No account, key or model is needed: a script
-beside this file puts fixed vectors in the place of those of an embedding model.
+They write real stores, which tests then import. No account, key or model is needed: a script beside
+this file uses fixed vectors instead of an embedding model.
 """
 
 import platform

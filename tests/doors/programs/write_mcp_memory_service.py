@@ -1,6 +1,6 @@
-"""Writes memories with mcp-memory-service's own storage into the database that is named first.
+"""Writes memories with mcp-memory-service's own storage. The argument is the database to write.
 
-Each text gets a vector from its digest, in the place of an embedding model's.
+Instead of an embedding model, a text's digest determines its vector.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One gateway for all tests of the seeds' names, and homes with a clock that tests move."""
+"""One gateway for all tests of names in docs/names.md, and homes whose clock the tests move."""
 
 import json
 import os
@@ -27,7 +27,7 @@ FACTS = {
     "cobalt": "Cobalt glaze needs a second firing at nine hundred degrees",
     "magenta": "Magenta toner belongs to the printer beside the staircase",
 }
-"""Memories that share no word that a search would look for."""
+"""Memories with no searchable word in common."""
 NAMESPACES = {"walnut": "decisions", "juniper": "patterns", "saffron": "learnings"}
 
 
@@ -55,7 +55,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def address(served: Path) -> Iterator[Address]:
-    """`upwell serve --http` over `FACTS` and one server, which speaks at every moment."""
+    """`upwell serve --http` over `FACTS` and one server. Memories may surface at every moment."""
     home, folder = served, served.parent
     tables: dict[str, Mapping[str, Any]] = {
         "surface": {"moments": "all", "race_ms": 5000},
@@ -102,7 +102,7 @@ _NUMBERS = count(1)
 
 @pytest.fixture
 def hook(address: Address) -> Callable[..., dict[str, Any]]:
-    """`hook("PostToolUse", …)` sends one event of Claude Code, of a session of its own."""
+    """`hook("PostToolUse", …)` sends one event of Claude Code. Each test has its own session."""
     session = f"hook-{next(_NUMBERS)}"
 
     def send(event: str, **fields: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Bench:
         self.clock = clock
 
     async def say(self, text: str = "", door: str = "prompt", **cue: Any) -> Surfacing | Skip:
-        """What upwell says to a cue, of the session `s` unless told otherwise."""
+        """What upwell says to a cue. The session is `s` by default."""
         return await self.app.surfacer.surface(
             Cue(**{"door": door, "text": text, "session": "s", **cue})
         )

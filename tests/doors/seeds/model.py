@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible endpoint on loopback that always says the same."""
+"""A model that always gives the same answer, behind an OpenAI-compatible endpoint on loopback."""
 
 import json
 import threading

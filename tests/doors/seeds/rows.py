@@ -1,4 +1,4 @@
-"""The mark of a test that uses one name of the seeds through its door."""
+"""A mark that ties a test to one row of `docs/names.md`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,10 +16,10 @@ in this process."""
 
 
 def row[Test: Callable[..., Any]](name: str) -> Callable[[Test], Test]:
-    """Mark the test of the row of `docs/names.md` that has `name` in its second column.
+    """Mark the test for one row of `docs/names.md`. `name` is the second column of the row.
 
-    `tests/test_names_page.py` reads these marks: each row has one test, with a fixture of its
-    door.
+    `tests/test_names_page.py` reads these marks. Each row has one test, with a fixture of the
+    row's door.
     """
     del name
     return lambda test: test

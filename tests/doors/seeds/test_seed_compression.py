@@ -1,4 +1,4 @@
-"""Seed 002: how responses are compressed. Each name and constant once, through its door."""
+"""Seed 002: how responses are compressed. The tests of its rows in `docs/names.md`."""
 
 import json
 from pathlib import Path
@@ -153,7 +153,7 @@ async def test_without_a_key_65_percent_are_delivered(lab: Lab) -> None:
     budget = Budget(max_chars=1000, floor=floor)
     done = Compressor().compress(Passage(text=text), budget)
     assert floor == 0.65
-    # The budget of 1 000 rises a little above the floor, for the space that whole units leave.
+    # The budget is raised to a little above the floor, because whole units do not fill it.
     assert 0.70 * len(text) >= len(done.text) >= 0.65 * len(text)
 
 

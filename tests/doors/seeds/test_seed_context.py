@@ -1,4 +1,4 @@
-"""Seed 003: `memory_context`. Each name and constant once, through its door."""
+"""Seed 003: `memory_context`. The tests of its rows in `docs/names.md`."""
 
 import json
 from collections.abc import Mapping

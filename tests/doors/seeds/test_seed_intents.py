@@ -1,4 +1,4 @@
-"""Seed 004: intents and memories at prompts. Each name and constant once, through its door."""
+"""Seed 004: intents and memories at prompts. The tests of its rows in `docs/names.md`."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Seed 001: short notes in `stm.json`. Each name and constant once, through its door."""
+"""Seed 001: short notes in `stm.json`. The tests of its rows in `docs/names.md`."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Seed 000: when upwell speaks by itself. Each name and constant once, through its door."""
+"""Seed 000: when upwell speaks by itself. The tests of its rows in `docs/names.md`."""
 
 import json
 import os
@@ -58,7 +58,7 @@ class Broken:
 
 
 def broken_in(bench: Bench) -> Broken:
-    """The only place that this app searches from now on."""
+    """Make a broken place the only one that this app searches."""
     assert isinstance(bench.app.memory.recall, Recalls)
     broken = Broken()
     bench.app.memory.recall.places = (broken,)

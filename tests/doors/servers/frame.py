@@ -58,7 +58,7 @@ class Tool:
 
 
 def declare(name: str, *, properties: str = "{}", rest: str = "") -> str:
-    """The simplest declaration; `rest` is raw JSON that begins with a comma."""
+    """A minimal declaration of a tool. `rest` is raw JSON that begins with a comma."""
     schema = f'{{"type":"object","properties":{properties}}}'
     return f'{{"name":"{name}","description":"{name}","inputSchema":{schema}{rest}}}'
 
@@ -74,7 +74,7 @@ def raw_text(literal: str) -> str:
 
 
 class Server:
-    """Reads requests line by line, answers each, in one era or in both."""
+    """Reads requests line by line and answers each, in one era or in both."""
 
     def __init__(self, tools: list[Tool], options: argparse.Namespace) -> None:
         self.tools = {tool.name: tool for tool in tools}
@@ -109,7 +109,7 @@ class Server:
         return self.answers[id].wait(deadline)
 
     def expect(self, id: str) -> None:
-        """Record the answer to one of the server's own requests."""
+        """Get ready for the answer to one of the server's own requests."""
         self.answers[id] = threading.Event()
 
     # -- reading

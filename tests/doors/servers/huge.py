@@ -1,4 +1,5 @@
-"""A server whose results have ten million characters, of the kind that the tool is named after."""
+"""A server with one tool for each kind of huge result. A result has about ten million characters,
+except that of `small`."""
 
 import argparse
 import json

@@ -1,4 +1,5 @@
-"""A server with thirty thousand tools, which change a few times once it is called."""
+"""A server with thirty thousand tools. A call of `change` announces that they changed, and so does
+the second, third and fourth `tools/list`."""
 
 import json
 import sys

@@ -1,5 +1,5 @@
 """A modern MCP server over HTTP, written by hand, whose tools require arguments in headers. It
-refuses calls whose headers differ, by the rules of the official SDK."""
+refuses calls whose headers differ from their arguments, by the rules of the official SDK."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ def schema(**properties: Any) -> dict[str, Any]:
 
 
 def tools() -> dict[str, dict[str, Any]]:
-    """`changed` requires its header from the second list on."""
+    """`changed` declares its header only from the second list on, but `call` always checks it."""
     late = argument("string", "Late") if LISTED["times"] > 1 else {"type": "string"}
     position = {"type": "object", "properties": {"zone": argument("integer", "Zone")}}
     return {

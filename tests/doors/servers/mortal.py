@@ -1,6 +1,6 @@
 """A server over HTTP that records some calls and then dies; the test starts it again at the same
-address. With `--slams`, something else is at the address in between and drops each connection, like
-the dying server's own socket on a busy machine."""
+address. With `--slams`, another process listens there in between and drops each connection. On a
+busy machine, the dying server's own socket may do the same."""
 
 import argparse
 import os

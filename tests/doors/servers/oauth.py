@@ -2,8 +2,9 @@
 discovery, dynamic registration, PKCE, refresh with rotation, expiry, revocation. It is strict, and
 reports its requests at `/control/state`.
 
-`/control/expire` ends every access token, `/control/revoke` every login; `/control/set?deny=true`
-makes the user say no, `forge=true` has the browser come back with another state.
+`/control/expire` ends every access token, and `/control/revoke` ends every login.
+`/control/set?deny=true` makes the user say no, and `?forge=true` makes the browser come back with a
+wrong `state`.
 """
 
 import argparse

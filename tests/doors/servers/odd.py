@@ -68,7 +68,7 @@ def foreign_id(call: Call) -> str:
 
 
 def two_in_a_line(call: Call) -> None:
-    """A batch, which is not allowed since 2025-06-18, but which settles the call."""
+    """A batch. The protocol has not allowed it since 2025-06-18, but it answers the call."""
     call.server.send(f"[{whole(call, text('in a batch'))}]")
 
 
@@ -131,7 +131,7 @@ def deep_result(call: Call) -> str:
 
 
 def die_leaving_a_child(call: Call) -> None:
-    """A grandchild holds its stdout and stderr open."""
+    """The child still holds the server's stdout and stderr open."""
     subprocess.Popen(["sleep", "300"], stdin=subprocess.DEVNULL)
     os._exit(7)
 

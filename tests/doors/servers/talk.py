@@ -35,7 +35,7 @@ def answered(call: Call, reply: Any) -> str:
 
 
 class Talker(Server):
-    """Speaks either era; `asked` holds answers to requests of its own."""
+    """Speaks either era. `replies` holds the answers to its own requests."""
 
     def __init__(self, tools: list[Tool], arguments: Any) -> None:
         super().__init__(tools, arguments)
@@ -95,8 +95,8 @@ class Talker(Server):
             return self.replies.pop(identity, "nothing")
 
     def tell(self, method: str, params: Mapping[str, Any], uri: str = "") -> None:
-        """Notify the subscribers: every client in the handshake era, those that listen in the
-        modern one.
+        """Notify the client. In the modern era, it must have subscribed to the change. In the
+        handshake era, only a change of a resource (`uri`) needs a subscription.
         """
         if self.era == LEGACY:
             if not uri or uri in self.followed:
@@ -271,7 +271,7 @@ def seen(call: Call) -> str:
 
 
 def wait(call: Call) -> None:
-    """Never answers. After a cancellation, `seen` contains its id."""
+    """Never answers. After a cancellation, `seen` reports the id of the call."""
     assert isinstance(call.server, Talker)
     call.server.waiting += 1
     pause(3600)
