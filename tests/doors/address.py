@@ -105,7 +105,8 @@ def said(result: Mapping[str, Any]) -> str:
 
 @contextmanager
 def serving(home: Path, log: Path, *, run_by: Sequence[str] = (), **env: str) -> Iterator[Address]:
-    """`upwell serve --http` over a home that is configured already, as arguments of `run_by`."""
+    """`upwell serve --http` over a home that is already configured. The command `run_by`, if there
+    is one, runs it."""
     port = free_port()
     variables = {
         "PATH": os.environ["PATH"],

@@ -25,8 +25,8 @@ ANSWERS: Mapping[str, Any] = {
 
 
 class Agent(Peer):
-    """`answers` are given by method; `level` is the log level of its requests in the modern era,
-    `folder` its working directory.
+    """`answers` maps each method to the client's answer. `level` is the log level of its requests
+    in the modern era, and `folder` is its working directory.
     """
 
     answers: Mapping[str, Any] = ANSWERS

@@ -28,7 +28,7 @@ def script(name: str, *args: str) -> list[str]:
 
 @contextmanager
 def listening(name: str, *args: str, end: int = signal.SIGTERM) -> Iterator[str]:
-    """The address of a running test server on HTTP; `end` ends the server."""
+    """The address of a running test server on HTTP. On exit, the signal `end` stops it."""
     running = subprocess.Popen(script(name, *args), stdout=subprocess.PIPE, text=True)
     assert running.stdout
     try:
@@ -47,7 +47,7 @@ def toml(value: Any) -> str:
 
 
 def write_config(home: Path, servers: Mapping[str, Server], **tables: Mapping[str, Any]) -> None:
-    """`config.toml` with these servers and tables. `tool` holds one table for each pattern."""
+    """Write `config.toml` with these servers and tables. `tool` holds one table per pattern."""
     lines = []
     for name, server in servers.items():
         table = (

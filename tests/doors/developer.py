@@ -15,7 +15,7 @@ from tests.postgres import APPLICATION
 
 SOON_SECONDS = 30.0
 IN_TIME = dict.fromkeys(PATIENCE)
-"""The default deadlines: 200 ms for a prompt."""
+"""Removes the variables of `PATIENCE`, so that the defaults hold: 200 ms for a prompt."""
 FERRY = "The ferry timetable is published on Mondays by the harbour master"
 QUESTION = "Who publishes the ferry timetable on Mondays?"
 
@@ -31,8 +31,8 @@ class Developer(House):
         self.environment |= {"UPWELL_STORE__URL": url, "UPWELL_STORE__LOCAL": "true", **settings}
 
     def prompt(self, session: str, text: str = QUESTION) -> tuple[str, float]:
-        """The context that the hook adds to a prompt within the default deadline, and the time of
-        its process."""
+        """The context that the hook adds to a prompt within the default deadline, and how many
+        seconds the hook took."""
         prompt = HOSTS["claude"].prompt
         assert prompt is not None
         event = {**prompt(str(self.project), text), "session_id": session}
@@ -43,7 +43,8 @@ class Developer(House):
         return added, answer.seconds
 
     def hears(self, session: str, words: str) -> bool:
-        """Whether prompts get these words soon. The first one tells the daemon where work is."""
+        """Whether prompts soon get these words. The first one tells the daemon which project to
+        copy."""
         end = time.monotonic() + SOON_SECONDS
         for number in range(1_000):
             if words in self.prompt(f"{session} {number}")[0]:
@@ -78,7 +79,7 @@ class Developer(House):
 
 
 def stored(url: str) -> list[tuple[str, str]]:
-    """Every memory of the team, and every statement that stored one."""
+    """The id and text of every memory of the team."""
     with psycopg.connect(url.replace(APPLICATION, "postgres")) as connection:
         rows = connection.execute("SELECT id, text FROM upwell.memory ORDER BY id").fetchall()
     return [(id, text) for id, text in rows]

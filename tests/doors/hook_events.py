@@ -1,6 +1,6 @@
 """Events of every host, to be filled in with a project, a file in it and a prompt. They are
-recordings of real hosts where possible (`recorded/`), else taken from documentation and bundles
-(2026-09)."""
+recordings of real hosts where possible (`recorded/`), else taken from the hosts' documentation and
+bundled code of 2026-09."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -34,8 +34,8 @@ def recorded_read(host: str, name: str, cwd: str, reading: str, **changed: Any) 
 @dataclass(frozen=True)
 class Documented:
     """The form of one host's events, and the place of the text in its answers. `prompt` is None if
-    the host takes no context for prompts. `tool` takes a folder, a file in it and, if it is not the
-    one that reads files, a tool.
+    the host takes no context for prompts. `tool` takes a folder, a file in it and, optionally, the
+    name of a tool. The default is the tool that reads files.
     """
 
     args: Callable[[str], list[str]]

@@ -94,8 +94,7 @@ class House:
 
     def stop(self) -> None:
         """End the daemon, and also one that a hook has just started and that does not listen
-        yet. A daemon that ends by itself has removed its description, so it can only be waited
-        for."""
+        yet. A daemon that is already ending has removed the file with its pid, so wait for it."""
         deadline = time.monotonic() + COMING_SECONDS
         while time.monotonic() < deadline:
             if daemon := daemon_at(str(self.home)):

@@ -253,7 +253,7 @@ class Peer:
             self.drain(0.05)
 
     def call(self, tool: str, deadline: float | None = None, /, **arguments: Any) -> dict[str, Any]:
-        """The result of a call that works as JSON-RPC."""
+        """The result of a call, which may have `isError`. A JSON-RPC error fails the test."""
         return self.result("tools/call", {"name": tool, "arguments": arguments}, deadline)
 
     def call_raw(self, tool: str, arguments: str = "{}", deadline: float | None = None) -> bytes:

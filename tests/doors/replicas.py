@@ -20,8 +20,8 @@ from tests.doors.conftest import script, write_config
 
 OWNER_TOKEN = "team/token"
 SOON_SECONDS = 1.0
-"""What one machine changes, the others adopt within this time. Tests on a busy machine allow
-`patience` times as much."""
+"""The others adopt what one machine changes within this time. Because a test machine may be busy,
+tests allow `PATIENCE` times as much."""
 PATIENCE = 5.0
 
 

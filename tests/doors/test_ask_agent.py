@@ -1,5 +1,5 @@
-"""`capture.ask_agent` through the hooks of every host that lets an agent go on, as processes with a
-real daemon: a turn in which a command failed and then worked ends in the question, once."""
+"""`capture.ask_agent` with a real daemon, for every host whose hooks can keep an agent going: after
+a turn in which a command failed and then worked, the hook asks the agent about it, once."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping

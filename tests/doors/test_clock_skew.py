@@ -22,8 +22,8 @@ from tests.postgres import cluster
 
 MINUTE = 60.0
 ORIGINAL_SECONDS = 25.0
-"""Less than the clocks differ by, so that a replica that trusted its own would lose an original or
-never forget it."""
+"""Less than the difference between the clocks: a replica that trusted its own clock would lose an
+original at once, or keep it far too long."""
 WRONG_CLOCK = """
 import datetime, os, time
 
@@ -82,7 +82,7 @@ class Pair:
         }
 
     def value(self, sql: str) -> Any:
-        """The result of a query, past row-level security."""
+        """The result of a query that bypasses row-level security."""
         with psycopg.connect(self.url.replace("upwell_app@", "postgres@")) as connection:
             row = connection.execute(sql.encode()).fetchone()
         return row[0] if row else None
@@ -181,7 +181,7 @@ def test_originals_live_as_long_as_they_should_on_both(pair: Pair) -> None:
         lifetime = "SELECT max(expires_at) - extract(epoch FROM clock_timestamp())::float8 "
         left = pair.value(f"{lifetime} FROM upwell.entry WHERE kind = 'original'")
         assert ORIGINAL_SECONDS - 15 < left <= ORIGINAL_SECONDS + 1
-        # The housekeeping of either machine removes nothing that is alive.
+        # Housekeeping on the other machine removes no original that has not expired.
         upwell(reader, "topics")
         key = key_in(call(writer.address, "up__big_markdown"))
         for replica in (reader, writer):
@@ -221,7 +221,7 @@ def test_the_rate_of_a_session_holds_across_both(pair: Pair, begins: str) -> Non
     given(second, session, questions[1])
     for replica in (second, first):
         assert prompted(replica, session, questions[2]) == "", "two a minute were given before"
-    # Another session has a rate of its own, and is told what the first was told.
+    # Another session has a rate of its own, and gets the answer that the first one did not get.
     given(second, f"other-{session}", questions[2])
 
 

@@ -1,4 +1,5 @@
-"""`upwell dashboard`, the dashboard of a gateway over HTTP, and the commands with its figures."""
+"""`upwell dashboard`, the dashboard of a gateway over HTTP, and the commands that print the same
+figures."""
 
 import asyncio
 import http.client
@@ -27,7 +28,7 @@ from upwell.app import Settings, build
 def asked(
     port: int, token: str, path: str, fields: Mapping[str, str] | None = None, **changed: str
 ) -> tuple[int, str]:
-    """The answer to a request, a POST of a form if there are fields."""
+    """The status and body of the answer to a GET or, if there are fields, to a POST of a form."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     if fields is not None:

@@ -20,7 +20,7 @@ from upwell.hook.control import daemon_at
 
 NOTES = 48
 SETTLED_SECONDS = 2.0
-"""Decisions are written half a second after the last one."""
+"""Enough for the decisions to be stored, which happens every half second."""
 WORDS = "amber birch cedar dune ember flint grove heath islet jetty knoll larch".split()
 
 
@@ -53,9 +53,9 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 @dataclass(slots=True)
 class Drill:
-    """The events of one session, and the answers that their clients wrote. `unclear` are the
-    clients that were killed after the whole answer was written; a host may or may not have used
-    it.
+    """The events of one session, and the memories that their clients delivered. If a client was
+    killed after it had written its whole answer, the memory is in `unclear`: a host may or may not
+    have used it.
     """
 
     house: House
@@ -99,7 +99,8 @@ class Drill:
             (self.received if process.returncode == 0 else self.unclear).add(f"n{number}")
 
     def check(self) -> None:
-        """The journal, the counters and the agents agree, and nothing undelivered is lost."""
+        """The journal and the counters report what the agents received. A memory that was not
+        delivered can still surface."""
         time.sleep(SETTLED_SECONDS)
         reported = self._reported()
         assert self.received <= reported, "received, and not in the journal"
@@ -131,7 +132,7 @@ class Drill:
 
 
 def running(house: House) -> int:
-    """The process of the daemon, which may have been replaced."""
+    """The pid of the current daemon, which may have replaced an earlier one."""
     assert house.daemon_answers()
     daemon = daemon_at(str(house.home))
     assert daemon is not None

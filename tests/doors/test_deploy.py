@@ -1,5 +1,5 @@
-"""The files in `deploy/`: linted, and their command run as far as a machine without containers can,
-as two replicas on one database."""
+"""Check the files in `deploy/`. No container is needed: the container's command is run as two
+replicas on one database."""
 
 import configparser
 import http.client

@@ -32,9 +32,9 @@ FAILS = {
 }
 """Commands that must fail with one line, because the example names a thing that is not here."""
 DATABASE = "postgresql://upwell@db.example.org/upwell"
-"""The database of the examples; the test has a real one."""
+"""The database of the examples. The test puts a real one in its place."""
 STAYS = ("upwell serve --http", "upwell dashboard", "upwell top")
-"""Commands that run until they are interrupted, after they printed their address or first line."""
+"""Commands that print their address or first line, and then run until they are interrupted."""
 
 
 def commands(page: str) -> Iterator[str]:
@@ -134,7 +134,7 @@ def test_every_command_of_the_page_works(page: str, shell: dict[str, str]) -> No
 
 
 def unattended(line: str) -> str:
-    """The command as a script gives it, if it would ask on a terminal."""
+    """Change a command that would ask questions on a terminal, so that it asks none."""
     if line.startswith("upwell setup") and "--dry-run" not in line:
         return f"{line} --yes"
     return line.replace(" --sample 30 --label", "")
@@ -153,7 +153,7 @@ def run(line: str, shell: Mapping[str, str], cwd: Path) -> "subprocess.Completed
 
 
 def made(placeholder: str, shell: Mapping[str, str], cwd: Path) -> str:
-    """A real id in place of one that stands in a page."""
+    """Create what a placeholder on a page stands for, and return its id."""
     note = "Every retry of a charge reuses the idempotency key of the charge"
     identity = run(f"upwell remember '{note}' --path src/payments.py", shell, cwd).stdout.strip()
     if placeholder == "ID":

@@ -222,7 +222,7 @@ async def test_sessions_go_on_without_the_database(tmp_path: Path, own_cluster: 
         clients = [Client(a.port, a.token), Client(b.port, b.token)]
 
         async def work(*names: str) -> None:
-            """Every session works at every replica, also after it has looked for its record."""
+            """Every session works at every replica, even once the replica looks up its record."""
             for client, name in itertools.product(clients, names * 2):
                 assert said(await client.legacy(name, "up__echo", text="on")) == "on"
                 await asyncio.sleep(CHECK_SECONDS / 2)

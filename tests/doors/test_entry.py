@@ -1,4 +1,4 @@
-"""The entry: quick help, and a hook client that imports next to nothing."""
+"""The entry point: quick help, and a hook client that imports next to nothing."""
 
 import os
 import resource

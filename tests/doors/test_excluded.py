@@ -68,7 +68,7 @@ def test_off_in_a_project_silences_it_until_on(
         done = upwell("off", "--project", cwd=secret / "src")
         assert done.out.startswith(f"upwell is off in {secret} (")
         assert eventually(lambda: prompted(upwell, secret)[0] == {})
-        time.sleep(1.5)  # decisions of the prompts before are stored every half second
+        time.sleep(1.5)  # the decisions of earlier prompts are stored within half a second
         before = prompted(upwell, secret)[1]
         assert prompted(upwell, secret)[1] == before, "nothing more is recorded"
         assert "off in this project" in upwell("doctor", cwd=secret).out

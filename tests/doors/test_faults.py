@@ -38,7 +38,7 @@ def pair(gateway: Gateway, tmp_path: Path) -> Iterator[Peer]:
 
 
 def back_again(peer: Peer, seconds: float = 30.0) -> None:
-    """The bad server can be used again without a manual restart."""
+    """Wait until the bad server can be used again, without a manual restart."""
     end = time.monotonic() + seconds
     while True:
         message = peer.ask("tools/call", {"name": "bad__ok", "arguments": {}})

@@ -26,7 +26,7 @@ def test_a_silent_server_delays_the_first_start_only_and_by_two_seconds(gateway:
     began = time.monotonic()
     peer.hello()
     first = time.monotonic() - began
-    time.sleep(6.0)  # the servers' time to start, after which the offer is saved
+    time.sleep(6.0)  # the servers get time to start, and then their combined offer is saved
     again = gateway(hello=False)
     began = time.monotonic()
     again.hello()

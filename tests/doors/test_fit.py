@@ -15,7 +15,7 @@ from tests.doors.servers.data import big_json, big_markdown
 
 BUDGET_TOKENS = 4_000
 MOST_CHARS = BUDGET_TOKENS * 5
-"""Any text of these tests with more characters than this has more than 4 000 tokens."""
+"""In these tests, no text of 4,000 tokens has more characters than this."""
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_the_query_decides_what_is_retained(peer: Peer) -> None:
 
 
 def test_a_search_finds_omitted_text(peer: Peer) -> None:
-    """The first access of this process to the original, before any of it is loaded."""
+    """The search is the gateway's first access to the original: none of it is loaded yet."""
     key = key_in(peer.call("up__big_markdown"))
     result = everything(peer.call("upwell__search_original", key=key, query="species in pool 391"))
     assert "Pool 391 keeps species" in result

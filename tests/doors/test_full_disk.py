@@ -23,7 +23,7 @@ from upwell.ground.types.memory import Memory
 from upwell.memory.postgres.store import PostgresStore
 
 MEGABYTES = 96
-"""A new cluster takes 27 MB, and as much again by its own log."""
+"""A new cluster takes 27 MB, and its write-ahead log as much again."""
 NO_SPACE = "No space left on device"
 
 
@@ -73,8 +73,8 @@ async def wait_for(condition: Any, seconds: float = 30.0) -> None:
 async def test_a_full_disk_stops_writes_and_nothing_else(
     tmp_path: Path, upwell: Upwell, disk: SmallDisk, part: str
 ) -> None:
-    """Without space for tables the server refuses statements; without space for its write-ahead log
-    it ends. A service manager starts it again, here the test."""
+    """Without space for tables, PostgreSQL refuses statements. Without space for its write-ahead
+    log, it stops, and the test starts it again, as a service manager would."""
     own = Cluster(**{part: disk.path})
     url = own.database()
     writer = Writer(url)
@@ -88,7 +88,7 @@ async def test_a_full_disk_stops_writes_and_nothing_else(
 
         disk.fill()
         await wait_for(lambda: writer.refused)
-        disk.fill()  # the server itself may have made space
+        disk.fill()  # PostgreSQL may have freed some space
         waits = await timed_calls(client, seconds=4.0)
         slow = [w for w in waits if w > usual[len(usual) // 2] + MOST_WAIT_SECONDS + BUSY_SECONDS]
         assert not slow, f"{len(slow)} of {len(waits)} calls took up to {max(slow):.2f} s"

@@ -1,4 +1,5 @@
-"""A guard through the real hooks of every host that can refuse a call, and through the gateway."""
+"""A guard refuses a call once: through the real hooks of every host that lets a hook refuse, and
+through the gateway."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping

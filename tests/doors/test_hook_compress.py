@@ -188,7 +188,7 @@ def test_an_answer_with_a_secret_is_unchanged(house: House, name: str) -> None:
 
 
 def test_the_last_request_of_the_session_decides_what_stays(house: House) -> None:
-    """A session without a request, and the same answer after one that mentions a name in it."""
+    """Shorten an answer before any request, and again after one that mentions a name in it."""
     rows = [f"def unload_{n}(crate_{n}): return crane_{n}.lift(crate_{n})" for n in range(900)]
     rows[700] = "def moor_ferry(rope, quay): return quay.tie(rope)"
     session = {"session_id": "c81e728d"}
