@@ -40,7 +40,7 @@ class Machine:
         await self.replication.run()
 
     async def texts(self) -> set[str]:
-        """What work in the clone finds and lists."""
+        """The texts that the clone's project sees: a search finds the same ones that a list has."""
         scope = Scope(project=self.project)
         listed = {memory.text for memory in await self.store.list(scope)}
         hits = await StoreRecall(self.store).search(
@@ -51,7 +51,7 @@ class Machine:
 
 
 def as_superuser(url: str) -> psycopg.Connection:
-    """A connection that row-level security does not hold."""
+    """A connection that row-level security does not restrict."""
     return psycopg.connect(url.replace(APPLICATION, "postgres"), autocommit=True)
 
 

@@ -69,7 +69,7 @@ class Cluster:
             raise AssertionError(Path(log).read_text()[-2_000:]) from error
 
     def is_running(self) -> bool:
-        """Whether the server has not ended."""
+        """True until the server has ended."""
         return any(_is_alive(process) for process in self._processes()[:1])
 
     def stop(self) -> None:
@@ -96,7 +96,7 @@ class Cluster:
         while any(_is_alive(process) for process in processes):
             assert time.monotonic() < end
             time.sleep(0.01)
-        # A postmaster that nobody has reaped yet would keep the next one from starting.
+        # Until the dead postmaster has been reaped, its lock files would stop the next one.
         for lock in (Path(self.data, "postmaster.pid"), *self.folder.glob(".s.PGSQL.*")):
             lock.unlink(missing_ok=True)
 
@@ -205,7 +205,7 @@ logfile = {self.folder / "log"}
         self._wait()
 
     def url(self, direct: str) -> str:
-        """The address through the pooler of a database with this direct address."""
+        """The address of the database at `direct` when it is reached through the pooler."""
         return f"postgresql://{APPLICATION}@127.0.0.1:{self.port}/{direct.rpartition('/')[2]}"
 
     def remove(self) -> None:

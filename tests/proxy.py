@@ -39,7 +39,7 @@ class Proxy:
                     end.shutdown(socket.SHUT_RDWR)
 
     def silence(self) -> None:
-        """Drop what is sent from now on without a word, as a network without a route does."""
+        """From now on, drop everything silently, as a network without a route does."""
         self._is_silent = True
 
     def half_close(self) -> None:
@@ -49,7 +49,7 @@ class Proxy:
                 client.shutdown(socket.SHUT_WR)
 
     def mend(self) -> None:
-        """Forward new connections again. Old ones that were silent are reset."""
+        """Forward new connections again. If the proxy was silent, this ends the old ones."""
         if self._is_silent:
             self.cut()
         self._is_silent = self._is_cut = False

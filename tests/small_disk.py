@@ -1,6 +1,6 @@
-"""A small disk for the tests, which can be filled and freed: a file system of its own, so that the
-kernel refuses further bytes exactly as a full disk does, and nothing else on the machine is short
-of space."""
+"""A small disk that tests can fill and free. It is a file system of its own: when it is full, the
+kernel refuses further bytes as on any full disk, but nothing else on the machine is short of
+space."""
 
 import errno
 import os
@@ -13,16 +13,15 @@ from pathlib import Path
 NOBODY = 65_534
 _SHARED_MEMORY = Path("/dev/shm")
 _MOST_MEGABYTES = 256
-"""The largest shared memory of a container that a test may fill."""
+"""A larger `/dev/shm` is not used, because a test fills all of it."""
 
 
 class SmallDisk:
     """A tmpfs of some megabytes, for the user under whom PostgreSQL runs.
 
     It is mounted in a mount namespace of its own, and lives as long as the process that holds the
-    namespace; others reach it by that process's `/proc/PID/root`. Root may mount it, and without
-    root a user namespace allows it. A container that refuses both has a small file system all the
-    same, its `/dev/shm`, which is used instead.
+    namespace; other processes reach it through that process's `/proc/PID/root`. Root may mount it;
+    other users need a user namespace. In a container that allows neither, `/dev/shm` is used.
     """
 
     def __init__(self, megabytes: int) -> None:

@@ -29,7 +29,7 @@ def _record(row: Any, head: dict[str, Any]) -> dict[str, Any]:
     built: dict[str, Any] = {}
     answer = dict(zip(head["columns"], cells, strict=False))
     for path, cell in {**head.get("same", {}), **answer}.items():
-        if cell != NONE or NONE not in head:  # without a legend it is a value like any other
+        if cell != NONE or NONE not in head:  # without a legend, NONE is an ordinary value
             built = _merged(built, _nested(path.split("."), cell))
     return _merged(built, expand(rest))
 

@@ -37,7 +37,7 @@ async def gateway(
     limits: LimitOptions | None = None,
     **environment: str,
 ) -> AsyncIterator[Gateway]:
-    """A gateway over a database, "" for none, with these tokens beside the owner's."""
+    """A gateway over a database ("" for none) that accepts the owner's token and these."""
     environment = {"UPWELL_STORE__URL": database, **environment}
     app = await build(Settings(home=folder / "gateway", environment=environment, is_replica=True))
     known = {OWNER_TOKEN: OWNER, **(tokens or {})}
@@ -65,7 +65,7 @@ async def gateway(
 
 @contextmanager
 def gateway_in_thread(folder: Path, database: str) -> Iterator[Gateway]:
-    """A gateway with the owner's token, beside a test without an event loop."""
+    """A gateway that accepts the owner's token, for tests without an event loop."""
     ready, end = threading.Event(), threading.Event()
     running: list[Gateway] = []
 

@@ -36,6 +36,6 @@ def test_every_benchmark_can_be_imported() -> None:
     )
     assert done.returncode == 0, done.stderr
     problems = json.loads(done.stdout.splitlines()[-1])
-    # The worker of a peer imports the peer, which is not installed here.
+    # A worker for another product imports that product, which is not installed here.
     mine = {path: why for path, (name, why) in problems.items() if name.startswith(OWN)}
     assert not mine

@@ -1,5 +1,5 @@
-"""docs/end-to-end.md is true: the symbols exist, the trails are short, and a real call, cue and
-hook event run through its functions in its order."""
+"""docs/end-to-end.md is true: its symbols exist, its trails are short, and a real call, cue and
+hook event run through the functions in the order of the page."""
 
 import ast
 import json
@@ -36,7 +36,8 @@ def numbered(title: str) -> list[str]:
 
 def items(title: str) -> list[list[str]]:
     """The pointers of every numbered item of a section, as `file.py: symbol`. The first one is the
-    item's step; an item may also name functions that its step starts beside the next steps.
+    item's step. The others are functions that this step starts, and that may run at the same time
+    as the next steps.
     """
     return [[": ".join(pointer) for pointer in SYMBOL.findall(item)] for item in numbered(title)]
 
@@ -72,8 +73,8 @@ def test_a_trail_crosses_few_files(title: str) -> None:
 
 
 def first_missing(steps: Sequence[str], record: Sequence[str]) -> str | None:
-    """The first step that does not follow those before it in `record`, None if all do. The record
-    counts from the last time that the first step ran."""
+    """The first step that `record` does not have after the steps before it; None if it has all,
+    in order. The record is read from the last time that `steps[0]` ran."""
     if steps[0] not in record:
         return steps[0]
     last = len(record) - 1 - record[::-1].index(steps[0])

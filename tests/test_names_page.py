@@ -1,6 +1,6 @@
-"""docs/names.md is complete and true: every name and constant of the five seeds has a row,
-everything that a row points at exists, with the seed's default, and a test uses each row through
-its door."""
+"""docs/names.md is complete and true. Every name and constant of the five seeds has a row. What a
+row points at exists, and has the seed's default. Each row has one test, which reaches upwell
+in the way that the last column (the "door") says."""
 
 import ast
 import dataclasses
@@ -87,7 +87,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """The seeds, the seeds' name and the place here, one tuple for each row."""
+    """For each row: the seeds, the name in the seeds, and its counterpart here."""
     cells = [
         [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         for line in PAGE.splitlines()
@@ -97,7 +97,7 @@ def rows() -> list[tuple[str, str, str]]:
 
 
 def doors() -> dict[str, str]:
-    """The door of each row, by the seeds' name."""
+    """The door of each row, by the name in the seeds."""
     lines = [line for line in PAGE.splitlines() if re.match(r"\| \d{3}", line)]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     return {name: door for _, name, *_, door in cells}
@@ -141,7 +141,7 @@ ALL_SOURCE = "".join(path.read_text(encoding="utf-8") for path in SRC.rglob("*.p
 
 
 def exists(code: str) -> bool:
-    """True if the name in backticks exists here. False also for an unknown form."""
+    """True if `code`, a text in backticks, names something that exists here."""
     file, _, symbol = code.partition(": ")
     if file.endswith((".py", ".toml")) and "/" in file:
         path = SRC / file

@@ -1,5 +1,5 @@
-"""`python traced.py FILE ARGUMENTS…`: the upwell command line, with a record of the functions that
-it starts: one line of FILE for each (`surface/pipeline.py: Surfacer.surface`), in order of time.
+"""`python traced.py FILE ARGUMENTS…` runs the upwell command line and records the functions that it
+starts: one line of FILE for each (`surface/pipeline.py: Surfacer.surface`), in order of time.
 """
 
 import os
@@ -33,7 +33,7 @@ def main() -> int:
         names = (f"{code.co_filename[len(SRC) :]}: {code.co_qualname}" for code in started)
         record.write_text("\n".join(names), encoding="utf-8")
 
-    # The hook's client ends in this way once its answer is taken.
+    # The hook's client ends with `os._exit` once its answer is taken.
     end, os._exit = os._exit, lambda status: (write(), end(status))
     try:
         from upwell.__main__ import main as upwell_main

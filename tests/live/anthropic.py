@@ -11,7 +11,7 @@ _USAGE = {"input_tokens": 10, "output_tokens": 5}
 
 
 class Messages:
-    """System prompt apart; calls and results are blocks of the messages."""
+    """The system prompt is a field of its own; calls and results are blocks of messages."""
 
     def speaks(self, path: str) -> bool:
         return path.partition("?")[0].endswith(("/v1/messages", "/v1/messages/count_tokens"))

@@ -49,7 +49,7 @@ class Stage:
         *,
         cwd: Path | None = None,
     ) -> str:
-        """Run an agent to its end, and return its output. Requests to any other address go to the
+        """Run an agent to its end, and return its output. Its requests to other machines go to the
         model as well, which records and refuses them."""
         done = subprocess.run(
             command,
@@ -75,7 +75,7 @@ class Stage:
 
 
 def fenced(model: Model) -> dict[str, str]:
-    """Nothing leaves this machine: requests beyond loopback go through the model."""
+    """Proxy variables: what an agent requests from other machines goes to the model instead."""
     proxies = dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"), model.url)
     return {**proxies, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
 

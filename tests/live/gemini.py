@@ -8,7 +8,7 @@ from tests.live.talk import Call, Said, as_events, as_json, text_in
 
 
 class Contents:
-    """Contents of parts; calls and their responses are parts."""
+    """A list of contents, each a list of parts; calls and their responses are parts."""
 
     def speaks(self, path: str) -> bool:
         return path.partition("?")[0].endswith((":generateContent", ":streamGenerateContent"))

@@ -4,9 +4,10 @@
         ...  # an agent with its base URL set to model.url; a prompt with the word "harbour"
         assert "ultramarine" in model.heard[0].text
 
-Its next step depends on the conversation alone: the last message of the user that contains a cue of
-the script, and the number of calls since then. Resumed sessions, side requests (titles, summaries)
-and several agents at once therefore need no state. At the end of the script, it answers `DONE`.
+The model keeps no state: its next step depends only on the last message of the user that contains a
+cue of the script, and on the number of calls since then. It can therefore serve resumed sessions,
+side requests (titles, summaries) and several agents at once. At the end of the script, it answers
+`DONE`.
 """
 
 import json
@@ -51,8 +52,8 @@ class Heard:
 
 
 class Model:
-    """The server. `url` is its address; `heard` are the requests in order of arrival, and `strange`
-    the paths of unknown APIs."""
+    """The server. `heard` lists the requests to a known API in order of arrival, and `strange` the
+    paths of the requests that the server refused."""
 
     def __init__(self, script: Script) -> None:
         self.script = script

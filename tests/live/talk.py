@@ -43,7 +43,7 @@ class Dialect(Protocol):
 
 
 def text_in(value: Any) -> str:
-    """The texts of a content, whatever its shape: itself, or those of its blocks."""
+    """The text of a message's content, which may be a string, a block or a list of blocks."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -58,7 +58,8 @@ def as_json(value: Any) -> tuple[str, bytes]:
 
 
 def as_events(events: Sequence[Any], *, named: bool = False, end: str = "") -> tuple[str, bytes]:
-    """Server-sent events; `named` after the `type` of each, `end` a last line of data."""
+    """A reply of server-sent events. `named` adds a line with the `type` of each; `end` is the data
+    of one more event."""
     lines = [
         (f"event: {event['type']}\n" if named else "") + f"data: {json.dumps(event)}\n\n"
         for event in events

@@ -101,7 +101,7 @@ def told(heard: Heard) -> list[int]:
 
 
 def test_the_output_of_commands_reaches_the_model_once(copilot: Copilot) -> None:
-    """Also beside VS Code's hooks, which Copilot runs and whose output it drops."""
+    """VS Code's hooks change nothing: Copilot runs them too, but drops their output."""
     copilot.house.upwell("hook", "install", "vscode", "--apply")
     copilot.house.upwell("hook", "install", "copilot", "--apply")
     heard = copilot.ask("-p", ASKED)

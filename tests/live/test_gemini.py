@@ -98,8 +98,8 @@ def test_the_output_of_hooks_reaches_the_model_once(gemini: Gemini) -> None:
 
 
 def test_a_resumed_session_has_the_rule_once(gemini: Gemini) -> None:
-    """Gemini CLI restores a session without the prompt that hooks extended, and repeats tools'
-    results.
+    """Gemini CLI restores earlier prompts without what hooks had added to them, and repeats the
+    results of tools.
     """
     gemini.house.upwell("hook", "install", "gemini", "--apply")
     gemini.ask("-p", ASKED)

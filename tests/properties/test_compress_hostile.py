@@ -87,7 +87,7 @@ def test_the_result_is_within_budget(case: str) -> None:
 
 MEGABYTES = 4
 MOST_STEPS = 25
-"""CPU time for each character, as a multiple of one iteration of a loop over the matches of a
+"""The limit of CPU time per character. The unit is one iteration of a loop over the matches of a
 regular expression, measured in the same process. The slowest case, nested arrays, takes about
 ten."""
 MEASURE = """

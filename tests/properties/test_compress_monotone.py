@@ -56,7 +56,7 @@ def test_a_larger_budget_keeps_the_headings(parts: int, small: int, more: int, q
     )
     less = compress(text, max_chars=small, query=query).text
     much = compress(text, max_chars=small + more, query=query).text
-    # A section that fits now may displace one heading beside it, never the one that answers.
+    # A section that fits only now may displace one other heading, but never the answer.
     lost = [n for n in range(parts) if f"## Part {n}\n" in less and f"## Part {n}\n" not in much]
     assert len(lost) <= 1
     assert not (query == "value 17" and "value 17 of" in less) or "value 17 of" in much

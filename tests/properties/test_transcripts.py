@@ -42,7 +42,7 @@ def are_sound(events: Sequence[Event]) -> bool:
 
 
 def swapped(value: Any, place: int, other: Any) -> Any:
-    """`value` with the part at `place`, counted from outside in, replaced."""
+    """`value` with its part number `place` replaced; a container counts before its own parts."""
     left = [place]
 
     def walk(part: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The commands that a session needs again, from its transcript."""
+"""A session's transcript shows which commands it needs again."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`ltm.*` as an upstream: nothing is started without a key."""
+"""The memory server that `ltm.*` configures: without any of these keys, there is none."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Questions of the command line to a home."""
+"""`upwell config check`, and a background chore that fails."""
 
 import asyncio
 import json

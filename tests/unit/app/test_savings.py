@@ -1,4 +1,4 @@
-"""What shortening would have saved, by the results of past sessions."""
+"""How much shortening would have saved on the results of past sessions."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Nothing crosses a tenant, whatever its name: search, context, topics, notes, originals, ratings,
-ledger, journal, dashboard, logs."""
+"""Nothing passes from one tenant to another, whatever their names: by search, context, topics,
+notes, originals, ratings, ledger, journal, dashboard or logs."""
 
 import json
 from collections.abc import AsyncIterator

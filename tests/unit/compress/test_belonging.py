@@ -1,4 +1,4 @@
-"""Retained parts name their context: a record its name, a changed line its file."""
+"""Parts are kept with their context: a record with its name, a changed line with its file."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The compressor does not trust a strategy: a result over budget goes to the next rung."""
+"""The compressor does not trust a strategy: if its result is over budget, a fallback is tried."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The marks of a shortened text add up to its notice, and to the content that is missing."""
+"""The marks of a shortened text add up to the figures of its notice, and to what is missing."""
 
 import json
 import re

@@ -166,7 +166,7 @@ async def test_a_text_without_room_gets_no_key(text: str) -> None:
 
 
 async def test_two_long_outputs_with_secrets_have_room_beside_each_other() -> None:
-    """Output of programs, of which the memory has room for less than one as it is."""
+    """Uncompressed, not even one of these outputs would fit into the memory for originals."""
     originals_store = with_room(disk=100_000, memory=100_000)
     texts = [f"ghp_{letter}\n" + f"the {letter} line of the log\n" * 20_000 for letter in "ab"]
     originals = [await originals_store.keep(text) for text in texts]

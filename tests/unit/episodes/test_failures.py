@@ -1,4 +1,4 @@
-"""Failures of usage, and the failures that are something else."""
+"""Failures of usage are recognised; other failures of a command are ignored."""
 
 import pytest
 from tests.unit.episodes.events import shell

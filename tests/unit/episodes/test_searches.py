@@ -1,4 +1,4 @@
-"""Missing files, names that a search did not find, and definitions that one showed."""
+"""Missing files, names that a search did not find, and definitions that a search did find."""
 
 import pytest
 from tests.unit.episodes.events import call, shell

@@ -10,7 +10,7 @@ OBJECT = {"type": "object"}
 
 
 class Server:
-    """An upstream of which only its tools matter."""
+    """An upstream; only its tools matter here."""
 
     def __init__(self, name, *tools, prefix=True, state=State.READY, about=UP):
         self.name = name

@@ -1,4 +1,4 @@
-"""Fitting a result: it stays within its budget, and the figures are those of the delivery."""
+"""A fitted result stays within its budget, and its notice counts what is really delivered."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""The saved offer of servers has no secrets."""
+"""What servers offer (instructions and capabilities) is saved without secrets."""
 
 from upwell.gateway.eras import EVERYTHING, Offer, united
 from upwell.gateway.front.handshake import load_offer, save_offer

@@ -30,7 +30,7 @@ def modern_client() -> RequestContext:
 
 
 async def asking(context: RequestContext, times: int = 1) -> Reply:
-    """A call in whose middle the upstream asks its client for roots."""
+    """A call during which the upstream asks its client for roots, `times` times."""
     replies = [await context.ask("roots/list", b"{}") for _ in range(times)]
     return Reply(result=b'{"answers":[%b]}' % b",".join(reply.result for reply in replies))
 

@@ -1,4 +1,4 @@
-"""The memory side never costs the reply, whatever happens to it."""
+"""Whatever goes wrong with memories, the reply to a call still arrives."""
 
 import asyncio
 from types import SimpleNamespace
@@ -173,7 +173,7 @@ class OutOfReach:
 
 
 async def test_a_failing_session_lookup_delays_no_call():
-    """No later call overtakes it, because each call reaches its server before anything is
+    """The calls also stay in order, because each one reaches its server before anything is
     awaited.
     """
     recall = SlowRecall()

@@ -1,4 +1,4 @@
-"""Work that waits for a language model has few places, threads of its own, and an end."""
+"""Work that waits for a language model has a few threads of its own, and limited time."""
 
 import asyncio
 import json

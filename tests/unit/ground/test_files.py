@@ -44,7 +44,7 @@ def test_system_errors_become_our_errors(tmp_path: Path) -> None:
 
 
 def test_many_processes_get_the_lock_one_after_the_other(tmp_path: Path) -> None:
-    """A waiting process looks seldom after a quarter of a second, and in the end has its turn."""
+    """After a quarter of a second, a waiting process tries less often, but still gets its turn."""
     path = tmp_path / "notes.json"
     held = threading.Event()
 

@@ -12,8 +12,8 @@ CLAUDE = HOSTS["claude"]
 
 
 class Session:
-    """One session of an agent. `tool` is the name of `add_memory`, `noted_at` when the agent stored
-    something by itself."""
+    """One session of an agent. `tool` is the name under which it has `add_memory`; `noted_at` is
+    the time at which it stored something by itself."""
 
     def __init__(self, tool: str = "mcp__add", noted_at: float = -1.0) -> None:
         self.clock = ManualClock()

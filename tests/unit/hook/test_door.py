@@ -1,4 +1,4 @@
-"""The hooks' door over the real surfacing pipeline, with memories that are given."""
+"""`HookDoor` over the real surfacing pipeline, with given memories."""
 
 import asyncio
 import json

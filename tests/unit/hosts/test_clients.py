@@ -1,4 +1,4 @@
-"""Hosts by the names that they give to MCP servers."""
+"""A host is recognised by the client name that it sends to MCP servers."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from upwell.hosts.entries import Entry, is_upwell, read_entry
 
 
 def entry_of(agent: str, raw: Any, folder: Path | None = None) -> Entry:
-    """Read as in the file of that agent."""
+    """The entry that is read from `raw`, a server in the file of this agent."""
     file = server_files()[agent]
     return read_entry(
         "s", raw, folder=folder, placeholders=file.placeholders, plain_url=file.plain_url

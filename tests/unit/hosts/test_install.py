@@ -263,8 +263,8 @@ def test_an_uninstall_after_two_installs_leaves_no_entry_of_ours(
 
 
 def test_gemini_is_asked_for_real_compressions_only_and_shows_a_name(where: Installation) -> None:
-    """Gemini CLI announces one before every request; it shows a handler without a name by its
-    command.
+    """Gemini CLI announces a compression before every request. For a handler without a name, it
+    shows the command.
     """
     hooks = json.loads(HOSTS["gemini"].hooks.with_ours("", where))["hooks"]
     assert [group["matcher"] for group in hooks["PreCompress"]] == ["manual"]

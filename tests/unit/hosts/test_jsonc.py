@@ -74,7 +74,7 @@ def test_any_value_is_that_of_the_standard_parser() -> None:
 
 
 def test_megabytes_take_a_moment() -> None:
-    """Linear in the text, and little a megabyte: an agent's settings are read some thirty times."""
+    """The time is linear in the text, and short: an agent's settings are read some thirty times."""
     shapes = {
         "list": {"hooks": {}, "x": ["y" * 100] * 10_000},
         "table": {"hooks": {}, "x": {f"k{number}": "y" * 90 for number in range(10_000)}},

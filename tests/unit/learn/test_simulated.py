@@ -16,9 +16,13 @@ def odds(p, by):
 
 
 def lived(bias, *, rated, seeds=range(4), calls=300):
-    """The surfacings of the second half as (said, relevant), at 0.5 and at the learned threshold,
-    and the final threshold, as means over `seeds`. A memory of score `p` is relevant with
-    probability `p`, moved by `bias` log-odds; one relevant memory in three leaves a trace."""
+    """Simulate calls with feedback, once for each seed.
+
+    Return [said, relevant] of the second half at a threshold of 0.5, the same at the learned
+    threshold (both summed over `seeds`), and the mean of the final thresholds. A memory of score
+    `p` is relevant with probability `p`, moved by `bias` log-odds. One relevant memory in three is
+    seen to be used.
+    """
     plain, tuned, ends = [0, 0], [0, 0], []
     for seed in seeds:
         dice, samples, shift = random.Random(seed), [], 0.0

@@ -1,4 +1,4 @@
-"""The library: the import shape, secrets, files and symbols, namespaces, search by text."""
+"""The library: the fields of an import, secrets, files and symbols, namespaces, search by text."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Several places as one: searched together, without failing ones, each text once."""
+"""Several recalls as one: they are searched together, failing ones are left out, and each text is
+returned once.
+"""
 
 import asyncio
 

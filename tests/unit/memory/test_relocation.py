@@ -102,8 +102,8 @@ async def test_a_plan_changes_nothing(stores, tmp_path: Path) -> None:
 
 
 class Breaking:
-    """A store that fails after a number of additions, once before and once after it stored
-    them."""
+    """A store whose `add` works `additions` times and then fails: before it stores the memories, or
+    `after` it has."""
 
     def __init__(self, store, additions: int, *, after: bool) -> None:
         self._store = store

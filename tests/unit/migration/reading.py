@@ -15,7 +15,7 @@ EPOCH = 1_753_012_800.0
 
 
 def place_at(folder: Path, environment: Mapping[str, str] | None = None) -> Place:
-    """A user's home in `folder`, who works there."""
+    """The place of a user whose home is `folder`, and who works there."""
     return Place(folder, environment or {}, folder)
 
 

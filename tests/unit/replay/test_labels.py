@@ -1,4 +1,4 @@
-"""Samples of surfaced memories, the interval of a share, and thresholds from answers."""
+"""Samples of surfaced memories, the confidence interval of a share, and thresholds from answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The past: dated memories, a repository's files, and the location of its checkout."""
+"""What a replay knows of the past: dated memories, a repository's files, and where it lay."""
 
 import subprocess
 from pathlib import Path

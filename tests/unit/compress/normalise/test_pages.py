@@ -1,4 +1,4 @@
-"""A shortened page has all of its text; whatever has no form in Markdown is counted and marked."""
+"""A page that becomes Markdown keeps its text; scripts and styles are counted and marked."""
 
 from upwell.compress.compressor import Compressor
 from upwell.compress.normalise.lossless import to_markdown

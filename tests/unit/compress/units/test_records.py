@@ -1,4 +1,4 @@
-"""Among many objects without a table, some are kept whole: the first, the last, the odd ones."""
+"""Of many objects that make no table, some are kept whole: the first, the last, the odd ones."""
 
 import json
 from typing import Any

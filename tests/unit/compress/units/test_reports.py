@@ -1,4 +1,4 @@
-"""Reports of commands: how they ended and what failed come before why, and before what passed."""
+"""In a command's report, the outcome and the failures rank above the reasons and what passed."""
 
 import pytest
 

@@ -202,7 +202,7 @@ def test_a_placeholder_for_a_password_stays(text: str) -> None:
 
 
 def test_the_standard_library_has_almost_no_passwords() -> None:
-    """Less than one in a megabyte, because a text with a secret is not stored on disk."""
+    """At most one false alarm per megabyte, because each one keeps its text off the disk."""
     files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in files]
     collected = [rule for text in texts for rule in redact(text)[1]]

@@ -83,7 +83,8 @@ def _left_encoded(secret: str) -> bool:
 
 
 PARTS_OF_A_TOKEN = {("openai-project", "_"), ("url-safe", "_"), ("url-safe", "/")}
-"""A token without a prefix is recognised by its length, and Base64 may go on behind it."""
+"""Formats that are recognised by their exact length, with an edge that may be the next character of
+a longer token or of Base64."""
 
 
 @pytest.mark.parametrize("edge", [*",)]}.&<|:#/\0_ ", "\u201d", "%22", '\\"', "\\t"])

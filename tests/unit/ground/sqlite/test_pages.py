@@ -1,4 +1,4 @@
-"""A file without its header is read by the size of its pages, which the pages themselves tell."""
+"""A file that has lost its header is read all the same: its pages reveal their size."""
 
 import random
 import sqlite3
@@ -15,7 +15,7 @@ ROWS = 120
 @pytest.mark.parametrize("size", [1024, 4096, 8192, 16384])
 @pytest.mark.parametrize("chars", [40, 3_000, 20_000])
 def test_every_row_is_found_without_the_header(tmp_path: Path, size: int, chars: int) -> None:
-    """Long rows fill pages of their own, which do not begin like one of a b-tree."""
+    """Long rows fill overflow pages, which do not begin as b-tree pages do."""
     path = tmp_path / "file.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute(f"PRAGMA page_size = {size}")

@@ -1,4 +1,4 @@
-"""Several processes share a TTL store: the cap counts bytes of the file, one exchange wins."""
+"""Several processes share a TTL store: its file stays within the cap, and no update is lost."""
 
 import asyncio
 import random

@@ -72,7 +72,7 @@ def test_front_matter_is_one_block() -> None:
 @pytest.mark.parametrize("pattern", [sections._RULE, sections._PLAIN])
 @pytest.mark.parametrize("unit", ["* ", " ", "- ", "_", "a "])
 def test_a_search_through_a_long_line_is_linear(pattern: re.Pattern[str], unit: str) -> None:
-    """Not only a match at the beginning of a line."""
+    """A search tries every position of the line, not only its beginning."""
     text = "|" + unit * (40_000 // len(unit)) + "x"
     began = time.process_time()
     assert list(pattern.finditer(text)) == []

@@ -22,7 +22,7 @@ REAL = {
 
 
 LISTED = {
-    # the same; the estimate must not be too low, and the last column says how much it may exceed
+    # the text, its tokens (counted in the same way), and the most that estimate / tokens may be
     "paths": (
         "src/upwell/compress/units/base.py\nsrc/upwell/wire/http.py\n" * 30,
         630,
@@ -81,7 +81,7 @@ def test_a_long_text_is_known_to_exceed_without_reading_it_all() -> None:
     "unit", ["\r\n", "\n\r", "\r", "\n", " \t", "\t ", " \n", "\t\n", " ", "\t"]
 )
 def test_no_mix_of_blanks_is_free(unit: str) -> None:
-    """The longest tokens for blanks hold 128 characters of one kind, and eight of line endings."""
+    """A token may hold up to 128 equal blanks, or eight characters of a mix."""
     assert count(unit * 40_000) >= len(unit) * 40_000 / (128 if len(unit) == 1 else 8)
 
 

@@ -1,4 +1,4 @@
-"""Whole sentences are cited, however their author wrapped, listed, tabled or fenced them."""
+"""Whole sentences are cited, even from wrapped lines, lists, tables and fences."""
 
 import pytest
 

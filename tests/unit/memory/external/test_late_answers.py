@@ -19,7 +19,7 @@ FILE = "src/billing/settle.py"
 
 
 class Gated:
-    """Answers a call once it is released; `failing` calls fail then."""
+    """A memory server that answers once the test opens it; if `failing`, its calls then fail."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -47,7 +47,7 @@ class Gated:
 
 
 class Slow:
-    """A recall over a gated server, and the hits that automatic doors get."""
+    """A recall over a gated server. Nobody waits for its searches (`awaited` is False)."""
 
     def __init__(self, failures: int = 3) -> None:
         self.server = Gated()

@@ -1,4 +1,4 @@
-"""stm.json: the tools of seed 001 and their edges."""
+"""`stm.json`: the tools for notes, and their edge cases."""
 
 import json
 import multiprocessing

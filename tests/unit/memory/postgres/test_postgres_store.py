@@ -155,7 +155,7 @@ async def test_a_search_takes_two_round_trips(
     monkeypatch.setattr(postgres, "ask", counting)
     query = Query(texts=("which kettle", "red lid"), triggers=("error:1",))
     assert len((await store.candidates(query, Deadline.after(30))).candidates) == 2
-    assert trips == 3  # the first search reads the overview, too
+    assert trips == 3  # only the first search reads the counts that do not depend on the query
     assert len((await store.candidates(query, Deadline.after(30))).candidates) == 2
     assert trips == 5
     assert not await store.pinned(Scope())

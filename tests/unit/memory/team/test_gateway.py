@@ -67,7 +67,7 @@ async def server(reply: bytes | None) -> AsyncIterator[GatewayMemories]:
 
 @asynccontextmanager
 async def losing(port: int, path: bytes) -> AsyncIterator[int]:
-    """The port of a proxy that loses the first answer from this path, after it was given."""
+    """A proxy that drops the gateway's first answer from this path. Yields the proxy's port."""
     lost: list[bytes] = []
 
     async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

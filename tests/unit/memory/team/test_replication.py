@@ -245,7 +245,7 @@ async def test_a_write_that_the_store_refuses_holds_up_no_other(team) -> None:
     ada, _, remote = team
 
     class Refusing:
-        """Fails whatever contains one write, as a database does that cannot hold it."""
+        """Refuses every batch with the write `bad`, like a database that cannot store it."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(ada.shared, name)
