@@ -11,7 +11,8 @@ from tests.doors.hooked import House
 from upwell.hosts import HOSTS as RECORDS
 
 SESSION_KEYS = {"session_id", "conversation_id", "sessionId", "sessionID"}
-"""The start of a session: its memories are not repeated later."""
+"""Every host's name for the id of a session. The test of the start uses a session of its own,
+because the memories that a start brings are not repeated later."""
 TOPICS = {
     "claude": "harbour tide gauge calibration",
     "codex": "glacier moraine sampling",

@@ -1,5 +1,5 @@
-"""For any input and any state of the daemon, the hook exits with 0 in time, with an answer or
-none."""
+"""Whatever its input and the state of the daemon, the hook exits with 0 in time, with or without an
+answer."""
 
 import contextlib
 import json
@@ -23,10 +23,10 @@ from upwell.hook.control import daemon_at
 from upwell.hook.place import Place
 
 IN_TIME = dict.fromkeys(PATIENCE)
-"""The default deadlines."""
+"""Unsets the generous deadlines, so that the default ones apply."""
 FERRY = "The ferry timetable is published on Mondays by the harbour master"
 MOST_SECONDS = TOOL_SECONDS + 3.0
-"""Starting Python on a busy machine counts, too."""
+"""The deadline, and some time to start Python on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,7 @@ def read_event(house: House, word: str) -> Mapping[str, object]:
 
 
 def prompt_event(house: House, session: str) -> Mapping[str, object]:
-    """A prompt about the ferry alone, in a session of its own, so that the memory about gauges
-    stays undelivered.
-    """
+    """A prompt about the ferry only, so that no memory about a gauge is delivered by it."""
     prompt = HOSTS["claude"].prompt
     assert prompt is not None
     event = prompt(str(house.project), "Who publishes the ferry timetable on Mondays?")

@@ -45,7 +45,8 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def post(handler: Mapping[str, Any], event: Mapping[str, Any], env: Mapping[str, str]) -> bytes:
-    """Like the host: header values with the variables that the entry allows."""
+    """Post the event as the host does: the variables that the entry allows are filled into the
+    headers."""
     allowed = handler.get("allowedEnvVars", [])
     headers = {
         name: re.sub(r"\$(\w+)", lambda m: env.get(m[1], "") if m[1] in allowed else "", value)

@@ -1,4 +1,4 @@
-"""The records of a session, and the memories that it gets again after a compaction: documented
+"""What upwell records about a session, and what a session gets again after a compaction: documented
 events through the real executable and a real daemon."""
 
 import json
@@ -150,7 +150,7 @@ def settled(house: House, kind: str) -> int:
 
 
 def told(house: House, what: str) -> Callable[..., dict[str, Any]]:
-    """A session that received the memory about `what`. Returns its next events."""
+    """Begin a session that gets the memory about `what`. Returns a function for its next events."""
     cwd = str(house.project)
     event = DOCUMENTED["claude"].tool(cwd, house.file(f"{what}.py")) | {"session_id": what}
     assert USED[what] in str(house.hook("claude", event=event).json)

@@ -101,7 +101,7 @@ def test_the_installed_command_answers_events(house: House) -> None:
 
 @pytest.mark.parametrize("host", ["claude", "copilot", "opencode"])
 def test_an_agent_without_the_variable_finds_the_same_home(house: House, host: str) -> None:
-    """In the shell form, in the form of program and arguments, and as a plugin."""
+    """The hook is a shell command, a program with arguments, or a plugin."""
     house.upwell("hook", "install", host, "--apply")
     (path,) = [
         row["file"]

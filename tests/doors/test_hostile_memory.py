@@ -1,4 +1,4 @@
-"""A memory server that does everything wrong, and its cost for a call in time and bytes."""
+"""A memory server that does everything wrong delays calls only briefly and changes no answer."""
 
 import re
 import time
@@ -22,7 +22,7 @@ NAMES = ["harbour", "lantern", "violin", "meadow", "copper", "glacier", "saddle"
 
 
 def read(peer: Peer, number: int) -> tuple[float, bytes]:
-    """A call about a file of its own: its duration, and its answer without our additions."""
+    """Make a call about a file of its own. Returns the duration, and the answer without its ids."""
     name = f"{NAMES[number % len(NAMES)]}{number}"
     began = time.perf_counter()
     raw = peer.call_raw("up__echo", f'{{"text":"{name}/{name}_main.py","_context_query":"{name}"}}')
@@ -49,9 +49,9 @@ def alone(gateway: Gateway) -> tuple[float, float, list[bytes]]:
 def test_every_call_is_delivered_unchanged_and_in_time(
     gateway: Gateway, remembered: None, tmp_path: Path, how: str
 ) -> None:
-    """Compared with the time without the server (worst against worst), a call takes at most the
-    length of the race longer, and no longer at all once the server is skipped. The baseline is
-    measured in the same minute on the same machine.
+    """A call waits for the memory server for at most `RACE_SECONDS`, and not at all once the server
+    is skipped. Its time is compared with that of calls without the server, measured in the same
+    minute on the same machine.
     """
     usual, worst, expected = alone(gateway)
     log = tmp_path / "ltm.log"
@@ -77,8 +77,8 @@ def until(condition: Callable[[], bool], deadline: float = 30.0) -> None:
 
 
 def test_a_recovered_server_is_used_again(gateway: Gateway, upwell: Upwell, tmp_path: Path) -> None:
-    """Three failures open its breaker. A second later one request is tried, and so on until one is
-    answered."""
+    """After three failures in a row, the server is skipped. Then one request a second tries it,
+    until it answers."""
     upwell("remember", "The mobile team prefers Kotlin coroutines over RxJava.")
     log = tmp_path / "ltm.log"
     server = script("ltm", "--state", str(tmp_path), "--log", str(log), "--how", "flap:5")

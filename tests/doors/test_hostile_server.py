@@ -112,7 +112,7 @@ def test_every_fault_at_once(gateway: Gateway, tmp_path: Path) -> None:
 
 
 DEEP = ("deep_result", "huge")
-"""Too deep for Python's own decoder, and too long to be read three times."""
+"""One answer is too deep for Python's own decoder, the other too long to be read three times."""
 
 
 def until_fine(peer: Peer, server: str, deadline: float = 60.0) -> None:

@@ -103,7 +103,7 @@ DOORS: dict[Callable[[House], str], frozenset[str]] = {
     note: frozenset(EVERY),
     import_memories: frozenset(EVERY),
     add_memory: frozenset(EVERY),
-    # A rule is one sentence, so the key is no part of it.
+    # A rule is one sentence, and the private key comes after it.
     learn_sessions: frozenset(TOKENS),
     learn_git: frozenset(EVERY),
 }

@@ -1,4 +1,4 @@
-"""The inbox on a terminal, with the keys of a user, and its bulk verbs without one."""
+"""The inbox on a terminal, where a user presses keys, and its bulk verbs without a terminal."""
 
 import json
 import subprocess

@@ -1,9 +1,10 @@
 """A session of the official inspector's command line looks the same through the gateway.
 
-`inspector --cli` is a program of its own on the official TypeScript client. Each request is made
-twice: to the server itself, and to `upwell serve` with only that server in its home. Only three
-things may differ: the `{server}__` prefix of names, the entries that upwell adds, and the
-`outputSchema` of tools whose results may be shortened (docs/decisions.md, structuredContent).
+`inspector --cli` is a separate program on top of the official TypeScript client. Each request is
+made twice: to the server itself, and to `upwell serve` with only that server in its home. Apart
+from a field that only one era has, just three things may differ: the `{server}__` prefix of names,
+the entries that upwell adds, and the `outputSchema` of tools whose results may be shortened
+(docs/decisions.md, structuredContent).
 """
 
 import json
@@ -24,9 +25,7 @@ PREFIX = "every__"
 OWN_TOOL = "upwell__"
 OWN_RESOURCE = "upwell://"
 OWN_TOOLS = {"read_more", "memory_context", "add_memory", "search_memory", "feedback"}
-"""Some of upwell's own entries: they must be present, so that leaving out our entries does not
-leave out everything.
-"""
+"""Some of upwell's own tools: they must be listed before our tools are left out of a comparison."""
 DEADLINE = 90
 TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d:\d\d( [AP]M)?")
 
@@ -99,7 +98,7 @@ def decoded(printed: str) -> Any:
 
 
 def unprefixed(value: Any) -> Any:
-    """A name, or a message that quotes one, as the server has it."""
+    """The value with every name as the server has it."""
     if isinstance(value, str):
         return value.replace(PREFIX, "")
     if isinstance(value, dict):
@@ -119,9 +118,9 @@ def same(asked: tuple[Session, Session]) -> Session:
 
 
 LEFT_OUT = {"legacy": {"outputSchema"}, "auto": {"outputSchema", "execution"}}
-"""The fields that a tool lacks through upwell, by era. Asked for the newest era, the server still
-speaks the older one and upwell the newer one, whose tools have no `execution`; the inspector drops
-that field.
+"""The fields that a tool lacks through upwell, by the era that the inspector asks for. If that is
+the newest one, upwell speaks it, but the server still speaks the older one. Tools of the newest era
+have no `execution`, so the inspector drops that field.
 """
 CALLS = [
     ("echo", {"message": "héllo 🌊"}),

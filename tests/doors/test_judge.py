@@ -48,6 +48,6 @@ def test_a_slow_verdict_comes_with_the_next_event(house: House, model: ScriptedM
     assert FERRY not in str(house.hook("claude", event=events[2]).json)
     time.sleep(1.0)
     judge = json.loads(house.upwell("stats", "--json"))["judge"]
-    # A busy machine may send a late prompt twice.
+    # On a busy machine, the hook may send a late prompt twice.
     assert judge["asked"] == judge["chosen"] == len(model.requests) > 0
     assert "scripted answers in" in house.upwell("doctor")

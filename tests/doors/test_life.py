@@ -79,7 +79,7 @@ def test_children_die_with_the_gateway(gateway: Gateway, end: str) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nobody watches elsewhere")
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
 def test_processes_of_a_child_die_with_the_gateway(gateway: Gateway, end: str) -> None:
-    """Also if it ignores its closed input, and the server has been restarted in the meantime."""
+    """Even if they do not notice a closed input, and after a restart of their server."""
     started = f"sleep 1000 </dev/null & exec {shlex.join(script('upstream'))}"
     peer = gateway({"up": ["sh", "-c", started], "other": ["sh", "-c", started]})
     peer.wait_for_tools("up__received", "other__received")
@@ -99,7 +99,8 @@ def test_processes_of_a_child_die_with_the_gateway(gateway: Gateway, end: str) -
 def test_a_server_that_will_not_end_does_not_delay_a_host_that_sends_a_signal(
     gateway: Gateway,
 ) -> None:
-    """Hosts kill half a second later; a gateway whose input ends has more time for its servers."""
+    """A host may kill the gateway half a second after the signal. If its input ends instead, the
+    gateway has more time for its servers."""
     peer = gateway(
         {"stubborn": ["sh", "-c", f"trap '' TERM; {shlex.join(script('upstream'))}; sleep 60"]}
     )

@@ -1,5 +1,5 @@
 """Developers' machines with a copy of the team's memories, over a network that is slow, cut or
-silent: real commands, real hooks and daemons, a real PostgreSQL, and a real gateway before it."""
+silent: real commands, hooks and daemons, and a real PostgreSQL, alone or behind a real gateway."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ DELAY_SECONDS = 0.05
 
 @pytest.fixture
 def url() -> str:
-    """An empty database with its tables, whose creation takes long over a slow network."""
+    """An empty database with its tables, which would take long to create over a slow network."""
     emptied = cluster().emptied()
     asyncio.run(migrate(emptied))
     return emptied
@@ -44,8 +44,8 @@ def url() -> str:
 def network(
     request: pytest.FixtureRequest, tmp_path: Path, url: str
 ) -> Iterator["tuple[Proxy, str, dict[str, str]]"]:
-    """A slow network to the team's store; the store's address beyond it, and the settings of a
-    developer who reaches it by that way."""
+    """A proxy that makes the network to the team's store slow, the store's address through it, and
+    the settings of a developer who uses that address."""
     if request.param == "database":
         opened = Proxy(cluster().port, DELAY_SECONDS)
         yield opened, opened.url(url), {}
@@ -77,7 +77,7 @@ def developers(
 
 
 def until_quiet(proxy: Proxy, seconds: float) -> None:
-    """Wait until the copy, which may know a memory before it is whole, asks no more."""
+    """Wait until the copy makes no more requests. It may have a memory before it is complete."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
         before = proxy.round_trips
@@ -97,7 +97,7 @@ def test_a_decision_takes_no_round_trip(
     for number in range(5):
         text, _ = ben.prompt(f"s{number}")
         assert "harbour master" in text
-    # A gateway announces nothing, so the daemon asks it now and then.
+    # A gateway does not announce changes, so the daemon asks it now and then.
     asked = 1 + (time.monotonic() - began) / (POLL_SECONDS * 0.8)
     is_gateway = "UPWELL_STORE__TOKEN" in ben.environment
     assert proxy.round_trips - before <= (2 * asked if is_gateway else 0)

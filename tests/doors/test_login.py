@@ -27,7 +27,7 @@ except urllib.error.HTTPError as error:
 
 
 class Guarded:
-    """The server, and its own reports."""
+    """A server that requires a login, and its reports about itself."""
 
     def __init__(self, port: int) -> None:
         self.own = f"http://127.0.0.1:{port}"

@@ -1,5 +1,5 @@
-"""Another memory server beside our own, through the real doors: one that works, and one that does
-everything wrong but does not change any call.
+"""Another memory server beside our own memory, through the real doors. One works. The other does
+everything wrong, and still no answer changes.
 """
 
 import json
@@ -58,7 +58,8 @@ def asked(log: Path, method: str = "tools/call") -> int:
 
 
 def without(gateway: Gateway, home: Path) -> bytes:
-    """The answer without another server; afterwards the seen log is cleared."""
+    """The answer without a memory server. Deletes the ledger afterwards, so that the same memory
+    may be given again."""
     peer = gateway(UP, surface=PATIENT)
     reply = echo(peer)
     assert FACT.encode() in reply

@@ -1,6 +1,6 @@
-"""The memory's files when the disk, another process or a fault makes them unusable, through the
-command line. The user gets one clear line with a hint, or an answer without the missing part.
-Acknowledged memories are available again when the fault is over.
+"""What commands do when the disk, another process or a fault makes the memory's files unusable. The
+user gets one clear line with a hint, or an answer without the missing part. Acknowledged memories
+are available again when the fault is over.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What Prometheus reads from a gateway of tenants over PostgreSQL."""
+"""What Prometheus reads from a gateway that serves several tenants over PostgreSQL."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Arguments that HTTP headers repeat, on both sides of the gateway (2026-07-28)."""
+"""Arguments that HTTP headers repeat (protocol 2026-07-28), on both sides of the gateway."""
 
 import http.client
 import json

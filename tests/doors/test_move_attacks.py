@@ -1,5 +1,5 @@
-"""Moves to PostgreSQL against hostile texts, other hands in the database, a limit on statements,
-and a second move at the same time."""
+"""Moves to PostgreSQL with hostile texts, with rows that others change, under a time limit for
+statements, and beside a second move."""
 
 import json
 import subprocess
@@ -46,7 +46,7 @@ def altering(own: Cluster, url: str, sql: str) -> None:
 
 
 def limit(own: Cluster, time: str) -> None:
-    """Limit every statement of the application's new connections."""
+    """Set the time limit for statements on the application's new connections."""
     with psycopg.connect(own.url("postgres", "postgres"), autocommit=True) as connection:
         connection.execute(
             f"ALTER ROLE {APPLICATION} SET statement_timeout = '{time}'"  # type: ignore[arg-type]

@@ -32,7 +32,8 @@ def run(*command: str | Path, env: Mapping[str, str], text: str = "", cwd: Path)
 
 
 def moved(upwell: Upwell, program: str, shop: Path) -> dict[str, int]:
-    """Kind → number of imported things; what a second run would import is nothing."""
+    """Import from the program; a second run must find nothing more. Returns how many things of each
+    kind were imported."""
     shown = upwell("import", "--from", program, "--dry-run", "--json", cwd=shop).json
     done = upwell("import", "--from", program, "--json", cwd=shop).json
     assert {**shown, "dry_run": False} == done

@@ -1,5 +1,6 @@
-"""Every known format of a secret, in every surrounding, through every door: afterwards none is in a
-file of the home, a log, a trace, an export, an explanation, or on the dashboard.
+"""Secrets of every known format, in every kind of surrounding text, come in through every door.
+Afterwards none is in a file of the home, a log, a trace, an export, an explanation, or on the
+dashboard.
 
 Each door gets secrets of its own, so that a leak names its door, surrounding and format. Nothing
 here is or was valid.

@@ -13,7 +13,7 @@ from tests.doors.reading import complaint
 from tests.doors.test_soak import rss_mb
 
 CALL_SECONDS = 40.0
-"""A timeout so long that a test that waits for it fails."""
+"""The timeout of a call. A test that has to wait for it fails."""
 AT_ONCE = 20.0
 
 

@@ -1,4 +1,4 @@
-"""Everything passes in both directions: requests, notifications and offers of a server, for every
+"""Everything passes in both directions: requests, notifications and what a server offers, for every
 client era with every server era."""
 
 import json
@@ -45,7 +45,7 @@ def running(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def agent(running: Agent) -> Iterator[Agent]:
-    """The same client, before any notification."""
+    """The same client, without the messages of earlier tests."""
     running.drain(0.05)
     running.notifications.clear()
     running.requests.clear()
@@ -309,7 +309,8 @@ def test_a_task_belongs_to_its_server(agent: Agent) -> None:
 
 
 def test_the_offer_combines_all_servers(agent: Agent) -> None:
-    """At the next start the offer is known at once."""
+    """The gateway saves the capabilities and instructions of its servers, and announces them at
+    once when it starts again."""
     folder = agent.folder
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "UPWELL_HOME": str(folder / "home")}
     end = time.monotonic() + 30

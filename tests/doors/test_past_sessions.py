@@ -10,7 +10,7 @@ from tests.unit.app.test_past_sessions import LOCATOR, TOKEN, pump_session
 
 @pytest.fixture
 def user(tmp_path: Path) -> dict[str, str]:
-    """The environment of a user with one past session, in a project beside it."""
+    """The environment of a user with one past session, in the project `harbour`."""
     project = tmp_path / "harbour"
     project.mkdir()
     (project / "pump.py").write_text("slow")

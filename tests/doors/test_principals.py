@@ -182,10 +182,10 @@ def test_a_private_note_stays_private_through_the_gateway(house: House) -> None:
 
 
 def test_cached_answers_are_not_shared_between_principals(house: House) -> None:
-    """`read` repeats the line of its request, which differs for every call that reaches it."""
+    """`up__read` answers with the line that it received, which differs for every call."""
     path = "docs/garden/tulips.txt"
     answers = [said(read(house.ada.begin(), path))]
-    # An answer is cached beside the call: on a busy machine a later read may come first.
+    # Answers are cached in the background: on a busy machine the next read may come first.
     while answers.count(answers[-1]) < 2 and len(answers) < 10:
         answers.append(said(read(house.ada.begin(), path)))
     assert answers.count(answers[-1]) == 2, "cached for ada"
@@ -261,7 +261,7 @@ def test_no_header_of_a_request_reaches_a_server(house: House) -> None:
 
 
 def progress_faults(conversation: Conversation, number: int) -> list[str]:
-    """Faults in the progress of a call whose token every client uses."""
+    """Make a call with a progress token that all clients use. Returns faults in the progress."""
     meta = {"progressToken": "p"}
     params = {"name": "up__progress", "arguments": {"seconds": 0.1}, "_meta": meta}
     body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}
@@ -274,7 +274,7 @@ def progress_faults(conversation: Conversation, number: int) -> list[str]:
 
 @pytest.mark.parametrize("server", ["up", "web"])
 def test_fifty_clients_at_once(house: House, server: str) -> None:
-    """The same request ids, over a child and over HTTP: everybody gets their own answers."""
+    """All use the same request ids, but every client gets its own answers."""
     wrong: list[str] = []
     addresses = (house.owner, house.ada, house.bob)
     together = threading.Barrier(CLIENTS)

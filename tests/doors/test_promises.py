@@ -185,8 +185,8 @@ for line in sys.stdin:
 
 
 def large_line(gateway: Gateway, tmp_path: Path, megabytes: int, cap_mb: int) -> float:
-    """Seconds until the error of a line that is too long. Memory is bounded by the cap, and the
-    server can be used again after its line.
+    """Let a server send a line over the limit. Returns the seconds until its call fails. The memory
+    in use stays bounded, and the server can be used again.
     """
     code = tmp_path / "endless.py"
     code.write_text(ENDLESS, encoding="utf-8")

@@ -21,7 +21,7 @@ from tests.doors.servers.data import big_json, big_markdown
 
 MODES = ["legacy", "2026-07-28", "auto"]
 LIMITS = {"call_timeout_seconds": 30.0, "connect_timeout_seconds": 20.0, "list_wait_seconds": 15.0}
-MOST_CHARS = 5 * 10_000  # about five characters a token of `compress.read_tokens`
+MOST_CHARS = 5 * 10_000  # `compress.read_tokens`, with five characters a token
 Npm = Callable[..., list[str]]
 
 Servers = Mapping[str, list[str]]
@@ -155,7 +155,7 @@ def test_everything_is_the_same_through_the_gateway(
 
 
 def listing(peer: Peer, prefix: str) -> dict[str, Any]:
-    """Tools of one server, exactly, under their own names."""
+    """The tools of one server, exactly as on the wire, but under the server's own names."""
     peer.result("tools/list")
     collected = {}
     for tool in member(exact(peer.lines[-1]), "result", "tools"):

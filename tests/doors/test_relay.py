@@ -51,7 +51,7 @@ def pair(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
 
 
 def without_era(pairs: Any) -> Any:
-    """A result without the fields of a single era: `resultType`, and the server's identity."""
+    """A result without the fields of the modern era, and without the server's identity."""
     stored = []
     for name, value in pairs:
         if name in MODERN_ONLY:

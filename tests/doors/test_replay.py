@@ -41,7 +41,7 @@ def harbour(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sessions(tmp_path: Path, harbour: Path) -> Path:
-    """A session of Claude Code's on this machine, and a history of SpecStory's of another."""
+    """A Claude Code session on this machine, and a SpecStory history from another machine."""
     cwd = str(harbour)
     records = [
         samples.claude_record("user", "10:00:00", QUESTION, cwd=cwd),

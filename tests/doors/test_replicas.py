@@ -156,7 +156,7 @@ def test_notes_are_deleted_on_every_replica(pair: list[Replica]) -> None:
 
 
 def assert_gone(replica: Replica, text: str) -> None:
-    """No table of the replica's database has `text` anywhere."""
+    """Assert that no table of upwell in the replica's database contains `text`."""
     url = tomllib.loads((replica.home / "config.toml").read_text())["store"]["url"]
     with psycopg.connect(url.replace("upwell_app@", "postgres@")) as connection:
         tables = connection.execute(

@@ -71,7 +71,7 @@ class User:
         return done.stdout.decode(), done.stderr.decode()
 
     def answer(self, word: str, *args: str, code: int) -> tuple[str, str]:
-        """The same on a terminal, on which the user types this word."""
+        """Like `run`, on a terminal on which the user types this word."""
         terminal, stdin = pty.openpty()
         try:
             os.write(terminal, word.encode() + b"\n")
@@ -366,7 +366,7 @@ def test_permission_rules_with_old_names_are_listed_and_not_changed(user: User) 
 
 
 def test_a_hook_that_does_not_work_is_reported(user: User) -> None:
-    """A settings file with another program before upwell's own file in the command."""
+    """One settings file has a command whose program does not exist, the other has no command."""
     user.run("setup", "--yes")
     settings = user.folder / ".claude/settings.json"
     written = settings.read_text()

@@ -33,7 +33,7 @@ LIMITS = {"list_wait_seconds": 0.3, "connect_timeout_seconds": 30.0, "call_timeo
 
 
 class Stage:
-    """One server and one home, started again and again."""
+    """A gateway that is started again and again, with the same server and home."""
 
     def __init__(self, gateway: Gateway, folder: Path, home: Path) -> None:
         self.gateway = gateway
@@ -47,7 +47,7 @@ class Stage:
         return self.gateway(again.get("servers", self.servers), gateway=LIMITS)
 
     def known(self, *tools: str) -> None:
-        """The server ran once, and had these tools."""
+        """Start the server with these tools, and wait until the gateway has saved them."""
         peer = self.start(0, *tools)
         peer.wait_for_tools(f"slow__{tools[0]}", deadline=20)
         end = time.monotonic() + 20

@@ -75,8 +75,8 @@ def test_a_thousand_calls_in_flight(gateway: Gateway) -> None:
 
 @pytest.mark.slow
 def test_fifty_megabytes(gateway: Gateway) -> None:
-    """A very large answer is delivered shortened or refused by name; the others go on in the
-    meantime.
+    """A very large answer is delivered shortened, or its call fails with an error. Other calls go
+    on in the meantime.
     """
     peer = gateway({"bad": script("odd"), "good": script("upstream")}, gateway=PATIENT)
     peer.wait_for_tools("bad__huge", "good__echo")

@@ -105,7 +105,7 @@ def test_answers_are_cached_until_the_cache_is_cleared(gateway: Gateway, upwell:
     peer.wait_for_tools("up__read")
 
     def answered(path: str) -> object:
-        """The server's record: a repeated call has another line."""
+        """The line that the server received, which differs for every call that reaches it."""
         return json.loads(text_of(peer.call("up__read", path=path)))["line"]
 
     until(peer, lambda: answered("a") == answered("a"))

@@ -48,7 +48,7 @@ def share(replica: Replica, source: str, id: str) -> int:
 
 
 def assert_no_file_has(folder: Path, word: str, *, but: Path) -> None:
-    """No file below the folder has this word, not even in part, but one."""
+    """Assert that no file below `folder`, except `but`, contains `word`."""
     for path in folder.rglob("*"):
         if path.is_file() and path != but:
             assert word.encode() not in path.read_bytes(), path

@@ -186,7 +186,7 @@ def as_superuser(url: str) -> str:
 
 
 def assert_gone(url: str, text: str) -> None:
-    """No table of any schema of the database has `text` anywhere."""
+    """Assert that no table of upwell in the database contains `text`."""
     with psycopg.connect(as_superuser(url)) as connection:
         tables = connection.execute(
             "SELECT schemaname, tablename FROM pg_tables WHERE schemaname = 'upwell'"

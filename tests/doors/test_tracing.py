@@ -106,8 +106,9 @@ def statuses(spans: Sequence[Any]) -> set[int]:
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Receiver, list[str]]]:
-    """A call of a client that sends `traceparent`, its surfacing, the follow-up read, a rating, a
-    failing call, a hook event; then the end of the gateway. With the trace ids in `explain`."""
+    """Make a call with `traceparent`, read its result on, rate the memory that it brought, make a
+    failing call, post a hook event, and end the gateway. Returns what the endpoint received, and
+    the trace ids in `explain`."""
     folder = tmp_path_factory.mktemp("traced")
     home = home_of(folder)
     with receiving() as receiver:

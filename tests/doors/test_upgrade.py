@@ -1,8 +1,8 @@
 """A home of 0.1.0, as that version left it, in use by this one.
 
 `recorded/home-0.1.0.tar.gz` is the home, the Claude Code settings and the project of a user, made
-by the commands of 0.1.0: two memories, a rule and one in the trash, a note, an imported folder,
-two servers, a rating, a token for another person, installed hooks, and settings.
+by the commands of 0.1.0: a memory, a rule, a memory in the trash, a note, an imported folder, two
+servers, a rating, a token for another person, installed hooks, and settings.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A mistake in the configuration costs its own setting; all else starts and reports it once."""
+"""A wrong setting is ignored and reported once; everything else starts."""
 
 from pathlib import Path
 

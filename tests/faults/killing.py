@@ -27,9 +27,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Scripts:
-    """Programs that take the file (a writer also its name), print `ready` once they run, and never
-    end. The writer prints a line for each acknowledged write; the reader fails when it sees a torn
-    state."""
+    """Programs whose argument is the file. They print `ready` once they run, and never end. The
+    writer has its own name as a second argument, and prints a line for each acknowledged write. The
+    reader fails when it sees a torn state."""
 
     writer: str
     reader: str
@@ -40,7 +40,7 @@ def start(script: str, *arguments: str) -> subprocess.Popen[bytes]:
         [sys.executable, "-c", textwrap.dedent(script), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        bufsize=0,  # unbuffered: `kill` would not get anything that `ready` had read ahead
+        bufsize=0,  # unbuffered: otherwise `kill` would miss what `ready` had read ahead
     )
 
 
@@ -50,8 +50,8 @@ def ready(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill(process: subprocess.Popen[bytes]) -> list[str]:
-    """Kill the program. Returns the complete lines that it printed; fails if the program had
-    failed."""
+    """Kill the program. Returns the complete lines that it printed. Fails if the program had ended
+    before or has written to stderr."""
     assert process.poll() is None, process.stderr and process.stderr.read()
     process.kill()
     out, complaint = process.communicate()
@@ -63,8 +63,8 @@ def rounds(
     folder: Path, name: str, scripts: Scripts, kept: Callable[[Path], Collection[str]], count: int
 ) -> Tally:
     """Run this many rounds on files called `name`. `kept` opens a file as a new process would, and
-    returns its entries. Every acknowledged entry must exist exactly once, and there may be only few
-    others.
+    returns its entries. Every acknowledged entry must exist exactly once. A round may leave two
+    more entries, because each writer may be killed just before an acknowledgement.
     """
     rng, tally = random.Random(7), Tally()
     acknowledged: set[str] = set()

@@ -1,4 +1,4 @@
-"""Finds every regular expression of the code, its uses, and the texts that take it longest.
+"""Finds every regular expression of the code, its uses, and the texts on which it takes longest.
 
 A pattern is found as an object (in a module, a class, or a table of either) or as a literal in a
 call of `re`. Its attacks come from its own parse tree: long runs of the repeated parts, with and
@@ -44,7 +44,7 @@ def all_patterns() -> list[Found]:
 
 
 def _used(uses: dict[tuple[str, str], set[str]], place: str) -> set[str]:
-    """The methods called on a pattern by its name, or those of variables that may hold it."""
+    """The methods called on the pattern's name, or else on variables that may hold the pattern."""
     module, _, name = place.partition(":")
     name = name.split(".")[0].split("[")[0]
     others = {known for known in uses if known[1] == name} if not name.startswith("_") else set()
@@ -104,8 +104,8 @@ def _produced(function: Any) -> list[tuple[str, object]]:
 
 
 def _uses() -> dict[tuple[str, str], set[str]]:
-    """Return the methods of patterns that each module calls or passes on, by the pattern's name;
-    by "" for a variable or a call that may return one."""
+    """Return the pattern methods that the code calls or passes on, by module and name of the
+    pattern. Those of variables and calls that may give a pattern are under the name ""."""
     uses: dict[tuple[str, str], set[str]] = {}
     for path in ROOT.rglob("*.py"):
         module = ".".join(("upwell", *path.relative_to(ROOT).with_suffix("").parts))
@@ -243,7 +243,7 @@ class _Walk:
 
 
 def _members(code: Any, value: Any) -> list[str]:
-    """Return characters of a class: its own literals, one of each category, and a letter."""
+    """Return up to six common characters that match."""
     if code is op.ANY:
         return ["a", "="]
     one = re.compile(_class_source(code, value), re.DOTALL)

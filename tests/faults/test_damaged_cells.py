@@ -1,5 +1,5 @@
-"""A database whose structure is intact, and whose values are not: SQLite notices none of it. Every
-command answers, and a value that cannot be read costs its own row at most.
+"""A database with an intact structure and damaged values, which SQLite does not notice. Every
+command answers, and a value that cannot be read costs at most its own row.
 """
 
 import random
@@ -126,7 +126,7 @@ def faults(
     sound_home: Path,
     seeds: range,
 ) -> list[str]:
-    """The commands that failed after a damage, with the damage."""
+    """Damage a home for each seed, and run commands. Returns those that failed, with the damage."""
     home = tmp_path / "home"
     monkeypatch.setenv("UPWELL_HOME", str(home))
     monkeypatch.chdir(tmp_path)
@@ -206,7 +206,7 @@ async def test_the_store_heals_and_takes_memories(tmp_path: Path, damage: str) -
 
 
 async def test_a_memory_whose_project_cannot_be_read_belongs_to_none(tmp_path: Path) -> None:
-    """Not to all of them: what is one project's own must not be said in another."""
+    """It does not become a memory for every project, because another project must not see it."""
     settings = Settings(home=tmp_path / "home", environment={})
     app = await build(settings)
     await app.memory.add_many([{"id": "m", "text": "the kettle fact", "project": "/srv/secret"}])

@@ -163,7 +163,7 @@ async def test_fifty_flipped_bytes_lose_few_rows_and_never_the_store(
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_an_app_survives_any_content_of_its_files(tmp_path: Path, seed: int) -> None:
-    """Page-wise flips in every file that the home has, all at once."""
+    """One byte of each page is overwritten, in every file of the home."""
     settings = Settings(home=tmp_path / "home", tolerant=True, environment={})
     app = await build(settings)
     await app.memory.add_many([{"id": f"m{i}", "text": f"fact {i} of kettle"} for i in range(50)])

@@ -18,7 +18,8 @@ MOST_SECONDS = 0.6
 LIMIT_SECONDS = 1.0
 ENOUGH = 3.0
 DRIVEN: dict[str, Callable[[Any], object]] = {"upwell.compress.json.read:ITEM": parse}
-"""Patterns whose loop ends at the first empty match: they are tested through their callers."""
+"""Patterns that the code matches in a loop, which ends at the first empty match. They are tested
+through that code."""
 
 
 class _Late(Exception):
@@ -61,7 +62,7 @@ def test_every_pattern_is_linear() -> None:
 
 
 def _faults(found: Found) -> list[str]:
-    """The first attack for each method that takes more than linear time."""
+    """For each method, the first attack that takes more than linear time."""
     faults = []
     for method in sorted(found.methods):
         use = DRIVEN.get(found.place) or _used(found.pattern, method)
@@ -80,7 +81,7 @@ def _faults(found: Found) -> list[str]:
 def _halves(
     use: Callable[[Any], object], text: Callable[[int], Any], tries: int
 ) -> tuple[float, float]:
-    """The least seconds of each length, measured in turns."""
+    """The shortest time for each of the two lengths, which are measured in turns."""
     pairs = [[_seconds(use, text(size)) for size in CHARS] for _ in range(tries)]
     return min(half for half, _ in pairs), min(whole for _, whole in pairs)
 

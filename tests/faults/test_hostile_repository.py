@@ -1,5 +1,5 @@
-"""A repository that somebody else made: its instruction files, settings and modules cost no memory,
-no call and no minute, and none of its code runs.
+"""A repository that somebody else made. Its instruction files, settings and modules take little
+memory and time and make no call fail, and none of its code runs.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ def _link(path: Path) -> None:
 
 
 def _circle(root: Path) -> None:
-    """Files that import each other under ever longer names, and many missing ones."""
+    """Files that import each other under ever longer names, and also many missing files."""
     _write(root, f"@a/../b/one.md\n{RULE}")
     (root / "a").mkdir()
     (root / "b").mkdir()

@@ -56,7 +56,8 @@ def test_a_reader_is_linear(name: str) -> None:
     "unit", ["xoxb-0000000000-0000000000", "password=", "AKIAAAAAAAAAAAAAAAAA "]
 )
 def test_overlapping_matches_of_secrets_take_linear_time(unit: str) -> None:
-    """Each of these is a match that is not random enough, with the next match inside it."""
+    """Each unit matches the format of a secret, but is not random enough to be one. The next match
+    begins inside it."""
     text = unit * (100_000 // len(unit)) + "\x00"
     began = time.process_time()
     redact(text)

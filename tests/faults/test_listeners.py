@@ -21,8 +21,8 @@ from upwell.setup.callback import PATH, Callback
 
 BURST = 400
 FEW_FILES = ("sh", "-c", 'ulimit -n 160; exec "$@"', "sh")
-"""Runs a command that may open more files than an idle gateway with one server has open, and fewer
-than the burst."""
+"""Runs a command with a limit for open files: above what an idle gateway with one server needs, and
+below the size of the burst."""
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def test_the_owner_is_answered_during_a_burst(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_descriptors_that_others_took_are_waited_for(tmp_path: Path) -> None:
-    """The limit falls below what the listener measured at its start."""
+    """The limit for open files falls below the one that the listener measured at its start."""
     write_config(tmp_path / "home", {"up": script("upstream")}, gateway=QUICK)
     with serving(tmp_path / "home", tmp_path / "serve.log") as address:
         ping(address)

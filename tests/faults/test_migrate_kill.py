@@ -1,5 +1,5 @@
-"""`upwell migrate` is killed at each statement that it sends, while others write to its source, and
-continues. A process of its own starts every move with fork, which is quick."""
+"""`upwell migrate` is killed at each statement that it sends, and then continues, while others
+write to its source. A process of its own forks for each move, which is quick."""
 
 import asyncio
 import hashlib
@@ -43,8 +43,8 @@ Home = tuple[SqliteStore | PostgresStore, Ratings | PostgresRatings, Callable[[]
 
 
 class Kill:
-    """Kills this process at the step with this number: before a statement of PostgreSQL is sent,
-    before SQLite runs one that writes, and before and after an entry of the journal."""
+    """Kills this process at the step with this number. A step is before a statement is sent to
+    PostgreSQL, before SQLite runs one that writes, and before and after a journal entry."""
 
     def __init__(self, at: int) -> None:
         self._at = at
@@ -98,7 +98,7 @@ def moving(url: str, direction: str) -> Outcome:
 
 
 def forked(url: str, direction: str, kill_at: int) -> int:
-    """Start a move in a process of its own, which dies at a step; 0 for none. Returns its id."""
+    """Start a move in a process that dies at step `kill_at`, 0 for none. Returns the process id."""
     # A fork beside another thread may hang.
     end = time.monotonic() + 20
     while threading.active_count() > 1:
@@ -172,7 +172,7 @@ async def serve(url: str, place: str, name: str) -> None:
 
 
 async def contents(url: str, place: str) -> dict[str, Any]:
-    """The counts, and the hashes of everything that a move copies."""
+    """Everything that a move copies, as ids, hashes and counts."""
     store, ratings, close = opened(url, place)
     ids = sorted(await store.stamps(limit=EVERYTHING))
     memories = sorted(await store.get_many(ids), key=lambda memory: memory.id)
@@ -194,7 +194,6 @@ async def contents(url: str, place: str) -> dict[str, Any]:
 
 
 def digest(memories: Sequence[Memory]) -> str:
-    # Writers of deletions remove the traces of what superseded them, but nothing else differs.
     fields = [relocation._fields(memory) for memory in memories]
     return hashlib.sha256(b"\n".join(fields)).hexdigest()
 

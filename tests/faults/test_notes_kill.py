@@ -1,6 +1,6 @@
 """kill -9 at any moment: `stm.json` is never torn, no acknowledged note is lost or doubled.
 
-The reader searches, so it writes as well (that notes were viewed). `pytest -m slow` runs 200
+The reader writes, too, because a search records which notes were viewed. `pytest -m slow` runs 200
 rounds; UPWELL_KILL_ROUNDS=1000 is run by hand before a release.
 """
 
@@ -50,7 +50,7 @@ READER = """
 
 
 def written(path: Path) -> list[str]:
-    """The notes in the file, as a plain JSON parser and as our code read them."""
+    """The notes in the file. A plain JSON parser and our code must read the same ones."""
     notes = json.loads(path.read_text()) if path.exists() else []
     for note in notes:
         assert list(note) == ["id", "content", "created_at", "viewed_at"]

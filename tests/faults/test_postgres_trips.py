@@ -25,7 +25,7 @@ async def test_a_decision_waits_for_three_round_trips(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: FakeEmbedder | None
 ) -> None:
     monkeypatch.setattr(wiring, "embedder_of", lambda options: embedder)
-    # As slow as the round trips of this test are, the version of the memories ages less.
+    # Round trips are slow in this test, so the version of the memories counts as current longer.
     monkeypatch.setattr(counts, "RECENT_SECONDS", 10 * DELAY)
     flags = {"store.url": cluster().database()}
     settings = Settings(home=tmp_path, flags=flags, environment={}, watches=False, is_replica=True)

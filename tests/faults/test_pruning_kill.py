@@ -78,8 +78,8 @@ async def prune(url: str, kill_at: str) -> None:
 
 
 async def away(folder: Path, url: str) -> None:
-    """A machine with a copy that has been away, with a write that waits, while memories were
-    deleted and the deletions became old."""
+    """Prepare a machine that has been away: it has an old copy, and a write that waits. Meanwhile
+    the team deleted memories, 40 days ago."""
     folder.mkdir(exist_ok=True)
     store, close = open_team(folder, ManualClock())
     assert isinstance(store, TeamStore)
@@ -148,10 +148,10 @@ def test_a_replica_that_prunes_is_killed(tmp_path: Path) -> None:
         folder = tmp_path / str(kill_at)
         asyncio.run(away(folder, url))
         survived = ran("prune", url, str(kill_at))
-        # The machine returns before the other replicas go on.
+        # The machine returns before another replica prunes the rest.
         team, own = asyncio.run(recovered(folder, url, url))
         assert set(team) == set(own) == KEPT | {WAITS}
-        # Two steps are one batch; the one in which it died has not happened.
+        # Two steps are one batch. The batch in which the replica died was not committed.
         committed = len(GONE) if survived else (kill_at - 1) // 2
         assert asyncio.run(pruned(url)) == len(GONE) - committed
         if survived:

@@ -33,8 +33,8 @@ CHANGED, GONE, NEW, THEIRS = "changed", "gone", "new", "theirs"
 
 
 class Steps:
-    """Passes calls on to `inner`, and kills the process at the step with this number. Every call is
-    two steps: before it, and after it."""
+    """Passes calls on to `inner`, and calls `counter` before and after each of them: these are the
+    steps at which a process can be killed."""
 
     def __init__(self, inner: object, counter: Callable[[], None]) -> None:
         self._inner = inner
@@ -158,7 +158,7 @@ def test_a_kill_between_any_two_steps_doubles_and_loses_nothing(tmp_path: Path, 
 
 
 def survives(folder: Path, database: str, url: str, kill_at: int) -> bool:
-    """Kill a machine at a step, and check what is left. Returns whether it ended before."""
+    """Kill a machine at a step, and check what is left. Returns whether it ended before that."""
     asyncio.run(prepared(folder, database))
     done = subprocess.run(
         [

@@ -56,7 +56,7 @@ class Attacker:
     async def read(
         self, project: str = "", cursor: dict[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        """Every change of a project, or those behind a cursor."""
+        """Every change of a project, or those after a cursor."""
         changes: list[dict[str, Any]] = []
         cursor = cursor or {"project": project, "version": -1, "after": ""}
         while True:
