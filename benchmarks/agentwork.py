@@ -1,17 +1,18 @@
-"""Measures how many of the facts that agents used next survive shortening, by upwell and by other
-ways.
+"""Measures how many of the facts that an agent used next are still in a shortened tool output.
 
     python benchmarks/agentwork.py FOLDER                     upwell, head, head and tail, BM25
     python benchmarks/agentwork.py FOLDER --stm PYTHON        a peer, in a venv of its own
     python benchmarks/agentwork.py FOLDER --request           upwell, request known
 
-FOLDER has `items.jsonl`. Each line is one tool output of a recorded agent session: `text`; `ids`,
-the names that were new in this output and that the agent's next actions contain; `lines`, the lines
-that the agent edited next; and `tool`, `think` (the agent's thought before the call), `user` (the
-last request of the user) and `sid`. A
-fact is kept if it is in the shortened text. Prints Markdown tables: all outputs, by tool, by
-kind of text or by source, with 95 % intervals (bootstrap over outputs), the difference to each
-other way for the same outputs, and the CPU time.
+FOLDER has `items.jsonl`. Each line is one tool output (`text`) of a recorded agent session, with
+the `tool`, the agent's thought before the call (`think`) and the last request of the user (`user`).
+The facts are `ids`, the names that were new in this output and that the agent's next actions
+contain, and `lines`, the lines that the agent edited next. A fact is kept if it is in the shortened
+text.
+
+Prints Markdown tables for all outputs and for each tool, kind of text or source, with 95 %
+intervals (bootstrap over outputs), upwell's lead over each other method on the same outputs, and
+the CPU time.
 """
 
 import argparse
@@ -34,7 +35,7 @@ Shorten = Callable[[str, str, str, str], tuple[str, float]]
 
 
 def room(text: str, budget: str) -> int:
-    """Return the characters of a budget."""
+    """Return how many characters a budget allows."""
     if budget.endswith("t"):
         return int(int(budget[:-1]) * CHARS_PER_TOKEN)
     return int(len(text) * int(budget[:-1]) / 100)
@@ -88,7 +89,7 @@ def worker(name: str, python: str, *, knows_request: bool = False) -> Shorten:
 
 
 def unfolded(text: str) -> str:
-    """Return a text that also has the entries of its folded folders as full paths."""
+    """Return the text, followed by the full path of each entry that it lists below a folder."""
     paths, folder = [text], ""
     for row in text.split("\n"):
         if row.endswith("/") and not row.startswith(" "):
@@ -167,8 +168,8 @@ def main() -> None:
 def differences(
     ways: list[str], shares: dict[tuple[str, str, str], list[float]], groups: list[str]
 ) -> None:
-    """Print how many points the last upwell is ahead of each other way, for the same outputs. A
-    loss whose interval does not contain zero is in bold.
+    """Print how many points the last variant of upwell is ahead of each other method, for the same
+    outputs. A loss whose interval does not contain zero is in bold.
     """
     best = [way for way in ways if way.startswith("upwell")][-1]
     for other in (way for way in ways if not way.startswith("upwell")):

@@ -1,9 +1,9 @@
-"""Fills a store with made-up memories faster than `add_many` can: the same rows, made by the same
-code, without a search for duplicates.
+"""Fills a store with made-up memories faster than `add_many` can. The product's code makes the same
+rows, but nothing searches for duplicates.
 
-SQLite gets large transactions. PostgreSQL gets COPY from a superuser, past triggers and row-level
-security, into tables without indexes, which are made afterwards; then VACUUM and ANALYZE, as
-autovacuum would do it.
+SQLite gets large transactions. In PostgreSQL a superuser runs COPY without triggers and row-level
+security. The indexes are dropped before and made again afterwards. VACUUM and ANALYZE follow, as
+autovacuum would run them.
 """
 
 from collections import defaultdict
@@ -53,8 +53,8 @@ async def fill_sqlite(home: Path, memories: Iterable[Memory]) -> None:
 def fill_postgres(
     superuser: str, url: str, tenants: Iterable[tuple[str, Iterable[Memory]]]
 ) -> None:
-    """Store the memories of new tenants. `superuser` is another address of the database at `url`,
-    in which upwell has made its tables."""
+    """Store the memories of new tenants in the database at `url`, in which upwell has already made
+    its tables. `superuser` is the address with which a superuser opens the same database."""
     with psycopg.connect(superuser, autocommit=True) as connection:
         for name, value in (
             ("session_replication_role", "replica"),
@@ -157,8 +157,8 @@ def _field(value: object) -> str:
 
 
 async def measure_null_scores(url: str, tenants: Sequence[str], superuser: str) -> None:
-    """Measure the null scores of the first tenant, and give them to the others, whose memories are
-    of the same kind."""
+    """Measure the null scores of the first tenant (how well its best memory matches by chance), and
+    give them to the other tenants, whose memories are of the same kind."""
     first, *others = tenants
     postgres = Postgres(url)
     try:

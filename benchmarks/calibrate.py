@@ -2,14 +2,16 @@
 
     uv run --with numpy python benchmarks/calibrate.py DATA
 
-Every development store is loaded whole and as random samples of 200, 40, 15 and 8 memories. Every
-cue becomes a query in the way the product reads it. The first three hits of each query are
-labelled: relevant if they are gold, irrelevant if nothing in the store bears on the cue. The
-figures are for stores left out of the fit, one at a time. FIR is the share of events without a
-relevant memory that would be answered. "cover" is the share of the other events that would be
-answered, "useful" the share of those with a gold memory among the three hits. The intercepts in the
-product are the printed ones, shifted by the logit at which FIR is 5 % in whole stores, so that a
-score of 0.5 lies there.
+Every development store is loaded whole and as random samples of 200, 40, 15 and 8 memories. The
+product's own reader turns every cue into a query. The first three hits of each query are examples:
+gold hits are relevant, all others are irrelevant. Only weakly related hits (`gold_weak`) of a cue
+that has an answer are left out.
+
+For the figures, every event is scored by a fit without its store. FIR is the share of the events
+without a relevant memory that would be answered. "cover" is the share of the other events that
+would be answered; "useful" also requires a gold memory among the first three hits. The product's
+intercepts are the printed ones minus the logit at which FIR is 5 % in whole stores, so that this
+logit becomes a score of 0.5.
 """
 
 import argparse

@@ -191,7 +191,7 @@ def by_kind(scores: dict[tuple[str, str], Score], budget: str) -> Iterator[str]:
 
 
 def plot(scores: dict[tuple[str, str], Score], path: Path) -> None:
-    """Facts kept against budget as an SVG: solid with the question, dashed without."""
+    """Draw the share of facts kept at each budget: solid with the question, dashed without."""
     colours = {
         "upwell": "#0a7",
         "upwell+minilm": "#06c",

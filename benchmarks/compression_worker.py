@@ -52,8 +52,8 @@ def upwell_minilm() -> Adapter:
 
 
 def memtomem_stm() -> Adapter:
-    """memtomem-stm with its own choice of strategy, a query if the strategy takes one, and no
-    floor.
+    """memtomem-stm with the strategy that it chooses itself, with the query if the strategy takes
+    one, and without a minimum share of the text to keep.
     """
     from memtomem_stm.proxy.compression import auto_select_strategy, get_compressor
 
@@ -69,7 +69,8 @@ def memtomem_stm() -> Adapter:
 
 def headroom() -> Adapter:
     """headroom, which has no budget: it compresses a tool's response by its own rules. By default
-    it does not touch tools called `read` and recent messages.
+    it leaves tools called `read` and recent messages alone, so the tool is called `query` here, and
+    recent messages are not protected.
     """
     from headroom import compress
 

@@ -6,7 +6,7 @@
 Everything here is arithmetic on the measured figures and the assumptions printed with the result;
 nothing at these sizes was run. A decision costs what it costs in a tenant of the mean size: every
 index begins with the tenant, so the rows of others only add levels to the B-trees. The model raises
-the server's CPU by one part in `LEVEL_PARTS` for each level.
+the database's CPU by one part in `LEVEL_PARTS` for each further level.
 """
 
 import argparse
@@ -20,10 +20,11 @@ from typing import Any
 FAN_OUT = 200
 """Keys per page of a B-tree of 8 KB with keys of about 35 bytes."""
 LEVEL_PARTS = 8
-"""A level more costs about an eighth of an index lookup of four levels, twice over."""
+"""Each further level of the B-trees adds one part in this many to the CPU of the database. This is
+an estimate."""
 BYTES_PER_MEMORY = 6_700
 """Rows and indexes of a memory of 30 words: pg_total_relation_size of all tables after `scale.py`
-had stored 4 000."""
+had stored 4,000 memories, per memory."""
 CORES_OF_A_REPLICA = 1.0
 """A replica is one process and uses one core."""
 BUSY = 0.7
@@ -35,8 +36,9 @@ PEAK = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """CPU milliseconds of a decision in the gateway and in the database, of storing a memory, and
-    the messages of a decision to the database, in a store of `memories`."""
+    """What was measured in a store of `memories`: the CPU milliseconds of a decision in the gateway
+    and in the database, those of the database for storing a memory (`store_ms`), and the messages
+    to the database per decision (`trips`)."""
 
     memories: int
     gateway_ms: float
@@ -62,7 +64,8 @@ class Sized:
 
 
 def measured_in(lines: Sequence[str]) -> Measured:
-    """The figures of a run: the largest store, one client, without a proxy; trips with one."""
+    """Read the figures of a run: those of the largest store with one client and without a proxy.
+    Only `trips` comes from the series with a proxy."""
     rows = [json.loads(line) for line in lines if line.strip().startswith("{")]
     series = [row for row in rows if row.get("store") == "postgres" and row["clients"] == 1]
     chosen = max(series, key=lambda row: (row["memories"], -row["tenants"]))

@@ -1,5 +1,5 @@
-"""Turns development cues into queries, by a plain reading of a tool call or a prompt, to measure
-memory alone. The product's own reading is in `upwell.surface`.
+"""Turns the cues of the development sets into queries with a simple reader, so that a benchmark
+measures only the memory. The product's own reader is in `upwell.surface`.
 """
 
 import re

@@ -3,9 +3,10 @@ memory of the server.
 
     python benchmarks/dashboard_hour.py [--memories N] [--events N] [--minutes M] [--rate R]
 
-Fills a home, measures the first paint of five pages, and opens "Now" while another process decides
-about `rate` events a second for `minutes`. Six minutes at five events a second are the events of an
-hour in which agents take a step every two seconds, at ten times the rate. Prints JSON.
+Fills a home, measures the first paint of five pages, and opens the page "Now" while another process
+decides about `rate` events a second for `minutes`. The defaults, five events a second for six
+minutes, are as many events as agents make in an hour if they take a step every two seconds. Prints
+JSON.
 """
 
 import argparse
@@ -137,7 +138,8 @@ def measure(home: Path, arguments: argparse.Namespace) -> dict[str, Any]:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.goto(f"{root}/now#token={token}")
             page.locator("#events li.event").first.wait_for()
-            # The list keeps a number of rows; growth counts from the time when it is full.
+            # The list keeps a limited number of rows. It is filled first, so that only growth after
+            # that counts.
             written = follow(page, home, arguments.rate * 10, 60.0)
             start = {"page": page_state(page), "server_mb": round(resident_mb(server.pid), 1)}
             written = follow(page, home, arguments.rate, 60.0 * arguments.minutes)

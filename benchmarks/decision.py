@@ -2,10 +2,10 @@
 
     python benchmarks/decision.py [--memories 100000] [--rounds 60] [--home FOLDER] [--profile]
 
-The memories are synthetic, with the word statistics of real text (`store.py`); a third of them name
-Ines and a tenth name Tariq, as in the notes of a small team. "common name" and "rarer name" prompts
-name one of them. Wall and CPU time are those of `Surfacer.surface`, in one process, without the
-server in front. `--home` keeps the store for the next run.
+The memories are synthetic, with the word statistics of real text (`store.py`). A third of them name
+Ines and a fifteenth name Tariq, as in the notes of a small team. Prompts with a "common name" name
+Ines, and those with a "rarer name" name Tariq. Wall and CPU time are those of `Surfacer.surface`,
+in one process, without the server in front. `--home` keeps the store for the next run.
 """
 
 import argparse

@@ -6,10 +6,10 @@ section is given that answers nothing.
 STORES has one folder of Markdown for each project (and `NAME-notes` for its CONTRIBUTING, AGENTS
 …). CUES has one JSON line for each question: {"id", "store", "class", "door", "prompt" | "tool" +
 "args", "expect", "gold": [{"path", "start_line", "end_line"}]}. Each store is imported into an
-index of its own. A question goes through the product's cue reader and search. The lines of the
-quoted passage must overlap the gold section. Every judge is fitted again without the store in
-question and its notes. The baseline in the same run is plain BM25 (FTS5, porter) over pieces of 400
-characters.
+index of its own. A question goes through the product's cue reader and search. A hit is right if its
+lines overlap the gold section. A judge estimates from the signals of the first hit whether the
+question is answered; for the figures, every judge is fitted again without the store in question and
+its notes. The baseline in the same run is plain BM25 (FTS5, porter) over pieces of 400 characters.
 """
 
 import argparse
@@ -88,8 +88,8 @@ class Answer:
         )
 
     def is_useful(self, most: int) -> bool:
-        """True if one of the delivered passages answers. The second one is delivered if it scores
-        nearly as well.
+        """True if one of the first `most` passages answers and would be delivered. A passage after
+        the first is delivered only if it scores nearly as well.
         """
         reply = [lines for lines, share in self.found[:most] if share >= SECOND_SHARE]
         return any(map(self.hits, reply))
@@ -97,7 +97,8 @@ class Answer:
 
 @dataclass(slots=True)
 class Speed:
-    """CPU seconds to build, bytes built from, wall milliseconds of each query."""
+    """The CPU seconds to build an index, the bytes of its files, and the wall milliseconds of each
+    query."""
 
     seconds: float
     size: int
@@ -153,8 +154,8 @@ def _answer(cue: Mapping[str, Any], hits: Sequence[Hit]) -> Answer:
 
 
 def _unasked(answer: Answer) -> float:
-    """The score at an automatic door; the search here is an awaited one, whose scores are
-    higher.
+    """The score of the first hit if nobody had asked for the search. The search here is an explicit
+    request, whose scores are higher.
     """
     return JUDGES[_judge_of(answer)].probability(answer.signals)
 
@@ -209,7 +210,7 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
 
 
 def left_out(answers: Sequence[Answer]) -> list[Answer]:
-    """The answers with probabilities by judges that were fitted without their store."""
+    """The answers, scored by judges that were fitted without their store."""
     judged_answers = []
     for store in sorted({answer.store for answer in answers}):
         others = [answer for answer in answers if answer.store != store]
@@ -219,8 +220,8 @@ def left_out(answers: Sequence[Answer]) -> list[Answer]:
 
 
 def coefficients(kind: str, answers: Sequence[Answer]) -> list[float]:
-    """The coefficients of a judge fitted on the answers of its kind, to predict whether the answer
-    is among the first two.
+    """The coefficients of a judge that is fitted to the cues of its kind. It predicts whether one
+    of the first two hits is right.
     """
     examples = [
         (answer.signals, any(answer.hits(lines) for lines, _ in answer.found[:2]))
@@ -239,7 +240,7 @@ def _judged(answer: Answer, fitted: Mapping[str, tuple[list[str], list[float]]])
 
 
 def plain(folder: Path, cues: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:
-    """BM25 over pieces of 400 characters; its score is BM25's."""
+    """The answers of BM25 over pieces of 400 characters, with the scores of BM25."""
     db = sqlite3.connect(":memory:")
     db.execute(
         "CREATE VIRTUAL TABLE t USING fts5(path UNINDEXED, first UNINDEXED, last UNINDEXED, "
@@ -275,8 +276,8 @@ def _pieces(name: str, text: str) -> Iterator[tuple[str, int, int, str]]:
 
 
 def table(name: str, answers: Sequence[Answer]) -> Iterator[str]:
-    """One row for each kind of cue: recall, and the useful share at the threshold with at most ten
-    false injections for a hundred cues without an answer.
+    """One row for each kind of cue: recall, and the useful share at the threshold at which at most
+    ten of a hundred cues without an answer get a section.
     """
     for kind in KINDS:
         kind_answers = [answer for answer in answers if answer.kind == kind]

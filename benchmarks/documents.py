@@ -2,10 +2,10 @@
 
     python benchmarks/documents.py DATA [--files 10000] [--only cost|recall]
 
-Files are synthetic (the words of `store.py`, three sections of 60 words each). Recall is measured
-on the development conversations, written as Markdown, one file per session, one line per turn: the
-score of a question is the share of its answering turns that are in the lines cited by the first k
-hits, or in their texts.
+The cost is measured with synthetic files: three sections of 60 words each, with the words of
+`store.py`. Recall is measured on the development conversations, written as Markdown with one file
+per session and one line per turn. For each question, `cited@k` is the share of its answering turns
+that are in the lines cited by the first k hits. `chunk@k` is the share that is in their texts.
 """
 
 import argparse

@@ -4,10 +4,11 @@ already has it.
     python benchmarks/episodes.py FOLDER…             transcripts of one project in each folder
     python benchmarks/episodes.py FOLDER… --read N    also prints N moments, to label them by eye
 
-Sessions run in order of time. A repeat is an event whose trigger also occurred in an earlier
+Sessions are read in order of time. An episode is a conclusion of a session, and its triggers are
+the events at which it surfaces. A repeat is an event whose trigger also occurred in an earlier
 session: a call that failed with the same error, the same missing file, the same name searched in
-vain, the same ticket. A repeat counts as met if an earlier session left an episode for that
-trigger. The episode is said if it is the only place or the newest conclusion. The files of that
+vain, the same ticket. A repeat counts as met if the earlier sessions left an episode for it that
+can be told: a place only if it is the only one, otherwise the newest conclusion. The files of that
 time do not exist here, so the benchmark cannot check whether an episode still holds; upwell checks
 this before it speaks.
 """
@@ -56,7 +57,7 @@ class Result:
 
 
 def measure(sessions: Iterable[Sequence[Event]]) -> Result:
-    """Mine the sessions of a project in order; before each one, compare it with the episodes of the
+    """Mine the sessions of a project in order, and compare each one with the episodes of the
     earlier ones.
     """
     result = Result()
@@ -84,7 +85,7 @@ def measure(sessions: Iterable[Sequence[Event]]) -> Result:
 def _mined(
     session: Sequence[Event],
 ) -> tuple[list[Episode], list[tuple[int, tuple[str, ...]]]]:
-    """The episodes of a session, and the places of its events that have triggers."""
+    """The episodes of a session, and the positions and triggers of the events that have any."""
     miner = EpisodeMiner()
     episodes: list[Episode] = []
     moments = []

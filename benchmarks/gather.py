@@ -1,7 +1,7 @@
 """Gathers the material for the compression benchmark from this machine: installed packages and
 their documentation, this repository's history, and the output of programs run here. Questions are
 made by rule, so they share words with the text. The choice of facts does not depend on what any
-compressor keeps. Everything is deterministic for one set of installed packages.
+compressor keeps. With the same installed packages, the same files are chosen.
 """
 
 import hashlib
@@ -173,7 +173,7 @@ def _prose_needles(text: str) -> Iterator[Needle]:
 
 
 def _code_needles(text: str) -> Iterator[Needle]:
-    """Signatures by name, constants by name, comments by their words."""
+    """Parameters and constants, asked for by name, and ends of comments, by their first words."""
     signature = re.compile(
         r"^[ \t]*(?:(?:export|pub|async|static|public|private|protected|inline|extern|const) )*"
         r"(?:def|fn|func|function|class|struct|interface|[\w<>\[\]*]+) "

@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/hooks.py [--runs 40] [--memories 2000] [--peer PYTHON]
 
-`--peer` is a Python in whose environment memtomem-stm is installed; its `mms hook` then runs in the
-same turns. CPU is the user + system time of the process that the agent starts, including its
-children; the daemon's own CPU time is reported separately. Cases take turns, so that a busy minute
-falls on all of them.
+Cases take turns, so that a busy minute falls on all of them. `--peer` is a Python in whose
+environment memtomem-stm is installed; its `mms hook` then takes part. CPU is the user + system time
+of the process that the agent starts, including its children; the daemon's own CPU time is reported
+separately.
 """
 
 import argparse
@@ -212,7 +212,7 @@ def measure(home: Home, runs: int, peer: Path | None) -> None:
 
 
 def shifted(case: Callable[[int], Run]) -> Callable[[int], Run]:
-    """A case whose first event is the warm-up."""
+    """A case that leaves out its first event, which the warm-up has used."""
     return lambda number: case(number + 1)
 
 

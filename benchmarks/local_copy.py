@@ -1,13 +1,13 @@
-"""Decisions of a hook on a developer's machine: plain SQLite, a copy of the team's memories from
-the database (`store.local`) or by token from a gateway, and the team's PostgreSQL asked directly,
-over a slow network, in one run.
+"""Measures the decisions of hooks on a developer's machine with four stores, in one run: plain
+SQLite, a local copy of the team's memories from its database (`store.local`), a local copy by token
+from a gateway, and the team's PostgreSQL itself. The network has delays of 0, 5 and 50 ms.
 
     .venv/bin/python benchmarks/local_copy.py [--memories 10000] [--decisions 60] [--rounds 2]
 
-Starts a PostgreSQL and a gateway of its own, as the tests do. Each series is a process of its own
-that answers prompts through the receiver of hooks, each prompt in a session of its own, with words
-of one memory. A proxy in this process adds the delay, half of it in each direction, and counts the
-round trips. The memories are made up; half of them belong to the repository that is worked on.
+Starts a PostgreSQL and a gateway of its own, as the tests do. Each series runs in a process of its
+own, which answers prompts as a hook does. Every prompt has words of one memory and a session of its
+own. A proxy in the main process adds the delay, half of it in each direction, and counts the round
+trips. The memories are made up; half of them belong to the repository that is worked on.
 """
 
 import argparse

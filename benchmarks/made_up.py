@@ -1,8 +1,8 @@
 """Made-up memories of a company, and questions about them, for `scale.py` and `replicas.py`.
 
-Words are drawn by Zipf's law from 200 000, between function words of English; every memory belongs
-to a subject with words of its own, and nine in ten belong to one of a hundred projects with their
-own files and symbols. A quarter of the questions name a file, and a quarter a symbol.
+A memory has words drawn by Zipf's law from a vocabulary of 200,000, words of its subject, and
+English function words in between. Nine in ten memories belong to one of a hundred projects, which
+have their own files and symbols. An eighth of the questions name a file, and an eighth a symbol.
 """
 
 import random
@@ -13,8 +13,8 @@ from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import Memory
 
 VOCABULARY, FIRST_RANKS = 200_000, 30
-"""The most frequent words of a language say little alone, and searches leave them out: the ranks
-of the drawn words begin after as many."""
+"""Ranks begin after the 30 most frequent words of a language, which say little alone and which
+searches leave out."""
 PROJECTS, FILES, SYMBOLS = 100, 300, 600
 SUBJECTS, WORDS_OF_A_SUBJECT = 1_500, 60
 GLOBAL_PART = 0.1

@@ -2,11 +2,11 @@
 
     .venv/bin/python benchmarks/peer_postgres.py --mem0 PYTHON --postgres FOLDER [--sizes 30000]
 
-PYTHON is that of an environment with `mem0ai` and `psycopg[binary,pool]`; FOLDER holds a PostgreSQL
-with pgvector, which mem0 needs (the folder of its `bin`; for example `pgembed/pginstall`). Both
-search the same made-up memories (`made_up.py`) on the same server for the same questions, and take
-turns. mem0's embedding is a hash of a text's words, which costs next to nothing but means little:
-its times are those of its search alone, and its hits are not a measure of mem0 with a real model.
+PYTHON is that of an environment with `mem0ai` and `psycopg[binary,pool]`. FOLDER has the `bin` of a
+PostgreSQL with pgvector, which mem0 needs (for example `pgembed/pginstall`). Both systems search
+the same made-up memories (`made_up.py`) on the same server for the same questions, and take turns.
+mem0's embedding is a hash of a text's words, which costs next to nothing but means little: its
+times are those of its search alone, and its hits are not a measure of mem0 with a real model.
 upwell searches without vectors.
 """
 

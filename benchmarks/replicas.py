@@ -3,12 +3,12 @@
     .venv/bin/python benchmarks/replicas.py [--replicas 1 2 4] [--memories 100000] [--seconds 20]
     .venv/bin/python benchmarks/replicas.py --mixed 100000 [--rate 0]
 
-Every replica is a process of `upwell serve --http` with a home of its own and an upstream server
-of its own. The clients are a process of their own, with a connection to each replica; one that
-began something on one replica goes on at another. Throughput: `decisions` are events of prompts at
-`/hook`, `calls` are small proxied calls, `mixed` the calls of the long run: proxied calls, large
-responses read on at another replica, notes and their search, searches, context, feedback. Every
-answer is checked; what is not right is counted by kind.
+Every replica is a process of `upwell serve --http` with a home and an upstream server of its own.
+The clients run in one more process. Each has a connection to every replica, and what it began at
+one replica it continues at another. Throughput is measured for `decisions` (prompts at `/hook`),
+`calls` (small proxied calls) and `mixed`, the steps of the long run: small calls, large responses
+that are read on, notes that are written and looked up, searches, context, feedback and decisions.
+Every answer is checked, and the wrong ones are counted by kind.
 """
 
 import argparse
@@ -162,7 +162,7 @@ class Client:
         return 2
 
     async def note(self) -> int:
-        """A note, and its search by another replica."""
+        """Write a note, and look it up at another replica."""
         text = f"{self._rng.choice(self._texts)} number {next(self._numbers)}"
         note_id = text_of(await self._next().call("upwell__add_memory", content=text)).split()[0]
         self.notes[note_id] = text
@@ -177,7 +177,7 @@ class Client:
             await asyncio.sleep(0.1)
 
     async def known_note(self) -> int:
-        """A note of earlier."""
+        """Look up a note of an earlier step."""
         if not self.notes:
             return await self.small()
         note_id = self._rng.choice(list(self.notes))
@@ -193,7 +193,7 @@ class Client:
         return 1
 
     async def context(self) -> int:
-        """Context for a message, and its rating by another replica."""
+        """Context for a message, which `feedback` may rate later."""
         message = self._rng.choice(self._texts)
         result = await self._next().call("upwell__memory_context", message=message)
         if surfacing_id := result.get("_meta", {}).get("surfacing_id"):
@@ -244,8 +244,9 @@ KINDS: Mapping[str, Kind] = {
 async def load(
     clients: Sequence[Client], kind: Kind, *, calls: int = 0, seconds: float = 0, rate: float = 0
 ) -> tuple[int, float, Counter[str]]:
-    """Call until so many calls were made or so many seconds have passed; at most `rate` steps a
-    second, if it is set. Returns the calls, the seconds, and the errors by kind."""
+    """Let the clients make steps until they have made `calls` calls or, without `calls`, until
+    `seconds` have passed. If `rate` is set, they make at most that many steps a second. Returns the
+    number of calls, the seconds, and the errors by kind."""
     made, shown, errors, began = 0, 0, Counter[str](), time.monotonic()
     steps = count()
 

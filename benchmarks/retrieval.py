@@ -2,9 +2,9 @@
 
     python benchmarks/retrieval.py DATA [--only coding|conversations] [--minilm CACHE]
 
-Each store is loaded by `Library.add_many` into a database of its own, as a user would. Measured
-beside it in the same run: plain FTS5 (porter, stop words out, any word) and, with `--minilm`, the
-store with that embedder, cosine alone, and reciprocal rank fusion of FTS5 and cosine. Vectors
+Each store is loaded by `Library.add_many` into a database of its own, as a user would load it. The
+same run measures plain FTS5 (porter stems, no stop words, any word may match) and, with `--minilm`,
+the store with that embedder, cosine alone, and reciprocal rank fusion of FTS5 and cosine. Vectors
 already in CACHE cost no model CPU time.
 """
 

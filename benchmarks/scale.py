@@ -1,12 +1,13 @@
-"""Decisions beside a team's PostgreSQL and beside SQLite, in one run.
+"""Measures decisions with a team's PostgreSQL and with SQLite, in one run.
 
     .venv/bin/python benchmarks/scale.py [--sizes 30000 100000 1000000] [--tenants 1000]
 
 Starts a PostgreSQL of its own (as the tests do), fills both stores with the same made-up memories
-(`made_up.py`, `bulk.py`), and asks both for the same decisions: a prompt about one memory, in all
-projects, through the whole of surfacing, each in a session of its own. The clock stops when the
-decision is made; the record of its delivery follows, and CPU covers both: that of this process,
-and of the server's processes beside it. A TCP proxy delays every packet and counts round trips.
+(`made_up.py`, `bulk.py`), and asks both for the same decisions. Every prompt is about one memory
+and has a session of its own; it goes through the whole of surfacing and searches all projects. The
+wall time ends when the decision is made. The CPU time also covers the record of its delivery, which
+follows; this process and the database's processes are counted separately. In further series, a TCP
+proxy delays every packet and counts round trips.
 """
 
 import argparse
@@ -40,20 +41,20 @@ from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Surfacing
 
 SAMPLED = 20_000
-"""Prompts are about one of so many memories."""
+"""Every prompt is about one of this many memories."""
 INGESTED, BATCH, SINGLES = 2_000, 1_000, 50
 CLIENTS = (1, 8, 32)
 FIRST = 12
-"""One in so many of the tenants that are not open is opened for a first decision."""
+"""Of the tenants that are not open, one in this many is opened for a first decision."""
 DELAYS_MS = (0, 5, 50)
 SERVER = {"shared_buffers": "2GB", "max_connections": "300", "max_wal_size": "8GB"}
-"""As a database server of this size would be set up; PostgreSQL's defaults are for less."""
+"""The settings for a database server of this size; PostgreSQL's defaults are for smaller ones."""
 
 
 @dataclass
 class Row:
-    """The figures of one series of decisions. Times in milliseconds, `server_cpu` of the database's
-    processes per decision, `trips` round trips per decision."""
+    """The figures of one series of decisions. Times are in milliseconds. `cpu` (of this process),
+    `server_cpu` (of the database's processes) and `trips` (round trips) are per decision."""
 
     store: str
     memories: int
@@ -140,7 +141,7 @@ def server_cpu(cluster: Cluster) -> float:
 @asynccontextmanager
 async def opened(home: Path, url: str = "", tenant: str = "default") -> AsyncIterator[App]:
     flags = {"store.url": url, "store.tenant": tenant} if url else {}
-    # The proxy runs beside the app, and the daily chores are left out.
+    # With a database, the app is set up as a replica of a server. Imported files are not watched.
     settings = Settings(home=home, flags=flags, environment={}, watches=False, is_replica=bool(url))
     app = await build(settings)
     try:
@@ -179,8 +180,8 @@ async def series(
     cluster: Cluster | None = None,
     proxy: Proxy | None = None,
 ) -> Row:
-    """Measure one series. As many decisions before it as its connections need to prepare their
-    statements are not counted."""
+    """Measure one series. Before it, enough decisions are made for every connection to prepare its
+    statements; they are not counted."""
     await decisions(apps, texts[: 4 + 6 * clients], clients)
     trips, before = (proxy.trips if proxy else 0), (server_cpu(cluster) if cluster else 0.0)
     began, cpu = time.perf_counter(), time.process_time()
@@ -205,8 +206,8 @@ async def series(
 
 
 async def ingest(name: str, app: App, size: int, cluster: Cluster) -> dict[str, object]:
-    """Add memories to a store of `size`, through the library: in batches, and one by one. Those
-    before them are not counted: their projects' null scores are measured when they arrive."""
+    """Add memories to a store of `size`, through the library: in batches, and one by one. The first
+    memory is added uncounted, because the null scores of its project are measured with it."""
     added = [replace(memory, project="/srv/p1") for memory in Company().memories(INGESTED, seed=9)]
     await app.memory.add_many(added[:1])
     began, cpu, server = time.perf_counter(), time.process_time(), server_cpu(cluster)
@@ -261,7 +262,7 @@ def prompts(count: int, size: int) -> list[tuple[int, str]]:
 async def one_size(
     size: int, count: int, cluster: Cluster, home: Path, url: str
 ) -> AsyncIterator[object]:
-    """Decisions beside both stores, which hold `size` memories; the stores take turns."""
+    """Decisions with both stores, which hold `size` memories each and take turns."""
     texts = prompts(count, size)
     async with opened(home) as sqlite, opened(home.with_suffix(".pg"), url) as direct:
         for clients in CLIENTS:
@@ -301,8 +302,8 @@ async def many_tenants(
 
 
 async def first_decisions(own: App, seeds: Mapping[str, int], each: int) -> dict[str, object]:
-    """Open tenants that are not open, by name with the seed of their memories, and make the first
-    decision of each."""
+    """Open each tenant and make its first decision. `seeds` maps the tenants' names to the seeds of
+    their memories."""
     opening, deciding, said, cpu = [], [], 0, 0.0
     company = Company()
     for name, seed in seeds.items():

@@ -39,7 +39,8 @@ from upwell.surface.render import preview
 
 SHOWN, FIRST = 5, 1
 SHOWN_CHARS = 940
-"""The baselines show as much of a session as upwell does: 240 characters plus 700."""
+"""The baselines show as many characters of a session as upwell does: 240 of the question plus 700
+of the conclusion."""
 K1, B = 1.2, 0.75
 _YEAR = re.compile(rb"\b(20[12]\d)(-[01]\d-[0-3]\d[T_ ])")
 

@@ -5,15 +5,18 @@ surfacer.
     python benchmarks/silence.py --own
 
 `--own` uses the small set of this repository (`benchmarks/own`, the booking system of a fictional
-harbour), for which CI checks bounds; the other sets are development data that are not part of the
-repository. Each store is an empty home to which its memories are added as a user would add them;
-every cue has a session of its own. FIR is the share of answered cues among those without a relevant
-memory, cover the same share among the other cues. An answer is useful if a gold memory is among its
-first three; precision is the share of useful answers among all. AUC is the area under the curve of
-`confidence` between the two groups of cues. The baselines are the rule of the peer (memtomem-stm:
-reciprocal rank score of at least 0.02, over FTS5 and, if `minilm.py` can be loaded, cosine) and
-cosine alone with the threshold that gives 80 % cover. `--minilm CACHE` adds cosine, and upwell with
-that model, which gets the time that it needs.
+harbour), for which CI checks bounds. The other sets are development data that are not part of the
+repository. Each store is a new home to which its memories are added as a user would add them. Every
+cue has a session of its own, except that some cues of the small set share one.
+
+FIR is the share of the cues without a relevant memory that are answered. Cover is the share of the
+other cues that are answered. An answer is useful if a gold memory is among its first three;
+precision is the share of useful answers among all. AUC is the area under the curve of `confidence`
+between the two groups of cues.
+
+The baselines are the rule of memtomem-stm (a reciprocal rank score of at least 0.02 over FTS5 and
+cosine) and cosine alone with the threshold that gives 80 % cover. Without `--minilm CACHE` there is
+no cosine. With it, upwell is also measured with that model, for which it waits up to nine seconds.
 """
 
 import argparse
@@ -229,8 +232,8 @@ def line(name: str, answers: Sequence[Answer]) -> str:
 
 
 def at_cover(answers: Sequence[Answer], cover: float) -> list[Answer]:
-    """The answers above the score at which the share `cover` of the relevant cues gets an
-    answer.
+    """The same answers with another threshold: the score at which the share `cover` of the relevant
+    cues is answered.
     """
     scores = sorted((a.confidence for a in answers if a.relevant), reverse=True)
     least = scores[int(cover * len(scores))] if scores else 1.0

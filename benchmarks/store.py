@@ -4,8 +4,8 @@ memory.
     python benchmarks/store.py [--sizes 10000,100000,1000000]
     python benchmarks/store.py --memtomem PYTHON --memory-service PYTHON      peers, each its venv
 
-Text is synthetic: Zipf-distributed words over 100 000 made-up ones, a quarter of them from one of
-2 000 topics, 24 to 43 words per memory. Queries have 30 words, most of them common. Every store
+Text is synthetic: a memory has 24 to 43 words, drawn by Zipf's law from 100,000 made-up ones, but a
+quarter of them from one of 2,000 topics. Queries have 30 words, most of them common. Every store
 runs in a process of its own (`store_worker.py`), on the same texts in the same order. If filling a
 store takes longer than --patience, the filling stops, and the number of stored memories is
 reported.

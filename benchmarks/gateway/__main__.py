@@ -9,7 +9,8 @@ Contenders: the server itself, upwell, memtomem-stm 0.6.9, FastMCP 4.1.2's proxy
 Rounds are interleaved, and the median of the rounds is shown. CPU is the user + system time of
 every process below the client. The CPU times and the ratios are reliable; wall times depend on the
 load of the machine. memtomem-stm runs without its long-term memory, which would add a process;
-upwell runs with its own memory. If results are passed on unchanged, shortening is off for both.
+upwell runs with its own memory. To measure results that are passed on unchanged, shortening is
+switched off in both.
 """
 
 import argparse
@@ -41,7 +42,8 @@ Measure = Callable[[Contender, Path], Figures]
 
 
 def of_kind(kind: str, sizes: Sizes, files: Path, calls: int) -> Measure:
-    """Measure one kind; a contender without that ability gets no figures."""
+    """The function that measures one kind. It gives no figures for a contender that lacks the
+    ability."""
 
     def filesystem() -> list[str]:
         return [*install.server("filesystem"), str(files)]
@@ -74,7 +76,8 @@ def of_kind(kind: str, sizes: Sizes, files: Path, calls: int) -> Measure:
 def measure(
     selected: list[Contender], kinds: list[str], sizes: Sizes, rounds: int, calls: int
 ) -> dict[str, dict[str, float]]:
-    """Medians over the rounds, by contender. The first round fills caches and is not counted."""
+    """Medians over the rounds, by contender. The first round fills caches and is not counted. The
+    kinds in `ONCE` have only one round, which counts."""
     collected: dict[str, dict[str, list[float]]] = {contender.name: {} for contender in selected}
     with tempfile.TemporaryDirectory(prefix="upwell-bench-") as scratch:
         files = Path(scratch) / "files"

@@ -49,7 +49,8 @@ def direct(server: Sequence[str], folder: Path, config: str) -> Command:
 
 
 def upwell(name: str, python: str) -> Contender:
-    """The upwell of a Python, in a home with the server and a few memories that is made once."""
+    """The upwell that is installed for a Python. Its home is made once, with the server and a few
+    memories."""
 
     def home(background: BackgroundWork, folder: Path, config: str) -> Mapping[str, str]:
         home = folder / "upwell"

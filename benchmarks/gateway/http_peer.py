@@ -1,4 +1,6 @@
-"""A raw client on streamable HTTP in the handshake era: one connection, one request at a time."""
+"""A raw client on streamable HTTP, for protocol versions that begin with a handshake: one
+connection, one request at a time.
+"""
 
 import http.client
 import json

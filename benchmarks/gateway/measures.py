@@ -185,7 +185,7 @@ def kept(contender: Contender, folder: Path, sizes: Sizes) -> Figures:
 
 
 def over_http(contender: Contender, folder: Path, sizes: Sizes) -> Figures:
-    """Small calls by a client on HTTP, the server behind on stdio, and on HTTP."""
+    """Small calls by a client on HTTP, to a server on stdio and to one on HTTP."""
     figures: Figures = {}
     if contender.http is not None:
         cpu = _http_calls(contender, SERVER, folder / "stdio", "say", sizes.http_calls)
