@@ -1,4 +1,4 @@
-"""A build hook: the package contains the commit that it was built from, for `upwell --version`."""
+"""A build hook that puts the current commit into the package, for `upwell --version`."""
 
 import subprocess
 import tempfile
@@ -11,7 +11,8 @@ FILE = "upwell/COMMIT"
 
 
 class CommitHook(BuildHookInterface):
-    """Add `upwell/COMMIT` to a wheel and to an sdist; a wheel of an sdist takes over its file."""
+    """Add `upwell/COMMIT` to a wheel or an sdist. A wheel built from an sdist keeps the file of the
+    sdist."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":

@@ -1,4 +1,4 @@
-"""Arguments as words, and the five levels that use them."""
+"""The arguments of a call as words, and the five levels at which they become a query."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""The language model beside the keywords: every behaviour of an endpoint, and no delay."""
+"""The language model that refines the intent of a prompt: whatever its endpoint does, no cue waits
+longer than its time allows.
+"""
 
 import json
 import threading
@@ -30,7 +32,7 @@ KEYWORD = Intent(kind=IntentKind.HOWTO, confidence=0.6, topics=("reload",))
 
 
 class Moods(BaseHTTPRequestHandler):
-    """The first part of the path selects a behaviour; requests are recorded."""
+    """An endpoint that behaves as the first part of the path says, and records what it is asked."""
 
     asked: ClassVar[list[str]] = []
 

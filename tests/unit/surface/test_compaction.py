@@ -19,7 +19,7 @@ RULE = Memory(id="rule", text="Never push to main", pinned=True)
 
 
 class Session(Stage):
-    """The stage, with memories by id and an inspected TTL store."""
+    """A stage with a rule, a clock that moves and a TTL store that the tests can read."""
 
     def __init__(self, *memories: Memory, **options: object) -> None:
         super().__init__(*memories, rules=[RULE], **options)

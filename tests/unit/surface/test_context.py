@@ -1,4 +1,4 @@
-"""The five levels of seed 000, in its order of priority."""
+"""The five levels at which a call becomes a query, in the order of priority of seed 000."""
 
 from time import process_time
 

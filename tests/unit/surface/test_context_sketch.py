@@ -1,4 +1,4 @@
-"""The sketch of a session's context: its content is not repeated."""
+"""The sketch of a session's context: what the agent has already seen counts as known."""
 
 import pytest
 

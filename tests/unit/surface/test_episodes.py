@@ -1,4 +1,4 @@
-"""Episodes: given when their trigger is met, while they hold and are new, once in a session."""
+"""Episodes surface once in a session, when their trigger is met and they still hold and are new."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""At a call on one file only memories about that file may surface, so places are told the file and
-need not search when they have no such memory. The decision must be the same as with a search."""
+"""At a call on one file only memories about that file may surface. The query names the file, and a
+store without such a memory need not search. The decision must be the same as with a search."""
 
 from pathlib import Path
 

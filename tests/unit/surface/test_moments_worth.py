@@ -1,6 +1,4 @@
-"""The documentation and commits that are worth saying to a prompt, and the reasons against the
-others.
-"""
+"""The documentation and the commits that are worth giving at a prompt, and why others are not."""
 
 import pytest
 

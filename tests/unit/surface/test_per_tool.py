@@ -1,4 +1,4 @@
-"""Options of one tool apply beside that tool, and nowhere else."""
+"""The options of a tool apply to calls of that tool, and to nothing else."""
 
 import pytest
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ HIGH = '[tool."fs__read_file".surface]\nmin_score = 1.0\n'
 
 @pytest.fixture
 async def surfaced_text(tmp_path):
-    """`await surfaced_text(toml, cue)`: the surfaced text for a cue, with these memories."""
+    """`await surfaced_text(toml, *cues)`: what surfaces for each cue with these settings."""
     apps = []
 
     async def ask(toml, *cues, facts=tuple({"text": text} for text in FACTS)):

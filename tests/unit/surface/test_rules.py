@@ -1,4 +1,4 @@
-"""Standing rules: when they are given, how many, and that no other door shows them."""
+"""Standing rules: when and how many are given, and that only prompts and session starts do it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,9 +22,7 @@ FOUND = Hit(memory=Memory(id="m1", text="the cache reloads on SIGHUP", content_h
 
 
 class Pinned(FakeRecall):
-    """A reader that records whose rules were read; if `pinned_error` is given, it raises that
-    instead.
-    """
+    """A reader that records for which scopes rules were read, and then raises `error` if given."""
 
     def __init__(self, *rules: Memory, error: Exception | None = None) -> None:
         super().__init__(rules=rules)

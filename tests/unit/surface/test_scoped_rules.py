@@ -1,5 +1,5 @@
-"""Rules with a scope: with a matching file or command, once a session, unless the host loads the
-same text by itself."""
+"""Rules with a scope are given with a matching file or command, once a session, unless the host
+loads the same text by itself."""
 
 from pathlib import Path
 

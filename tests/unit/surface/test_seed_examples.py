@@ -1,4 +1,4 @@
-"""The examples of seed 003 and of its companion proposal, by number, one table each."""
+"""The numbered examples of seed 003 and of its companion proposal."""
 
 from collections.abc import Sequence
 

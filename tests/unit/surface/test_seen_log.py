@@ -98,7 +98,7 @@ async def test_a_subagent_has_a_context_of_its_own(log: SeenLog) -> None:
 
 
 async def test_taking_back_one_principals_delivery_leaves_every_other(log: SeenLog) -> None:
-    """The owner's key begins every other principal's, and `ad` begins `ada`."""
+    """The owner's key is a prefix of every other principal's, and `ad` is a prefix of `ada`."""
     for principal in ("", "ad", "ada"):
         await log.record([MEMORY], "s", principal)
     await log.withdraw([MEMORY], "s", "ad")

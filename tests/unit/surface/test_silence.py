@@ -40,7 +40,7 @@ def cue_of(row: dict, place: int = 0) -> Cue:
 
 
 def unasked(text: str) -> Query:
-    """The query of an automatic door for these words."""
+    """The query for these words if nobody has asked for a search."""
     return Query(texts=(text,), paths=paths_in(text), symbols=symbols_in(text), awaited=False)
 
 
@@ -110,8 +110,8 @@ async def test_a_session_gets_a_memory_once(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_gets_the_memories_that_recall_finds(harbour: App) -> None:
-    """Every hit of an unasked search above `min_score` also surfaces for a prompt of the same
-    words."""
+    """If the best hit of such a query reaches `min_score`, a prompt with the same words also brings
+    it."""
     least = harbour.config.surface.min_score
     reader, deadline = harbour.memory.reader, Deadline.after(10)
     texts = [row["prompt"] for row in CUES if "prompt" in row]

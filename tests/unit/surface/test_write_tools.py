@@ -211,7 +211,7 @@ def test_a_verb_with_two_meanings_counts_in_company(writing: str, reading: str) 
     """.split(),
 )
 def test_a_shell_is_no_write_tool(tool: str) -> None:
-    """A failed command is a moment to say something, and its long output is shortened."""
+    """If it were one, no memory would surface at a failed command, and no output be shortened."""
     assert not taken_for_a_write(tool)
 
 

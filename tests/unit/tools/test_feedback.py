@@ -1,4 +1,4 @@
-"""Feedback of agents and statistics, through the toolbox of an app."""
+"""Agents' feedback, and the statistics, through the toolbox of an app."""
 
 import json
 from collections.abc import AsyncIterator

@@ -35,7 +35,7 @@ async def key(app):
 
 
 async def fitted(app, tool="guide"):
-    """The text of a guide of 100 000 characters, as a call of `fs__{tool}` delivers it."""
+    """The text of a guide of about 100,000 characters, as a call of `fs__{tool}` delivers it."""
     long_guide = "\n\n".join(f"## Part {n}\n\n" + "filler words " * 75 for n in range(100))
     result = RawObject.parse(dumps({"content": [{"type": "text", "text": long_guide}]}))
     reply = json.loads((await app.fitter.fit(replace(CALL, tool=tool), result)).encode())

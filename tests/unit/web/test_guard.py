@@ -43,7 +43,7 @@ async def asked(
     app: Any = None,
     chunks: int = 1,
 ) -> tuple[int, bytes, dict[str, str]]:
-    """Status, body and headers of one request, whose body comes in this many chunks."""
+    """Status, body and headers of the answer to a request whose body comes in this many chunks."""
     path, _, query = path.partition("?")
     step = max(1, -(-len(body) // chunks))
     parts = [body[at : at + step] for at in range(0, len(body), step)] or [b""]

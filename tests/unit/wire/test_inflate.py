@@ -1,4 +1,4 @@
-"""A compressed body is read in small pieces, and others get their turns in between."""
+"""A compressed body is read in small pieces, and other tasks get their turns in between."""
 
 import asyncio
 import gzip
