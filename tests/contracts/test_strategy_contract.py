@@ -6,7 +6,7 @@ import pytest
 
 from upwell.compress import STRATEGIES, compress, load
 from upwell.compress.base import NO_TOOLS
-from upwell.compress.compressor import Compressor
+from upwell.compress.compressor import MAY_EXCEED, Compressor
 from upwell.compress.progressive import PROGRESSIVE_FOOTER_TOKEN
 from upwell.ground.errors import CompressionError
 from upwell.ground.text.kind import detect
@@ -25,7 +25,7 @@ TEXTS = {
     "html": "<!doctype html><html><body>" + "<p>Some words.</p>" * 120 + "</body></html>",
     "text": "Just a line of words that goes on.\n" * 90,
 }
-IMMEDIATE = [name for name in STRATEGIES if name not in ("none", "selective", "progressive")]
+IMMEDIATE = [name for name in STRATEGIES if name not in {"none", *MAY_EXCEED}]
 BUDGETS = [Budget(hard_chars=700), Budget(max_tokens=150), Budget(max_chars=900, hard_tokens=400)]
 
 

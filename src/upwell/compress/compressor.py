@@ -42,7 +42,7 @@ _ROOM_ABOVE_FLOOR = 1.05
 leaves up to 3 % of a budget unused, and the result must still reach the floor.
 """
 _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
-_MAY_EXCEED = frozenset({"selective", "progressive"})
+MAY_EXCEED = frozenset({"selective", "progressive"})
 """Strategies whose results are not checked against the budget. A table of contents (`selective`)
 must list all sections. `progressive` never exceeds the budget.
 """
@@ -122,7 +122,7 @@ class Compressor:
             except CompressionError as error:
                 tried.append(Attempt(strategy=rung, outcome=error.message))
                 continue
-            if rung not in (*_MAY_EXCEED, "truncate") and not remaining.holds(result.text):
+            if rung not in (*MAY_EXCEED, "truncate") and not remaining.holds(result.text):
                 tried.append(Attempt(strategy=rung, outcome="its result is over budget"))
                 continue
             share = result.after / max(1, result.before)
