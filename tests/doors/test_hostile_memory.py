@@ -36,7 +36,7 @@ def many(peer: Peer, first: int) -> tuple[list[float], list[bytes]]:
 
 
 def alone(gateway: Gateway) -> tuple[float, float, list[bytes]]:
-    """The same calls without a memory server: the median, the worst, and the answers."""
+    """The same calls without a memory server: their median and longest times, and the answers."""
     peer = gateway(UP)
     peer.wait_for_tools("up__echo")
     many(peer, 100)

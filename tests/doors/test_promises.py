@@ -1,5 +1,5 @@
-"""The gateway's promises in figures, relative to a plain call in the same minute on the same
-machine: a machine five times slower gets five times the time."""
+"""The gateway's promises in figures. The limits grow with the time of a plain call in the same
+minute on the same machine, so a slow machine gets more time."""
 
 import json
 import os
@@ -43,8 +43,8 @@ def eventually(what: Callable[[], bool], deadline: float = 30.0) -> float:
 
 
 def test_a_cancellation_arrives_as_fast_as_a_call(gateway: Gateway, tmp_path: Path) -> None:
-    """According to the server's own log, it arrives within 100 ms plus the time of a call on this
-    machine.
+    """According to the server's own log, a cancellation arrives within 100 ms plus the time of five
+    plain calls on this machine.
     """
     log = tmp_path / "up.log"
     peer = gateway({"good": script("upstream", "--log", str(log))})
@@ -219,7 +219,7 @@ def test_a_gigabyte_in_one_line(gateway: Gateway, tmp_path: Path) -> None:
 
 
 def test_after_a_crash_a_server_is_back_within_two_seconds(gateway: Gateway) -> None:
-    """The time that this machine needs for a start, measured at the first one, is added."""
+    """Twice the time that the first start took on this machine is added to the two seconds."""
     began = time.perf_counter()
     peer = gateway({"bad": script("odd")})
     peer.wait_for_tools("bad__ok")
