@@ -1,4 +1,4 @@
-"""Standing rules: when and how many are given, and that only prompts and session starts do it."""
+"""Standing rules: only prompts and session starts bring them. When, and how many."""
 
 from collections.abc import Sequence
 from typing import Any
