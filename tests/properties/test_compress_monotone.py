@@ -1,4 +1,4 @@
-"""A larger budget keeps everything that a smaller one keeps."""
+"""A larger budget keeps what a smaller one keeps, but a new section may cost one heading."""
 
 import json
 

@@ -1,5 +1,5 @@
 """The number of HTTP sessions in a process, the order in which they end, and how another process
-takes over.
+continues them.
 """
 
 from collections.abc import Mapping, Sequence

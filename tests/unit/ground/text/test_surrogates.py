@@ -1,4 +1,4 @@
-"""Lone surrogates end no work."""
+"""When JSON is read or written, a lone surrogate becomes a question mark."""
 
 import json
 

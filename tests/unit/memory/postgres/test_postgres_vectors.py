@@ -1,5 +1,5 @@
-"""Comparing by meaning in PostgreSQL: vectors in a plain table, for the memories that a search has
-found by words."""
+"""Comparing by meaning in PostgreSQL: vectors in a plain table, which also find memories that share
+no word with the question."""
 
 import asyncio
 import random
@@ -81,7 +81,7 @@ async def test_memories_are_found_by_meaning_alone(postgres: Postgres) -> None:
     assert (best.memory.id, best.matched) == ("m0", ())
     assert best.signals["meaning"] > 3
     assert all(hit.score < best.score for hit in others)
-    # In the namespaces and the project of the query only.
+    # Only memories in the namespaces of the query are found.
     await store.add([Memory(id="rule", text="The car was fixed", namespace="decisions")])
     assert store.vectors
     await store.vectors.catch_up()

@@ -1,4 +1,4 @@
-"""The SQLite store: a read sees one snapshot, even with a deletion between its statements."""
+"""The SQLite store: a read sees one snapshot, even during deletions, and older files open."""
 
 import sqlite3
 from pathlib import Path
