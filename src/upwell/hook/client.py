@@ -2,8 +2,8 @@
 
 Whatever the input and the state of the daemon, it exits with status 0 and prints a JSON object or
 nothing. After the deadline, it prints the neutral answer, `{}`. If no daemon is running, it starts
-one. It then waits for the daemon's answer to the start of a session and, for a shorter time, to a
-prompt. Any other event gets the neutral answer immediately.
+one. If the event is the start of a session, it then waits for the daemon's answer. For a prompt, it
+waits less long; for any other event, it prints the neutral answer at once.
 
 The client imports only the cheap part of the stdlib. Importing `socket`, `signal`, `json` or
 `typing` would take as long as the whole run. It can be run as a file: `python -I -S client.py

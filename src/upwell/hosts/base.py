@@ -16,8 +16,7 @@ class Export(Struct, frozen=True, kw_only=True):
     """The output of `upwell hook export`: an instruction for agents without hooks and, for some
     hosts, a plugin.
 
-    - `tool_name` is the name that the host gives our tools, with `{}` for our own name for the
-      tool.
+    - `tool_name` is the host's name for a tool of ours. `{}` stands for our own name for the tool.
     - `file` holds the instruction; its path is relative to the project. `layout` is its content,
       with `{}` for the instruction.
     - `plugin` returns additional files, keyed by relative path.
@@ -66,7 +65,8 @@ class PermissionRule(Struct, frozen=True):
     """A host's rule about the tools of an MCP server.
 
     `action` is the host's own word (`deny`, `ask`, `allow`). `pattern` is the rule as written in
-    `file`. `server` and `tool` are the names in it; `tool` is empty if the rule covers all tools.
+    `file`. `server` and `tool` are the names in the pattern; `tool` is "" if the rule covers all
+    tools of the server.
     """
 
     file: Path
@@ -76,8 +76,9 @@ class PermissionRule(Struct, frozen=True):
     tool: str
 
     def behind_upwell(self, server: str) -> str:
-        """The pattern for the same tool behind upwell. For a rule about all tools, this is the
-        common prefix of their names. `server` is the server's name behind upwell."""
+        """The pattern for the same tool when it is called through upwell. For a rule about all
+        tools, this is the common prefix of their names. `server` is upwell's name for the server.
+        """
         return f"mcp__{OWN_SERVER}__{server}__{self.tool}"
 
 
@@ -131,9 +132,9 @@ class Host(Struct, frozen=True, kw_only=True):
 
     - `name` is the host's name on the command line. `title` is the product's name, and the heading
       of its section in `docs/hooks.md`.
-    - `writers` maps the agent's tools that change files to upwell's names for them (`Edit`,
-      `Write`). `recorded_tools` maps additional names that occur only in transcripts, such as those
-      of earlier versions.
+    - `writers` are the agent's tools that change files, each with upwell's name for it (`Edit`,
+      `Write`). `recorded_tools` are further names of tools that occur only in transcripts, for
+      example from earlier versions.
     - `servers` is None if `upwell init` does not touch the agent's MCP servers.
     - `clients` are lower-case patterns for the names by which the host introduces itself to MCP
       servers (`clientInfo.name`).

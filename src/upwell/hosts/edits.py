@@ -214,8 +214,8 @@ def _begins_table(line: str, path: KeyPath) -> bool:
 
 def _trailing_comments(removed: list[str], remaining: list[str]) -> list[str]:
     """The comments and blank lines at the end of a removed table. They stay in the file, because
-    they belong to the next table. Leading blank lines are dropped if `remaining` is empty or ends
-    with one."""
+    they belong to the next table. Blank lines at the beginning are dropped if `remaining` is empty
+    or ends with a blank line."""
     start = len(removed)
     while start and (not removed[start - 1].strip() or removed[start - 1].lstrip()[0] == "#"):
         start -= 1

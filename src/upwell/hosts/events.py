@@ -221,7 +221,7 @@ def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence
     """upwell's name for a host's tool, or "" for a tool that gets no memories.
 
     `readers` maps the host's own tools to these names. `server_marks` are the prefixes of MCP tools
-    (`mcp__`). Tools behind our gateway get their memories there, not here.
+    (`mcp__`). Tools behind our gateway are left out, because the gateway itself adds memories.
     """
     if name in readers:
         return readers[name]

@@ -166,7 +166,7 @@ class Installer:
             _clean_up(plan, earlier)
             return ""
         is_unchanged = earlier.get("written") == digest(plan.before or "")
-        # A file that upwell wrote last contains our entries, so no new backup is made of it.
+        # If the file is as upwell wrote it, it contains our entries, so no new backup is made.
         backup = str(earlier.get("backup", "")) if is_unchanged else _backed_up(plan)
         folders = _missing_folders(plan.path) or earlier.get("folders", [])
         _put(plan.path, plan.after)

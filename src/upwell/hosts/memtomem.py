@@ -30,7 +30,7 @@ DEFAULT_PATH = Path(".memtomem", "stm_proxy.json")
 MAX_BYTES = 16_000_000
 _LAUNCHERS = ("uv", "uvx", "run", "tool", "pipx", "--from")
 _NO_PLACEHOLDERS = re.compile(r"(?!)")
-"""Matches nothing, because the proxy passes values on unchanged."""
+"""Matches nothing: the proxy passes values on unchanged, so its file has no placeholders."""
 _LIMITS = {
     "compression": "strategy",
     "max_result_chars": "max_result_chars",

@@ -2,9 +2,9 @@
 under the names of OpenCode's plugin hooks, and inserts the text that the daemon returns.
 
 While the daemon runs, an event starts no process. Like `hook/place.py`, the plugin connects only to
-a socket that belongs to the user, in a folder that only the user can enter. A compaction removes
-the context from the session's start. The plugin adds it again to the next prompt or, because the
-session may continue without one, to the next result from a tool that does not write files.
+a socket that belongs to the user, in a folder that only the user can enter. A compaction loses
+the context that was added when the session started. The plugin adds it again to the next prompt or
+to the next result of a tool that does not write files, whichever comes first.
 
 Sources: OpenCode's documentation of plugins and rules, and the behaviour of 1.18.33: hooks
 `chat.message`, `tool.execute.before`, `tool.execute.after` and `event` (`session.created`,

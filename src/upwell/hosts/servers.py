@@ -31,8 +31,9 @@ class ServerFile(Struct, frozen=True, kw_only=True):
     - `tables` are the tables that hold servers. upwell's entry goes into the first.
     - `shape` is the form of an entry: `typed` entries have a `type`, and `listed` entries hold the
       program and its arguments in one list.
-    - `project_file` is the file of a project's own servers. `holds_projects`: the user's file also
-      holds servers of projects, under `projects` and the project's path.
+    - `project_file` is the file in a project's folder that lists the project's own servers.
+      `holds_projects`: the user's file also holds servers of projects, under `projects` and the
+      project's path.
     - `project` is the folder of the project that this file belongs to, or "" for the user's own
       file.
     - `leave` names servers that do not move to upwell.

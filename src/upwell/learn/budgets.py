@@ -1,8 +1,9 @@
-"""Adapts the size budgets for results to agents' reports, and to how often agents fetch what was
-left out.
+"""Adapts the size budget for each tool's results to agents' reports, and to how often agents fetch
+what was left out.
 
-Learned ratios take effect between sessions, so that within a session the same result is always
-shortened to the same bytes. `upwell tune --apply` makes running sessions adopt them early.
+A tool's budget is multiplied by its learned ratio. New ratios take effect between sessions, so that
+within a session the same result is always shortened to the same bytes. `upwell tune --apply` makes
+running sessions adopt them early.
 """
 
 import hashlib
@@ -72,8 +73,8 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     """The ratio that follows from how often each `Report` was made on `tool`.
 
     The ratio is 1.15 to the power of n. A report of "too little" adds 1 to n, and a report of "too
-    much" subtracts 1. Each time an agent fetches the rest, 1/3 is added to n, but fetches up to a
-    fifth of the number of deliveries do not count.
+    much" subtracts 1. Each time an agent fetches the rest, 1/3 is added to n, but for every five
+    deliveries one such fetch is ignored.
     """
     little = sum(counts.get(kind, 0) for kind in _SAYS_TOO_LITTLE)
     much = counts.get(Report.TOO_LONG, 0)

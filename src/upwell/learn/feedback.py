@@ -143,7 +143,7 @@ async def copy_ratings(source: LearningStore, target: LearningStore) -> int:
     `source`. Returns the number of copied ratings.
 
     Raises:
-        StoreError: a store failed. The next run continues.
+        StoreError: a store failed. The next call copies what is still missing.
     """
     present = {(rating.surfacing, rating.memory) for rating in await target.valid()}
     missing = [

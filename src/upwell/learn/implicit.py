@@ -1,5 +1,5 @@
-"""Implicit feedback: a memory counts as used if its distinctive words appear in the session's next
-calls.
+"""Implicit feedback: a memory counts as used if the agent fetches its full text, or if its
+distinctive words appear in the session's next calls and prompts or in what the agent writes.
 
 A word is distinctive if it is rare in the store and did not occur in the cue (the prompt or call)
 that made the memory surface. During a call, events are only queued. They are examined afterwards.
@@ -78,9 +78,10 @@ class Uses:
 
 WATCH_SECONDS = 6 * 3600.0
 LOOKS = 10
-"""After this many of the session's calls without evidence of use, a memory counts as ignored."""
+"""A memory counts as ignored after this many calls and prompts without evidence of its use."""
 MIN_LOOKS = 3
-"""If the session ends after at least this many calls, an unused memory also counts as ignored."""
+"""An unused memory also counts as ignored if the session ends after at least this many calls and
+prompts."""
 MAX_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2
@@ -97,8 +98,9 @@ Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
 
 class Watched(Struct, frozen=True, kw_only=True):
     """A memory that surfaced at the time `at`, and the `words` that would show its use. If it is
-    still unused after `looks` more calls, it counts as ignored. `case` combines the moment (such as
-    a failed call) and the kind of the memory. It is "" if `surface.moments` is `all`."""
+    still unused after `looks` more calls and prompts, it counts as ignored. `case` combines the
+    moment (such as a failed call) and the kind of the memory. It is "" if `surface.moments` is
+    `all`."""
 
     surfacing: str
     memory: str
@@ -195,7 +197,7 @@ class Watching:
 
     def ended(self, session: str) -> None:
         """Note the end of a session. A memory that is still unused after at least `MIN_LOOKS` calls
-        counts as ignored."""
+        and prompts counts as ignored."""
         if session:
             self._events.setdefault(session, []).append(_Event(ended=True))
 

@@ -94,9 +94,10 @@ class Learned:
     ) -> float:
         """A principal's current threshold for `tool`, which may also be the name of a door.
 
-        With a `case` (`Watched.case`), the threshold takes into account how agents used memories of
-        that kind at that moment. With `exact`, it is the threshold for a memory that was learned in
-        exactly the current situation; the tool's ratings do not affect it.
+        A `case` combines a moment and a kind of memory (`Watched.case`). With it, the threshold
+        takes into account how agents used such memories at such moments. With `exact`, it is the
+        threshold for a memory that was learned in exactly the current situation; the tool's ratings
+        do not affect it.
         """
         tool = of_rater(tool, principal)
         shift = self._shifts.get(case, 0.0)

@@ -1,12 +1,12 @@
 """The score that a memory needs to surface for one tool: `min_score`, adjusted to how useful
 earlier memories were for that tool.
 
-The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows how often
-`p` was right for this tool. An intercept `b` on the log-odds is fitted to the feedback, and
-`min_score` is shifted by `-b`. The fit is a logistic regression with one coefficient and a Gaussian
-prior of mean 0 and variance 1 (maximum a posteriori). So a tool whose scores promise too much gets
-a higher threshold. Evidence fades with a half-life, so without new evidence every threshold returns
-to its configured value.
+The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows whether
+`p` is too high or too low for this tool. An intercept `b` on the log-odds is fitted to the
+feedback, and `min_score` is shifted by `-b`. The fit is a logistic regression with one coefficient
+and a Gaussian prior of mean 0 and variance 1 (maximum a posteriori). So a tool whose scores promise
+too much gets a higher threshold. Evidence fades with a half-life, so without new evidence every
+threshold returns to its configured value.
 """
 
 import math
@@ -54,10 +54,10 @@ _WEIGHTS: Mapping[Evidence, tuple[float, float]] = {
     Use.IGNORED: (0.0, 0.02),
 }
 """Maps each kind of evidence to a relevance and a weight. An already known memory was relevant and
-still a nuisance, so it counts half. Most helpful memories leave no trace in the next calls, so an
-ignored memory weighs a twelfth as much as a used one: the two balance if about one memory in
-thirteen is used. `partially_helpful` is neutral: it pulls the threshold towards its configured
-value."""
+still a nuisance, so it counts half. Even a helpful memory usually leaves no trace in the next
+calls, so an ignored memory weighs a twelfth as much as a used one: the two balance if about one
+memory in thirteen is used. `partially_helpful` is neutral: it pulls the threshold towards its
+configured value."""
 
 
 class Sample(Struct, frozen=True, kw_only=True):

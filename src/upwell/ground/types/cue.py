@@ -46,12 +46,11 @@ class Cue(Struct, frozen=True, kw_only=True):
     `session`: the session for which deliveries are recorded; "" records none. `cwd`: the absolute
     working directory, which determines the project; None sees every project. `window`: the agent's
     context window in tokens, which scales the budget. `annotations`: the tool's MCP hints as
-    declared by its server. `progressive`: whether the response is a chunk of a progressive
-    delivery. `answer`: the tool's result, if the cue comes after the call. `at`: epoch seconds;
-    None means now. `host`: the agent's name in `HOSTS`; "" if unknown. `transcript`: the file in
-    which the host records the session, if the host reports it when the session starts.
-    `read_command`: a shell command that reads a memory, for an agent that may not have upwell's
-    tools.
+    declared by its server. `progressive`: whether the tool's results are delivered in chunks.
+    `answer`: the tool's result, if the cue comes after the call. `at`: epoch seconds; None means
+    now. `host`: the agent's name in `HOSTS`; "" if unknown. `transcript`: the file in which the
+    host records the session, if the host reports it when the session starts. `read_command`: a
+    shell command that reads a memory, for an agent that may not have upwell's tools.
     """
 
     door: Door | str

@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 EVERY = "*"
-"""The pattern of every namespace that is not private."""
+"""The pattern that matches all namespaces except private ones."""
 PRIVATE = "me/"
 """The prefix of private namespaces. The namespace `me/ideas` of the principal `ada` is stored as
 `me/KEY/ideas`, where KEY is a hash of `ada`."""

@@ -79,9 +79,9 @@ def _is_plain(events: Iterable[Any], yaml: Any) -> bool:
 
 
 def namespace_of(front: Front, path: str) -> str:
-    """Return the namespace in a document's front matter. If there is none, return that of the
-    nearest folder in `path` that is named after a usual namespace (`memory/decisions/db.md`), or
-    else the default."""
+    """Return the namespace in a document's front matter. If there is none, use the innermost folder
+    in `path` that is named after a usual namespace (`memory/decisions/db.md`), or else the default
+    namespace."""
     folders = path.split("/")[:-1]
     known = (name.lower() for name in reversed(folders) if name.lower() in {*KNOWN, *ALIASES})
     return front.namespace or namespace(next(known, ""))

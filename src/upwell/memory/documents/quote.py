@@ -27,9 +27,9 @@ from upwell.memory.stems import counted, stemmer
 
 MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 WRAP_CHARS = 60
-"""The narrowest width at which authors usually wrap prose. A line break may be deliberate and end
-a statement if the next word would have fitted into this width or, if the paragraph has a longer
-line, into the width of that line.
+"""The narrowest width at which authors usually wrap prose. The width of a paragraph is that of its
+longest line, but at least this. A line break may be deliberate and end a statement if the next word
+would have fitted into the paragraph's width.
 """
 _RULE = re.compile(r"[ \t|:-]+")
 _HARD_BREAK = ("  ", "\\", "<br>", "<br/>")
@@ -111,8 +111,8 @@ def _ends(text: str, block: Block, rows: Sequence[tuple[int, int]]) -> set[int]:
 
 def _is_deliberate(row: str, following: str, width: int) -> bool:
     """Return whether the author intended this line break. Hard breaks are intended. So is a break
-    after a complete line on which the next word would have fitted, unless the next word begins with
-    a lower-case letter."""
+    before a word that would have fitted on the line, unless the word begins with a lower-case
+    letter, or the line ends with a comma, a stop word or the like."""
     row = row.rstrip("\r\n")
     if row.endswith(_HARD_BREAK):
         return True
