@@ -39,8 +39,8 @@ async def tool_name(config: Config, host: Host, event: Event) -> str:
 
 
 async def has_noted(library: Library, notes: ShortTerm, event: Event, since: float) -> bool:
-    """True if, after the time `since`, an agent has stored a note or anybody has stored a memory in
-    the event's project.
+    """True if anybody has stored a memory in the event's project since the time `since`, or if an
+    agent has stored a note that is visible there.
     """
     project = project_of(event.cwd)
     latest = await library.store.list(Scope(project=project), limit=1)

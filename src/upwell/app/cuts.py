@@ -34,9 +34,9 @@ class _Pending(Struct, frozen=True):
 
 class Cuts:
     """Records shortened results in the TTL store. The texts that the agent saw are recorded only
-    for the owner of the home, and only if none of them contains a secret. The file that a call
-    works on is recorded only if `journal` may store it, and for as long as `journal` keeps such
-    files. The methods raise StoreError if the store cannot be read.
+    for the owner of the home, and only if none of them contains a secret. The path of the file
+    that a call works on is recorded only if `journal` may store it, and for as long as `journal`
+    keeps paths. The methods raise StoreError if the store cannot be read.
     """
 
     def __init__(

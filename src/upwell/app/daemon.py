@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 CHORES_SECONDS = 3600.0
 WARM_AFTER_SECONDS = 1.0
-"""How long to wait before importing the modules for HTTP and shortening. The daemon is usually
-started by a hook, whose prompt would otherwise wait for these imports.
+"""How long to wait before importing the modules for HTTP and shortening. A hook usually starts the
+daemon, and the agent would otherwise wait for these imports.
 """
 
 
@@ -48,8 +48,8 @@ class Warm:
         self._following: asyncio.Task[None] | None = None
         self._port = 0
         self.on_request: Callable[[], None] = _do_nothing
-        """Called on every HTTP request. The daemon itself sees only requests on its socket, and
-        would otherwise stop as idle."""
+        """Called on every HTTP request. The daemon itself sees only requests on its socket. Without
+        this call, it would count as idle and stop."""
 
     @property
     def app(self) -> App:

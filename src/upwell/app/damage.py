@@ -15,8 +15,8 @@ _DAY = 86_400.0
 
 
 def damage(home: Home, since: float | None = None) -> Ping | None:
-    """The damage found after `since` (epoch seconds), or in the last thirty days. None if there was
-    no damage, or if the damaged file was removed."""
+    """The damage found after `since` (epoch seconds), by default in the last thirty days. None if
+    there was no damage, or if the damaged file was removed."""
     salvaged = last_salvage(home.memory_db)
     earliest = time.time() - REPORTED_DAYS * _DAY if since is None else since
     if salvaged is None or salvaged.at < earliest:

@@ -110,8 +110,8 @@ class FollowUp:
         return text
 
     def traced(self, tool: Tool) -> Tool:
-        """Wrap a tool that reads originals. Each run becomes a span in the trace of the shortened
-        call."""
+        """Wrap a tool that reads originals. Each run becomes a span in the trace of the call that
+        returned the original."""
 
         async def run(args: Mapping[str, Any], session: str) -> Result:
             key = str(args.get("key", ""))

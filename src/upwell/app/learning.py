@@ -1,5 +1,5 @@
-"""Wires the learning side of a home, and runs its chores. Those at the end of a turn run only after
-the event has been answered.
+"""Wires the parts of a home that learn, and runs their chores. No answer to a hook event waits for
+the chores at the end of a turn.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ def open_learning(
     memory: Memories,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Learning:
-    """The part of a home that learns from ratings and from use. `of_cue` returns the surfacing
-    options that apply to a tool."""
+    """The part of a home that learns from ratings and from the use of memories. `of_cue` returns
+    the surfacing options that apply to a tool."""
     surface = config.surface
     limits = Limits(
         min_score=surface.min_score,
@@ -76,7 +76,7 @@ async def load_learned(learned: Learned, *, tolerant: bool) -> None:
 
 
 async def tidy(config: Config, ttl_store: TtlStore, journal: Journal, learned: Learned) -> None:
-    """Clear query texts past their retention once a day, and adjust thresholds once an hour."""
+    """Once a day, clear query texts that are too old to keep. Once an hour, adjust thresholds."""
     surface = config.surface
     chore = f"queries {surface.query_retention_days} {surface.persist_query_text}"
     if await _is_due(ttl_store, chore, _DAY_SECONDS):
@@ -120,9 +120,9 @@ async def end_turn(
     capture: "SessionCapture | None",
     event: Event,
 ) -> None:
-    """Before a compaction, let the session's memories surface again. At the end of a turn, pass the
-    agent's texts to learning. `capture`, which is None unless the user has turned it on, also
-    stores the findings of the turn.
+    """Before a compaction, allow memories to surface again in the session. At the end of a turn,
+    pass the agent's texts to learning. `capture`, which is None unless the user has turned it on,
+    also stores the findings of the turn.
     """
     if event.kind is EventKind.COMPACT:
         await surfacer.compacting(event.session)

@@ -74,7 +74,7 @@ def resumed(rule: Memory) -> Memory:
 
 
 def described_rules(rules: Sequence[Memory]) -> list[dict[str, Any]]:
-    """The rules as JSON, like `described_rule()`. `replaced` is true for a rule that another one
+    """The rules as JSON, like `described_rule()`. `replaced` is true for a rule that another rule
     replaces."""
     replaced = replaced_among(rules)
     return [{**described_rule(rule), "replaced": rule.id in replaced} for rule in rules]

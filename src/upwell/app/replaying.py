@@ -36,8 +36,8 @@ COMMITS = 5_000
 """How many of a repository's latest commits are read."""
 COPY_TRIES = 5
 _LEFT_OUT = ("ltm", "llm", "memory", "server", "store")
-"""Sections of the configuration that a replay leaves out. The programs that they connect know about
-later events, and a team's database would receive the replay's writes."""
+"""Sections of the configuration that a replay leaves out. They connect programs that know about
+later events, and a team's database, which would receive the replay's writes."""
 _FLAGS: Mapping[str, object] = {"surface.timeout_seconds": 60.0}
 _MAX_SCRATCH = 100
 
@@ -52,8 +52,8 @@ class Replaying(Struct, frozen=True, kw_only=True):
     app: App
 
     def verdicts(self) -> Mapping[str, int]:
-        """How many verdicts the model that judges memories has given so far, and what they have
-        cost."""
+        """How many verdicts the judging model has given so far, and what they cost; empty without
+        a judge."""
         return self.app.surfacer.verdicts
 
     async def material(self) -> Material:

@@ -52,9 +52,9 @@ class Offer(Struct, frozen=True):
 
 class Evidence(Struct, frozen=True, kw_only=True):
     """The recorded use of memories, keyed by memory id. `successors` gives the id of the memory
-    that replaced a superseded one. `negatives` gives the weight of a memory's bad ratings. `uses`
-    lists the verdicts on its use, oldest first. `observed_since` is the time of the first verdict
-    on any memory, or None.
+    that replaced a superseded one. `negatives` contains only memories that no longer surface by
+    themselves, and gives the weight of their bad ratings. `uses` lists the verdicts on a memory's
+    use, oldest first. `observed_since` is the time of the first verdict on any memory, or None.
     """
 
     successors: Mapping[str, str] = field(default_factory=dict)

@@ -55,8 +55,8 @@ class SetupPlan(Struct):
 
 
 class UndoPlan(Struct):
-    """Everything that undoing the setup would change: the agents' `hooks`, the `files` with their
-    servers, and `config.toml`. `refused` is as in `SetupPlan`.
+    """Everything that undoing the setup would change: `hooks` contains the agents' hooks, and
+    `files` contains the agents' servers and `config.toml`. `refused` is as in `SetupPlan`.
     """
 
     hooks: list[Plan] = field(default_factory=list)
@@ -203,7 +203,7 @@ class SettingUp:
         return Holdings(**{kind: frozenset(record.learned.get(kind, ())) for kind in kinds})
 
     def forgot_learned(self) -> None:
-        """Record that everything that setup learned was dropped."""
+        """Record that what setup learned was dropped."""
         reduce_record(self._home.setup_file, forgotten=True)
 
     def _record(self) -> SetupRecord:

@@ -21,7 +21,7 @@ from upwell.ground.trace import LOG, contained
 from upwell.ground.types.rpc import Reply, ToolCall
 
 MAX_OPEN = 64
-"""Beyond this number, the app of the tenant that has been idle for the longest is closed."""
+"""Beyond this number, the app that has been idle for the longest is closed."""
 IDLE_SECONDS = 600.0
 FOLLOW_SECONDS = 0.5
 ACTIVE_SECONDS = 10.0

@@ -538,8 +538,8 @@ async def build(settings: Settings | None = None) -> App:
     Raises:
         ConfigError: the configuration has a mistake; for a tolerant app, only if it cannot be read
             at all.
-        StoreError: a file cannot be used. The exception is `ledger.db`, for which a store in memory
-            takes over.
+        StoreError: a file other than `ledger.db` cannot be used. If `ledger.db` cannot be used,
+            a store in memory takes over.
     """
     settings = settings or Settings()
     sources = (settings.home, settings.flags, settings.environment)

@@ -161,8 +161,7 @@ def _split(piece: Piece, is_seen: bool, beginnings: Mapping[str, Sequence[str]])
 
 
 def _spaced(pieces: Sequence[Piece], parts: Sequence[Sequence[Part]]) -> list[Part]:
-    """Insert the gaps between the parts. A gap counts as unseen if the parts before and after it
-    are."""
+    """Insert the gaps between the parts. A gap between two unseen parts counts as unseen."""
     spaced: list[Part] = []
     for number, piece in enumerate(pieces):
         spaced += parts[number]
@@ -191,10 +190,11 @@ def _joined(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 def found(original: Sequence[Hashable], seen: Sequence[Hashable]) -> list[bool]:
     """Tell for each item of `original` whether it is found in `seen`. An item that occurs exactly
-    once in each counts as found. The joints are the longest sequence of such items that is in the
-    same order in both. From each joint, equal items are matched in both directions, up to the first
-    difference. Any other item is found if `seen` has an equal, unmatched item between the same two
-    joints or in a neighbouring interval. Takes O(n log n) time."""
+    once in `original` and once in `seen` counts as found. The joints are the longest sequence of
+    such items that is in the same order in both. From each joint, equal items are matched in both
+    directions, up to the first difference. Any other item is found if `seen` has an equal,
+    unmatched item between the same two joints or in a neighbouring interval. Takes O(n log n)
+    time."""
     joints = [(-1, -1), *_joints(original, seen), (len(original), len(seen))]
     unique = _places(original).keys() & _places(seen).keys()
     marks = [item in unique for item in original]

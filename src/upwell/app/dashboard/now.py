@@ -41,7 +41,7 @@ async def rows(app: App, fields: Fields) -> Mapping[str, Any]:
     if not _is_number(written) or not _is_number(at):
         shown = await events(app, _filters(fields), SHOWN)
     else:
-        # Events that were written together share this time, and a page may end between them.
+        # Events that were written together have the same `written`, and a page may end among them.
         together = await events(app, _filters(fields), SHOWN, float(written) + _TINY)
         shown = [event for event in together if event["at"] < float(at)]
         shown = shown or await events(app, _filters(fields), SHOWN, float(written))
@@ -75,8 +75,8 @@ async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Event]]:
 
 
 def _joined_for(fields: Fields, shown: Sequence[Event]) -> Sequence[Event]:
-    """Join the events, except with `spoke`. `shown` then lacks the decisions in which nothing
-    surfaced, so a shortened result might be joined to the wrong one."""
+    """Join the events, unless they are filtered by `spoke`. That filter removes the decisions in
+    which nothing surfaced, so a shortened result might be joined to the wrong decision."""
     return shown if "spoke" in fields else joined(shown)
 
 

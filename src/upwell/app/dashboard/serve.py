@@ -21,7 +21,7 @@ from upwell.web.tokens import Tokens, token_of
 
 async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
     """Serve the dashboard on loopback until a signal ends the process. `opened()` receives the
-    address. The token comes after the `#`, because browsers do not send that part to servers.
+    address. It contains the token after a `#`, because browsers do not send that part to servers.
 
     Raises:
         UsageError: the port is in use.

@@ -25,7 +25,7 @@ READ_SECONDS = 0.5
 
 
 async def sessions(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The newest sessions, and the values for the filters."""
+    """The first matching sessions, and the values for the filters."""
     if "id" in fields or "cut" in fields:
         return {}
     shown = await sessionlist(app, fields)
