@@ -67,9 +67,9 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
     @property
     def is_habit(self) -> bool:
-        """Whether at least `HABIT_SESSIONS` sessions made the same mistake with a command. The
-        correction then becomes a standing rule, which an agent gets before it can repeat the
-        mistake."""
+        """Whether at least `HABIT_SESSIONS` sessions made the same mistake with a command. The user
+        is then told how to make the correction a standing rule, which an agent gets before it can
+        repeat the mistake."""
         return self.why == WHY_COMMAND and self.occurrences >= HABIT_SESSIONS
 
     @property
@@ -128,8 +128,8 @@ class Inbox:
         return displaced
 
     def forget_displaced(self, project: str | None) -> int:
-        """Reset the number of removed proposals for a project (None for all projects), once the
-        user has been told. Returns the old number.
+        """Reset the number of removed proposals for a project (None for all projects). Returns the
+        old number, which the caller must tell the user.
         """
         with self._locking(self._path):
             content = self._read()

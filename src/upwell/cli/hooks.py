@@ -134,8 +134,8 @@ def installer_of(installation: "Installation") -> "Installer":
 
 
 def has_guards() -> bool:
-    """True if the user has a guard, which is a rule that blocks matching calls. Also False if the
-    memories cannot be read."""
+    """True if the user has a guard, which is a rule that blocks matching calls. If the memories
+    cannot be read, this is False."""
     from upwell.cli.session import with_app
     from upwell.ground.errors import StoreError
     from upwell.ground.types.memory import Scope

@@ -229,8 +229,8 @@ async def _listed(
 async def _recall(
     app: "App", query: str, limit: int, names: tuple[str, ...], show: "Progress"
 ) -> list[Hit]:
-    """Search the memories. New documents are read first. Unlike in an agent's search, this has no
-    time limit."""
+    """Search the memories, after reading new documents. Unlike in an agent's search, the reading
+    has no time limit."""
     try:
         await app.documents.refresh(progress=show)
     except StoreError as error:

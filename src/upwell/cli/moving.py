@@ -30,7 +30,7 @@ def import_from(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Count what can be imported from a program and, unless it is a dry run, import it."""
+    """Count what can be imported from a program. Unless `dry_run` is set, also import it."""
     from upwell.migration.projects import projects_at
     from upwell.migration.registry import program_named
 

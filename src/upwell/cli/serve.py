@@ -1,4 +1,6 @@
-"""Starts the gateway. The agent is waiting, so the handshake is answered before the rest loads."""
+"""Starts the gateway. The agent is waiting, so the handshake is answered before other modules are
+imported.
+"""
 
 import asyncio
 import os
@@ -12,8 +14,11 @@ from upwell.wire.lines import open_stdio, read_lines
 def main(http: str | None = None) -> int:
     """Run the gateway on stdio or on `HOST:PORT` and return the exit status.
 
-    If the gateway cannot start, one line on stderr gives the reason, every request on stdin is
-    answered with that error, and the status is 1.
+    If the gateway cannot start on stdio, one line on stderr gives the reason, every request on
+    stdin is answered with that error, and the status is 1.
+
+    Raises:
+        UpwellError: the gateway cannot start on `HOST:PORT`.
     """
     try:
         if http is not None:

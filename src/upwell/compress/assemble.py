@@ -25,8 +25,8 @@ from upwell.ground.text.tokens import chars_per_token, weigh
 from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""The estimated size of an omission mark: in characters between lines, in characters within a line,
-and in tokens."""
+"""The estimated size of an omission mark: the characters of a mark between lines, the characters of
+a mark within a line, and the tokens of either."""
 _MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
 """Units that answer the question get a share of the budget: `_SHARE_PER_COVERAGE` times the part of
 the question that the best unit covers, but at most `_MOST_SHARE`. A question that the text does not

@@ -48,9 +48,9 @@ _COMMON = [math.sqrt(math.log(1 + count)) for count in range(_MOST + 1)]
 """`_COMMON[n]` is the worth of a name that `n` units contain. Names that recur matter more."""
 _SAME = 1e-9
 _NEARLY = 0.8
-"""A unit is selected if its density (worth per character) is at least this share of the highest
-density in the heap. The densities in the heap are upper bounds, so the unit is usually the best
-anyway. Selecting it without recomputing the others saves a third of the steps.
+"""The top unit of the heap is selected if its density (worth per character), once recomputed, is
+still at least this share of the next unit's density. That density is not recomputed; it is an upper
+bound, so the top unit is usually the best. This saves a third of the steps.
 """
 _LEAST_LINE = 12
 """A unit shorter than this, such as a bracket, is worth nothing unless it contains a new name."""
@@ -154,8 +154,8 @@ class _Coverage:
         return ordered
 
     def _candidates(self) -> list[tuple[float, int]]:
-        """Link each unit that is not blank to its neighbours. Return a heap of these units, ordered
-        by their density without the units they need."""
+        """Link each unit that is not blank to its neighbours. Return a heap of these units by
+        density. The densities do not yet include the units that each unit needs."""
         worth_of = self._worths.__getitem__
         rows = zip(
             self._units.salience, self._names, self._factors, self._plain, self._sizes, strict=True

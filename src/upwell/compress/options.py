@@ -16,9 +16,9 @@ class Options:
     `light` gives every kind of tool twice the agent's usual budget. Files that the agent reads are
     not affected.
     `read_tokens`: files that the agent reads are delivered whole up to this size.
-    `max_result_tokens`: soft limit. None means no limit in tokens if `max_result_chars` is set.
-    Otherwise the limit depends on the kind of tool, on `profile`, and on the agent's context
-    window.
+    `max_result_tokens`: soft limit. If only `max_result_chars` is set, tokens are not limited. If
+    neither is set, the limit in tokens depends on the kind of tool, on `profile`, and on the
+    agent's context window.
     `max_result_chars`: soft limit; None means no limit in characters.
     `min_result_retention`: share of a response that must be delivered if its original is not
     stored, 0..1.

@@ -55,7 +55,7 @@ def content(part: str) -> str:
 
 
 def rejoin(chunks: Iterable[str]) -> str:
-    """Join all chunks of an original, in order."""
+    """Join all chunks of an original, which must be given in order."""
     return "".join(content(part) for part in chunks)
 
 

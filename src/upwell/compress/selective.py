@@ -1,9 +1,9 @@
 """`selective`: deliver a table of contents, so that the agent can fetch the sections it needs.
 
-The table is JSON. On a small budget its previews are shorter or missing. Up to 200 sections are all
-listed, even over budget, because the agent cannot fetch a section that is not listed. If there are
-more, they are grouped; the smaller the budget, the fewer and larger the groups. Fetching a group
-returns its own table, so the agent can reach every section.
+The table is JSON. On a small budget its previews are shorter or missing. If there are at most 200
+sections, all are listed, even over budget, because the agent cannot fetch a section that is not
+listed. If there are more, they are grouped; the smaller the budget, the fewer and larger the
+groups. Fetching a group returns its own table, so the agent can reach every section.
 """
 
 import json

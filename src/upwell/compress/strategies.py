@@ -74,7 +74,7 @@ def pass_through(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
 
 
 def truncate(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
-    """Keep the parts of any text that answer the question or stand out."""
+    """Keep the parts that answer the question or stand out, whatever the kind of text."""
     remaining = RemainingBudget.of(budget)
     if remaining.holds(passage.text):
         return whole(passage)

@@ -231,8 +231,8 @@ _LIFT = 2.5
 """If the values that show the schema have at most `_SMALL_SCHEMA` characters in total, they come
 first. Otherwise they are raised by `_LIFT` only, and rank behind the names of records."""
 _DEEPER = 2.0
-"""A top-level key is represented by its value with the highest salience. Values deeper in it first
-lose this much for each level, because every level needs brackets."""
+"""A top-level key is represented by its value with the highest salience. In this comparison, a
+value loses this much for each level that it lies deeper, because every level needs brackets."""
 _ROUNDS = 6
 """The maximum number of rounds of selection. No unit costs more than its estimate, so a larger
 budget never selects less."""

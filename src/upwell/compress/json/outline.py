@@ -15,7 +15,7 @@ _BREAK = re.compile(r"\\n|[.;,] |\s")
 
 
 class Outline(Struct):
-    """The units of a document in order.
+    """The units of a document, in the order of its text.
 
     Unit `i` is `text[starts[i]:ends[i]]`. It is piece number `pieces[i]` of the scalar `nodes[i]`;
     the first or only piece has number 0.

@@ -41,7 +41,7 @@ _LATER, _FIRST = 0.25, 16
 first rows therefore show more of their columns, and the budget still reaches many rows.
 """
 _NAMING = 0.5
-"""The additional salience of the column that names the rows."""
+"""The column that names the rows gets the highest salience of all columns plus this much."""
 
 
 class Table(Struct):
@@ -79,8 +79,8 @@ class Cell(NamedTuple):
 
 class Row(Struct):
     """The `units` of item number `index`, one for each column, or `ABSENT` if the item lacks the
-    column. The first `filled` units were bought. `alone` counts those that appear only in the row,
-    because they are not selected in any container.
+    column. The first `filled` units were bought. `alone` counts the bought units that appear only
+    in the row, because their values are not in `selected` of any container.
     """
 
     table: Table

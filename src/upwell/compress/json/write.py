@@ -27,8 +27,8 @@ class Style(Struct, frozen=True):
 def is_brief(node: Node) -> bool:
     """Return whether the mark of this container only counts missing children, as in `+5 keys`.
 
-    The root and arrays outside other arrays have full marks. An object in an array has no mark;
-    instead, the mark of the outermost array counts the item around the object as shortened.
+    The root and arrays outside other arrays have full marks. An object inside an array has no mark.
+    Instead, the mark of the outermost array says how many of its items were shortened.
     """
     return node.nested or (node.kind == OBJECT and node.parent is not None)
 
