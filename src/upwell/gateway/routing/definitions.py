@@ -30,7 +30,7 @@ LINE_CHARS = 120
 ANSWER_TOKENS = 4000
 MAX_MATCHES = 10
 TOOLS_CACHED = 10_000
-"""The size of each cache of derived tool definitions."""
+"""The maximum number of entries in each cache of tools."""
 DESCRIBE = "describe_tools"
 _PLAIN_TYPES = frozenset({"string", "integer", "number", "boolean", "object"})
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
@@ -204,7 +204,7 @@ def argument_fault(schema: RawObject, arguments: object) -> str:
     are checked leniently, because some servers read `"5"` as 5 and `"[1]"` as a list. A string
     therefore fits all types, and a number, boolean or null fits all types except `object` and
     `array`. If a schema is nested too deeply, refers to itself endlessly, or takes more than
-    `MAX_STEPS` to check, all arguments are accepted.
+    `MAX_STEPS` steps to check, all arguments are accepted.
 
     Raises:
         NotJson: the schema is not JSON.
@@ -225,7 +225,7 @@ def argument_fault(schema: RawObject, arguments: object) -> str:
 
 
 def _reduced(schema: object) -> Any:
-    """Reduce a schema to the keywords that are checked and well-formed."""
+    """Remove the keywords that are not checked, and those with malformed values."""
     if not isinstance(schema, dict):
         return schema is not False
     reduced: dict[str, Any] = {}

@@ -111,8 +111,8 @@ class Router:
         self._resources.notify(method, params)
 
     async def mirrors(self, name: str) -> tuple[Mirror, ...]:
-        """Return the arguments of this tool that HTTP headers must repeat. An unknown tool has
-        none."""
+        """Return the arguments of this tool whose values must also be sent in HTTP headers. An
+        unknown tool has none."""
         try:
             return (await self._target(name)).mirrors
         except (Refused, UpwellError):
@@ -132,8 +132,8 @@ class Router:
         self, upstream: Upstream, context: RequestContext, work: Callable[[], Awaitable[Reply]]
     ) -> Reply:
         """Call `work`, which sends a request to `upstream`. Meanwhile, the upstream may ask the
-        client questions. If the client is modern but the upstream is not, each question is returned
-        to the client as the result, and the request to the upstream stays open.
+        client questions. If the client is modern but the upstream is not, each question becomes the
+        result of the client's request, while the request to the upstream stays open.
         """
 
         async def recorded() -> Reply:
@@ -176,8 +176,8 @@ class Router:
 
     async def _discover(self, _: RawObject, __: RequestContext) -> RawObject:
         await self._resources.settled()
-        # A modern client may rely on every capability in the offer, so only servers that have
-        # replied are included. The client can discover again later.
+        # A modern client may rely on every capability in the offer, so the offer includes only
+        # servers whose capabilities are known. The client can discover again later.
         offer = offer_of(known for known in self._upstreams() if known.about.version)
         result = {"supportedVersions": list(MODERN_VERSIONS), **offer.members()}
         return fresh_only(RawObject.parse(dumps(result)))
@@ -229,7 +229,8 @@ class Router:
 
         Raises:
             Refused: no server has such a tool.
-            UpstreamError: the server with this prefix has failed and has never listed a tool.
+            UpstreamError: a server with the same prefix as the name (which may be "") has failed,
+                and has never listed a tool.
         """
         target = self._catalog.resolve(name)
         if target is not None and target.upstream and target.upstream.state is State.STARTING:

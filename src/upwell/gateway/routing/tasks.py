@@ -62,7 +62,7 @@ class Tasks:
         return refusal
 
     def record(self, upstream: Upstream, reply: Reply, context: RequestContext) -> None:
-        """If this result starts a task, remember the task's owner."""
+        """If this result starts a task, remember the task's server and principal."""
         # A result that starts a task is short. Others may be megabytes long.
         if b'"taskId"' not in reply.result[:4096]:
             return

@@ -97,7 +97,7 @@ def _is_unknown(upstream: Upstream) -> bool:
 
 MAX_DEPTH = 100
 MAX_TOOLS_ON_LOOP = 100
-"""Longer tool lists are read in a thread."""
+"""Longer tool lists are rebuilt in a thread."""
 CONTEXT_QUERY = "_context_query"
 
 
@@ -116,7 +116,7 @@ class LocalTools(Protocol):
 class Target(Struct, frozen=True, kw_only=True):
     """The tool that a public name refers to. `upstream` is None for our own tools. `declares_query`
     is true if the tool itself has a `_context_query` argument. `declared` is a digest of the tool's
-    definition. HTTP headers must repeat the arguments in `mirrors`."""
+    definition. `mirrors` lists the arguments whose values must also be sent in HTTP headers."""
 
     tool: str
     upstream: Upstream | None
@@ -129,8 +129,8 @@ class Target(Struct, frozen=True, kw_only=True):
 class Catalog:
     """The tool list, and the target of each public name.
 
-    `may_compress(server, tool)` returns whether a tool's results may be shortened. Such a tool is
-    listed without its `outputSchema`, because a shortened result may not match the schema.
+    `may_compress(server, tool)` returns whether a tool's results may be shortened. If they may, the
+    tool is listed without its `outputSchema`, because a shortened result may not match the schema.
     `definitions` shortens a list that is too long.
     """
 
@@ -154,7 +154,7 @@ class Catalog:
 
     @property
     def listing(self) -> bytes:
-        """The raw JSON array of tools, in the order of the configuration. Our own come last."""
+        """The raw JSON array of tools, in the order of the configuration, with our own last."""
         return self._listing
 
     def resolve(self, name: str) -> Target | None:
@@ -165,8 +165,8 @@ class Catalog:
         return self._definitions.hidden_schema(name)
 
     async def refresh(self, *, force: bool = False) -> None:
-        """Rebuild the list if any upstream has changed, or if `force` is set. A long list is read
-        in a thread, so that no call has to wait for it."""
+        """Rebuild the list if any upstream has changed, or if `force` is set. A long list is
+        rebuilt in a thread, so that no call has to wait for it."""
         async with self._refreshing:
             upstreams = self._upstreams()
             state = [(entry, entry.tools, entry.state, entry.about.version) for entry in upstreams]

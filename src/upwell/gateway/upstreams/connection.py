@@ -63,7 +63,7 @@ MAX_QUEUED_BYTES = 1024 * 1024
 
 
 class Notifications:
-    """A queue of notifications for the server `name`. `send` sends them in order."""
+    """A queue of notifications for the server `name`. `send` sends them, oldest first."""
 
     def __init__(self, name: str, send: Callable[[str, bytes], Awaitable[None]]) -> None:
         self._name = name
@@ -366,7 +366,7 @@ async def connect(
     logins: Logins | None = None,
 ) -> Connection:
     """Start the server's program, or open a link to its address. In the server's `env` and
-    `headers`, `${NAME}` is replaced with the variable from `environment`.
+    `headers`, `${NAME}` is replaced with its value in `environment`.
 
     Raises:
         UpstreamUnavailable: the program is missing or may not be run, the address is invalid, or a
@@ -394,7 +394,7 @@ async def connect(
 
 
 def filled_in(values: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Replace each `${NAME}` in `values` with that variable.
+    """Replace each `${NAME}` in `values` with the value of that variable.
 
     Raises:
         ValueError: a variable is not set, or is empty.

@@ -67,7 +67,7 @@ class Fleet:
         try:
             yield
         finally:
-            # Cancel both before awaiting either, so that all servers stop concurrently.
+            # Cancel all tasks before awaiting any, so that all servers stop concurrently.
             self._retiring.cancel()
             await self._supervisors.aclose()
             await self._retiring.aclose()

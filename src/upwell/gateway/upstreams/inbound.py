@@ -1,9 +1,9 @@
-"""Tracks the calls to an upstream, and finds the client for each message that it sends. A progress
-notification contains a token from the gateway, which identifies the call. A request or a log
-message identifies no call, so it goes to the client that has calls in flight. If a request could be
-for several clients, it is declined, because an answer from the wrong client would be worse. A
-request may also be about a call that its client has cancelled, until the server answers that call
-or `ABANDONED_SECONDS` have passed.
+"""Tracks the calls to an upstream, and finds the clients for each message from it. A progress
+notification contains a token from the gateway, which identifies the call. Requests and log messages
+identify no call, so they go to the clients that have calls in flight. If a request could be for
+several clients, it is declined, because an answer from the wrong client would be worse. For
+`ABANDONED_SECONDS` after a client cancels a call, or until the server answers the call, a request
+could also be for that client.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from upwell.wire.rawjson import NotJson, RawObject, check
 PROGRESS = "notifications/progress"
 CANCELLED = "notifications/cancelled"
 ABANDONED_SECONDS = 300.0
-"""How long a server's requests may still be about a cancelled call. Most servers never answer such
-a call."""
+"""How long after a cancellation a server's requests may still be about the cancelled call. An
+answer to the call ends this period, but most servers never send one."""
 MAX_ABANDONED = 1_000
 
 
@@ -105,8 +105,7 @@ class InFlight:
             self._by_token.pop(own_token, None)
 
     def clients(self) -> list[Client]:
-        """Return the clients with calls in flight. For each agent, this is the client of its latest
-        call."""
+        """Return one client for each agent with calls in flight: the client of its latest call."""
         latest = {call.client.agent: call.client for call in self._calls if call.client.agent}
         return list(latest.values())
 

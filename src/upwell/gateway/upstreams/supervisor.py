@@ -165,7 +165,7 @@ class Upstream:
         self, method: str, params: RawObject, client: Client = NOBODY, *, idempotent: bool = False
     ) -> Reply:
         """Send a client's request and wait for the reply. Progress restarts the call timeout. An
-        `idempotent` request is repeated once if the connection breaks off.
+        `idempotent` request is repeated once if the connection fails.
 
         Raises:
             UpstreamError: the server is down, disconnected, was too slow, is busy, or did not speak
