@@ -43,8 +43,7 @@ class Embedder(Protocol):
 
 
 class Model2Vec:
-    """Static embeddings (model2vec). Embedding a text only takes table look-ups, which are fast
-    enough for every call."""
+    """Static embeddings (model2vec). Embedding a text only takes table look-ups, which are fast."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         try:

@@ -113,7 +113,8 @@ def _read(reply: "httpx2.Response", endpoint: Endpoint, deadline: Deadline) -> b
         raw += chunk
         if len(raw) > _MAX_REPLY_BYTES:
             raise LlmError(f"the reply of {endpoint.shown} exceeds {_MAX_REPLY_BYTES:,} bytes")
-    # If the watchdog has shut down the socket, a truncated body without a length looks complete.
+    # If the watchdog has shut down the socket, the body may be truncated. Without a Content-Length
+    # header, it nevertheless looks complete.
     if deadline.passed():
         raise TimeoutError
     return bytes(raw)

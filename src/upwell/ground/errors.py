@@ -19,8 +19,8 @@
     └─ LlmError
 
 Errors from libraries (SQLite, sockets, HTTP, child processes) are converted to these errors where
-they occur: in `ground/{sqlite,postgres}/`, `ground/{embed,endpoint,llm}.py`, `wire/`, and the
-stores of external services.
+they occur: in `ground/{sqlite,postgres}/`, `ground/{embed,endpoint,llm}.py`, `wire/` and
+`memory/external/`.
 """
 
 

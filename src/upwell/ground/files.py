@@ -40,8 +40,8 @@ def stamp(path: str | Path) -> Stamp | None:
 
 @contextmanager
 def exclusively(path: Path, seconds: float | None = None) -> Iterator[None]:
-    """Hold the lock for changing or replacing a file. Waits at most `seconds` for the lock
-    (default: `LOCK_SECONDS`).
+    """Hold the lock for changing or replacing a file. Gives up after about `seconds` (default:
+    `LOCK_SECONDS`) if another process holds it.
 
     Raises:
         StoreUnwritable: another process held the lock for too long, or the lock cannot be created.

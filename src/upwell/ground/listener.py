@@ -18,7 +18,7 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG
 
 Protocol = Callable[[Callable[[], None]], asyncio.BaseProtocol]
-"""A function that creates the protocol for a new connection. The protocol calls the given function
+"""Creates the protocol for a new connection. The argument is a function that the protocol must call
 once, when the connection is lost.
 """
 Connected = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

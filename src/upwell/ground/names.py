@@ -29,8 +29,8 @@ def check_server_name(name: str) -> None:
 
 
 def check_name(name: str, kind: str) -> None:
-    """Check a name by the rules of `check_server_name()`. In the error, the name is called
-    `kind`."""
+    """Check a name by the rules of `check_server_name()`. `kind` is a noun for the error, such as
+    "server name"."""
     if not name or len(name) > MAX_SERVER_NAME_CHARS:
         fault = f"must have 1 to {MAX_SERVER_NAME_CHARS} characters"
     elif not set(name) <= _ALLOWED or "__" in name or name.strip("_-") != name:

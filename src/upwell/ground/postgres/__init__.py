@@ -1,1 +1,1 @@
-"""PostgreSQL: connections, and the tables of everything that the machines of a team share."""
+"""PostgreSQL: connections, and tables for the data that a team's machines share."""
