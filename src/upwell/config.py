@@ -428,7 +428,8 @@ class _Reading:
 
 
 def _with_line(error: ConfigError, path: Path) -> ConfigError:
-    """Add the number of the line that sets the key, or of the table heading if no line does."""
+    """Put the number of the line that sets the key into the message. If no line sets it, use the
+    line of the table heading."""
     if not error.key or error.origin != str(path):
         return error
     text = read_regular_file(path).decode("utf-8")
@@ -471,8 +472,8 @@ def _table(key: str, value: Any, origin: str) -> Mapping[str, Any]:
 
 
 def _misplaced(section: str, name: str, table: Mapping[str, Any], origin: str) -> ConfigError:
-    """Return the error for a dotted key such as `hook.port` below a table heading. TOML takes the
-    key to belong to that table.
+    """Return the error for a dotted key such as `hook.port` below a table heading. In TOML, such a
+    key belongs to that table.
     """
     key = f"{section}.{name}"
     line = f"`{next(iter(table), 'KEY')} = …`"

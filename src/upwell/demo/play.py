@@ -205,7 +205,7 @@ class Play:
 
     async def _step(self, step: Step, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
         """Make one call through upwell and show its result. Returns the token counts of the reply
-        without upwell and with it."""
+        without and with upwell."""
         shown_args = ", ".join(f"{name}={value!r}" for name, value in step.args.items())
         self._show(f"   {step.tool}({shown_args})")
         texts = await gateway.call(step.tool, step.args)

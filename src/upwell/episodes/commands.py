@@ -39,7 +39,8 @@ _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 class _Open(Struct, eq=False):
     """A failure for which no working command has been found yet. `age` is the number of shell calls
-    since the failure. `others` contains the commands of these calls, unless they failed too.
+    since the failure. `others` contains the commands of these calls. Calls with usage errors are
+    left out.
     """
 
     event: Event

@@ -200,8 +200,7 @@ def rules_in(message: str) -> Iterator[str]:
 
 
 def _here_needed(here: re.Match[str]) -> str:
-    """Keep "in this repository" if the verb has no other object, as in "never push in this
-    repository"."""
+    """Keep "in this repository" directly after the verb, as in "never push in this repository"."""
     return here[0] if _BARE_VERB.search(here.string[: here.start()]) else ""
 
 

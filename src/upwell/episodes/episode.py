@@ -27,8 +27,8 @@ class Episode(Struct, frozen=True, kw_only=True):
     events that have one of the `triggers` (see `triggers_of()`), provided that `paths` and
     `identifiers` still exist. The paths are relative to `cwd`, the folder of the session.
     `evidence` lists the indexes (`Event.i`) of the events in `session` that led to the episode.
-    `tool` and `at` are the tool and the time (in seconds since the epoch) of the last of these
-    events.
+    `at` is the time of the last of these events, in seconds since the epoch. `tool` is the
+    tool of that event, or "" for tickets and rules.
     """
 
     kind: EpisodeKind

@@ -1,4 +1,6 @@
-"""Finds missing files, names that a search did not find, and the files that define a name."""
+"""Tells from a call which file is missing, which names a search did not find, and which files
+define a name.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

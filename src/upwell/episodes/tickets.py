@@ -1,6 +1,7 @@
 """Finds the tickets that prompts and paths name (`ABC-123`, `#045`, `task 45`), and their files.
 
-A ticket's file is the first file with the ticket in its path that is opened after the prompt.
+Of the files that are opened after the prompt, a ticket's file is the first one whose path names the
+ticket.
 """
 
 import re

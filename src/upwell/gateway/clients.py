@@ -54,8 +54,9 @@ class Client(Protocol):
 
     @property
     def agent(self) -> object:
-        """Identifies the agent that can answer an upstream's questions. This is the session, or
-        the request itself if it has no session. Nothing links such requests to each other.
+        """Identifies the agent that can answer an upstream's questions. This is the session or,
+        for a request without one, the request itself, because nothing links such requests
+        to each other.
         """
         ...
 
@@ -362,7 +363,7 @@ class Audience:
         return any(uri in receiver.uris for receiver in self._receivers())
 
     async def relay(self, message: Message, clients: Iterable[Client]) -> None:
-        """Pass on a notification from an upstream. `clients` have calls to it in flight."""
+        """Pass on an upstream's notification. `clients` are waiting for replies from it."""
         method = message.method or ""
         try:
             params = RawObject.parse(message.params)

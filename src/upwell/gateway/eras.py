@@ -329,7 +329,8 @@ EVERYTHING: Mapping[str, Any] = {
     "logging": {},
 }
 """The capabilities that we declare until every server has declared its own. Declaring too many is
-harmless, because a list may be empty, but a client never uses a capability that was not declared.
+harmless, because a list may be empty. Declaring too few is not: a client never uses a capability
+that was not declared.
 """
 
 

@@ -13,7 +13,7 @@ from upwell.compress.relevance import lowered
 from upwell.ground.text.safe import boundary
 
 BLANK = -4.0
-"""The salience of blank lines, and of units that matter only because other units need them. If
+"""A low salience, for blank lines and for units that matter only because other units need them. If
 units are ordered by names (`coverage.py`), these are never selected for their own sake."""
 FIRST = 50.0
 """The salience of raised units. They are selected before all others or, if units are ordered by
@@ -241,8 +241,8 @@ def split_groups(text: str) -> Units:
 
 
 def lift_edges(units: Units, above: float = -math.inf) -> None:
-    """Rank the first and the last units of a text higher, unless their salience is at most `above`,
-    or `FIRST` or more."""
+    """Rank the first and the last units of a text higher. Units with a salience up to `above`
+    stay as they are, and so do raised units."""
     size = len(units)
     for step in range(min(_EDGE, size // 4)):
         for unit in (step, size - 1 - step):

@@ -62,8 +62,9 @@ def _pair(units: Units, text: str) -> None:
 
 
 def _pair_block(units: Units, text: str, removed: list[int], added: list[int]) -> None:
-    """Pair the lines of one change in order. If one side has more lines, first pair lines that
-    begin with the same word; they may be two versions of a list entry."""
+    """Pair the first removed line of a change with its first added line, and so on. If one side has
+    more lines, first pair lines that begin with the same word; they may be two versions of a list
+    entry."""
     if len(removed) == len(added):
         for old, new in zip(removed, added, strict=True):
             _bind(units, old, new)

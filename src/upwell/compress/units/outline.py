@@ -130,8 +130,8 @@ def _ends_signature(text: str, start: int, end: int) -> bool:
 
 
 def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the enclosing lines of a line below `line`. If there are more than
-    `_MAX_GOVERNING`, return the outermost and the nearest."""
+    """Return the lines that enclose the body of `line`: those around `line`, and `line` itself. If
+    there are more than `_MAX_GOVERNING`, return the outermost and the nearest."""
     _, number, above = line
     if len(above) >= _MAX_GOVERNING:
         above = (*above[: _MAX_GOVERNING // 2], *above[1 - _MAX_GOVERNING // 2 :])

@@ -18,9 +18,9 @@ _MAX_JOINED = 50
 
 
 def split_csv(text: str, name: str = "") -> Units:
-    """Split CSV into rows, which need the header. A quoted cell may span lines. Rows are ranked by
-    their words and not by their length, so that neighbouring rows are selected together and need
-    few omission marks."""
+    """Split CSV into rows, which need the header. A quoted cell may contain line breaks. Rows are
+    ranked by their words and not by their length, so that neighbouring rows are selected together
+    and need few omission marks."""
     units = Units(reach=0)
     marks = Marks(text)
     header: tuple[int, ...] = ()
@@ -62,8 +62,9 @@ def _rows(text: str) -> list[tuple[int, int]]:
 
 
 def split_grep(text: str, name: str = "") -> Units:
-    """Split search results into matches. If they are folded, each match needs its folder or file. A
-    context line ranks below the matches and needs the nearest match."""
+    """Split search results into matches. In folded results (`normalise/listings.py`), each match
+    needs the line that names its file or folder. A context line ranks below the matches and needs
+    the nearest match."""
     units = Units(reach=1, by_names=True)
     trouble = Trouble(text)
     head: tuple[int, ...] = ()

@@ -110,8 +110,8 @@ class Report:
 
     def raise_last(self, units: Units) -> None:
         """Raise the last verdict (`BUILD FAILED`, `exit code 1`) and the last count of failures
-        above everything else, because they show how the command ended. If there are neither, raise
-        the last count of results.
+        above everything else, because they show how the command ended. If the report has neither,
+        raise the last count of results.
         """
         last = [self._last[kind] for kind in ("bad counts", "verdict") if kind in self._last]
         for unit in last or list(self._last.values()):

@@ -37,10 +37,10 @@ WORTH_SHORTENING = 0.75
 would not be worth the gaps."""
 SHORT_BYTES = 4096
 MAX_TEXTS = 100
-"""If a result has more text blocks, their texts are joined and shortened as one text."""
+"""If a result has more text blocks than this, their texts are joined and shortened as one text."""
 TAIL_CHARS = 200
-"""A strategy may report its omissions within this many characters of the end of a text. The notice
-does not repeat that report."""
+"""If a text already reports an omission in its last `TAIL_CHARS` characters, the notice does not
+repeat it."""
 READ_MORE = "upwell__read_more"
 SUMMARY = "llm_summary"
 _QUESTION_ARGUMENTS = ("query", "question", "prompt", "q")
@@ -201,7 +201,7 @@ class Fitter:
         strategy: str = "",
     ) -> RawObject:
         """Fit `result` to the budget of its tool. `ratio` replaces the learned ratio. `strategy`
-        replaces the configured strategy, except `none`, which leaves every result unchanged."""
+        replaces the configured strategy, unless that is `none`: then no result is changed."""
         options = self._options(call.server, call.tool)
         blocks = await blocks_of(result)
         if not blocks or options.strategy == "none":

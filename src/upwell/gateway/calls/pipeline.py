@@ -103,7 +103,7 @@ Search = asyncio.Task[tuple[Outcome, Cue]]
 MAX_ANSWER_CHARS = 8_000
 """How many characters of a result are used to search again."""
 MAX_EMPTY_BYTES = 400
-"""A longer result is not examined, because it must say more than that nothing was found."""
+"""If a call succeeds with a longer result, it is assumed to have found something."""
 _FINAL = frozenset(
     {
         SkipReason.DISABLED,

@@ -57,7 +57,7 @@ def save_offer(home: Home, offer: Offer) -> None:
 def load_offer(home: Home) -> Offer | None:
     """Return the offer that an earlier run saved for the current configuration. If none was saved,
     return None, so that the servers are asked. Without a configuration file, return an offer of
-    everything instead."""
+    `EVERYTHING` instead."""
     everything = Offer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything
     if not home.offer_file.is_file():
@@ -77,7 +77,7 @@ def _configuration_state(home: Home) -> list[int]:
 
 async def read_hello(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncIterator[Line], Hello]:
     """Read the agent's first message. If it is `initialize` and `load_offer()` returns an offer,
-    send the reply and remove the message from the lines. Otherwise, the message stays."""
+    send the reply and return the lines after the message. Otherwise, return all lines."""
     first = await anext(lines, None)
     if first is None:
         return lines, Hello()

@@ -157,9 +157,9 @@ class HttpSessions:
         return restored
 
     async def _adopted(self, name: str, principal: Principal) -> HttpSession | None:
-        """Continue a session that another process may have opened, while the shared state is
-        unreachable. The principal has presented a token, so it is enough that the name looks like
-        one that upwell generates."""
+        """While the shared state is unreachable, continue a session that another process may have
+        opened. The principal has presented a token, so it is enough that the name looks like one
+        that upwell generates."""
         return await self._continued(name, principal) if _NAME.fullmatch(name) else None
 
     async def _continued(self, name: str, principal: Principal) -> HttpSession:

@@ -16,7 +16,7 @@ from upwell.wire.peer import INTERNAL_ERROR, Message, Peer, PeerGone, error_body
 from upwell.wire.rawjson import NotJson, RawObject
 
 DRAIN_SECONDS = 5.0
-"""How long running requests have to finish when the gateway is told to exit."""
+"""How much time the running requests get to finish when the gateway is told to exit."""
 MAX_RUNNING = 4096
 """How many requests from an agent may run at once. Further requests are refused. If the agent does
 not read the refusals, nothing more is read from the agent.

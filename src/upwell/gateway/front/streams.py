@@ -82,7 +82,7 @@ class Outbox:
         return f"{self.name}-{number}" if self.name else ""
 
     def _wake(self) -> None:
-        # A new event each time, because later readers must not find the event set.
+        # Readers that come later wait for a new event, because this one stays set.
         self._more.set()
         self._more = asyncio.Event()
 
