@@ -16,8 +16,9 @@ MAX_POINTER_CHARS = 65_536
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
-"""The layout of git's index: the first version with compressed paths, the sizes of the header and
-of an entry before its path, and the flag on entries that have two more bytes before the path."""
+"""The layout of git's index. Paths are compressed from version `_COMPRESSED`. The header has
+`_HEADER` bytes. Each entry has `_FIXED` bytes before its path, or two more if the flag `_EXTENDED`
+is set."""
 
 
 def project_of(folder: str | None) -> str | None:

@@ -16,7 +16,7 @@ class ProjectOptions:
     """The `projects.*` settings.
 
     `exclude` contains patterns for folders. A pattern with a slash is compared with the whole path;
-    a `~` in it means the user's home folder. Any other pattern is compared with the folder's name.
+    a leading `~` is the user's home folder. Any other pattern is compared with the folder's name.
     Everything in a matching folder is excluded, and so are all worktrees of repositories in it.
     """
 

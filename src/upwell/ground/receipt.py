@@ -37,7 +37,7 @@ class Receipt:
 
 
 def settled() -> Receipt:
-    """Return the receipt of a response that counts as delivered as soon as it exists."""
+    """Return a receipt that is already settled as delivered."""
     receipt = Receipt()
     receipt.settle(True)
     return receipt

@@ -1,5 +1,5 @@
-"""Short-lived state of sessions: how often memories surfaced, late answers, and calls that wait for
-their client.
+"""Short-lived state of sessions, such as when memories were last shown, memories found too late for
+their call, and calls that wait for an answer from their client.
 
 All of this state is stored through `SessionState`, so that replicas of a gateway can share it. If a
 value is lost, the worst effect is that something is repeated or retried.
@@ -26,16 +26,16 @@ class SessionState(Protocol):
 
     Callers choose the kinds, which must not collide. `key` may be empty if a session has only one
     value of a kind. `is_shared`: whether other processes see the values. If so, each access takes a
-    round trip. `is_cut_off`: whether the shared storage is failing. Other processes then do not see
-    the values that this one sets, and a value that it does not find may still be in the storage.
+    round trip. `is_cut_off`: whether the shared storage is failing. If so, other processes do not
+    see the values that this process sets, and this process may miss values in the storage.
     """
 
     is_shared: bool
     is_cut_off: bool
 
     def now(self) -> float:
-        """Return epoch seconds by the storage's clock. It is the same for all processes that share
-        the values, even if one machine's clock is wrong."""
+        """Return epoch seconds by the storage's clock. All processes that share the values use this
+        clock, because one machine's own clock may be wrong."""
         ...
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:

@@ -1,5 +1,5 @@
-"""The TTL store contains entries that expire: originals of shortened results, the seen log (which
-memories each session was given), cached responses, usage counters, rates.
+"""The TTL store contains entries that expire, such as the originals of shortened results, the seen
+log (which memories each session was given), cached responses and usage counters.
 
 Losing an entry must do no harm. Durable data belongs in `memory.db`. Every entry has a tenant,
 a kind and a time to live. A kind may have a cap in bytes, beyond which the oldest entries are
@@ -153,8 +153,8 @@ class TtlStore(Protocol):
 
 
 _CHECKS_PER_CAP = 50
-"""A kind is measured whenever a fiftieth of its cap has been written to it. One process therefore
-exceeds the cap by about a fiftieth at most.
+"""The size of a kind is measured each time a fiftieth of its cap has been written. One process
+therefore exceeds the cap by about a fiftieth at most.
 """
 
 
@@ -186,7 +186,7 @@ def is_due(unchecked: dict[str, int], kind: str, values: Mapping[str, bytes], ca
 
 
 class MemoryTtlStore(TtlStore):
-    """A TTL store in this process's memory, for data that must not touch the disk."""
+    """A TTL store in this process's memory, for data that must not or cannot be written to disk."""
 
     def __init__(self, *, options: Options | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options or Options()

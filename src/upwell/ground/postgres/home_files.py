@@ -41,7 +41,7 @@ _WRITE = """
 class HomeFiles:
     """The shared files at `paths`, and the file `secret`, which the first machine fills with random
     bytes. `lost` returns whether the database has recently failed to respond. The methods block, so
-    call them in a thread or in a command."""
+    do not call them on the event loop."""
 
     def __init__(
         self,
@@ -99,8 +99,8 @@ class HomeFiles:
 
     @contextmanager
     def exclusively(self, path: Path) -> Iterator[None]:
-        """Hold a shared file's lock across all machines. The copy is up to date within the block.
-        Changes to the copy are shared when the block ends.
+        """Lock a shared file on all machines. Within the block, this machine's copy is up to date.
+        When the block ends, changes to the copy are written to the database.
 
         Raises:
             StoreError: the database or the disk failed; nothing was changed.

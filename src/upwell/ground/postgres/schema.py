@@ -1,15 +1,15 @@
-"""The tables in PostgreSQL, version 15 or later, without any extension. Memories:
+"""The tables in PostgreSQL (15 or later; no extension is needed). These contain memories:
 
     tenant ──< scope ──< memory >── posting      words of a memory, by stem
                             ├──< about           the files and symbols that a memory is about
                             └──< memory_trigger  the situations in which a memory surfaces
-    term, anchor            how many memories in a scope have a stem, or a key in `about`
+    term, anchor            for each stem or key in `about`, how many memories in a scope have it
     null_score              the best scores of random queries, by scope and number of words
     trash                   deleted memories, kept for 30 days
-    embedding               each memory's vector from each model, if an embedder is configured
-    embedding_model         the models, and the replica that is currently embedding
+    embedding               the vectors of memories, by model, if an embedder is configured
+    embedding_model         the models, each with the replica that is computing its vectors
 
-Everything else that the machines of a team share:
+These contain everything else that the machines of a team share:
 
     entry                   data that expires: originals, the seen log, cached responses, sessions
     feedback, threshold     ratings, and the thresholds derived from them
@@ -36,7 +36,7 @@ TENANT_SETTING = "upwell.tenant"
 CHANNEL = "upwell_"
 """The prefix of the channels on which triggers announce changes. The tenant's number follows."""
 LOCK = 0x75_70_77_65_6C_6C
-"""The key of the advisory lock that a process holds while it changes tables, so that processes that
+"""The key of an advisory lock. A process holds the lock while it changes tables, so processes that
 start at the same time take turns.
 """
 
@@ -179,7 +179,7 @@ _AUDIT = (
 _UNWALLED = ("tenant", "memory", "change")
 
 _CHANGES = (
-    # Copies recognise the store by its identity, even if its address changes.
+    # Developers' machines recognise the database by this identity, even if its address changes.
     "ALTER TABLE upwell.tenant ADD COLUMN identity uuid NOT NULL DEFAULT gen_random_uuid()",
     """CREATE TABLE upwell.change (
         tenant bigint, project text COLLATE "C", id text COLLATE "C", version bigint NOT NULL,
@@ -236,8 +236,9 @@ _PRUNE = (
     """ALTER TABLE upwell.scope ADD COLUMN pruned_version bigint NOT NULL DEFAULT 0,
         ADD COLUMN pruned_id text COLLATE "C" NOT NULL DEFAULT ''""",
     "CREATE INDEX change_gone ON upwell.change (tenant, at) WHERE gone",
-    # Replicas on an earlier version cannot tell a copy that it has missed pruned deletions. The
-    # update makes every deletion look recent, so that none is pruned while such replicas still run.
+    # Replicas on an earlier version cannot warn a developer's machine that it has missed deletions
+    # because they were pruned. The update makes every deletion look recent, so that none is pruned
+    # while such replicas still run.
     "ALTER TABLE upwell.change NO FORCE ROW LEVEL SECURITY",
     "UPDATE upwell.change SET at = extract(epoch FROM clock_timestamp())::float8 WHERE gone",
     "ALTER TABLE upwell.change FORCE ROW LEVEL SECURITY",

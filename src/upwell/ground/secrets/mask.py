@@ -65,7 +65,7 @@ def masked_address(url: str) -> str:
 
 
 def masked_words(words: Sequence[str]) -> list[str]:
-    """Mask the words of a command that look like secrets or belong to a flag that denotes one."""
+    """Mask secrets in the words of a command, such as the value after `--token`."""
     return list(_masked(words))
 
 

@@ -181,7 +181,8 @@ def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
 
 
 def _around(lowered: bytes, keyword: bytes, after: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges that begin before a keyword and end after the last keyword within reach."""
+    """Yield the ranges around a keyword. Occurrences within `after` bytes of each other share a
+    range."""
     at = lowered.find(keyword)
     while at >= 0:
         last = at
@@ -270,7 +271,7 @@ def _line(window: bytes, start: int, end: int) -> bytes:
 
 
 def _without_overlaps(matches: Iterator[Finding]) -> list[Finding]:
-    """A specific rule overrides the generic rule."""
+    """Merge findings that overlap. A specific rule's name replaces that of the generic rule."""
     findings: list[Finding] = []
     for finding in sorted(matches, key=lambda f: (f.start, f.rule == GENERIC, -f.end)):
         if findings and finding.start < findings[-1].end:

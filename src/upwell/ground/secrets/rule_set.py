@@ -22,9 +22,7 @@ LONG_RULES = frozenset({"jwt", "jwt-base64", "curl-auth-header", "curl-auth-user
 multi-line commands."""
 GENERIC = "generic-api-key"
 REPLACED = frozenset({"private-key"})
-"""Rules that code in `redact.py` replaces. That code masks a key up to its end, even if the key is
-truncated.
-"""
+"""Rules that are not used. Code in `redact.py` finds these keys instead, even truncated ones."""
 MAX_STOPWORD_RATIO = 6
 """A value with a stopword is not a secret if the value is at most this many times as long as the
 stopword. Longer random values often contain one of the 600 four-letter stopwords by chance."""
@@ -37,8 +35,8 @@ continue an expression are not included.
 """
 _NOT_BASE64 = r"(?:[^a-zA-Z0-9+/]|\z)"
 _WIDE_START = r"(?:^|[^A-Za-z])"
-"""A digit may precede a secret, because the line before often ends with one and wrapped lines are
-joined."""
+"""A digit may precede a secret, because wrapped lines are joined and a line often ends with a
+digit."""
 
 
 class Allowlist(Struct, frozen=True):
@@ -81,8 +79,9 @@ class Rules(Struct, frozen=True):
 
     `triggered`: keywords, each with the ids of the rules to run. `everywhere`: maps each rule
     without keywords to the length of its shortest match in bytes. Such rules must be fast.
-    `keywords`: an RE2 set that finds all keywords in one pass, as positions in `triggered`. `raw`:
-    the rules as written in the files. `allow`: the exceptions to every rule.
+    `keywords`: an RE2 set that finds all keywords in one pass, and returns their positions in
+    `triggered`. `raw`: the rules as written in the files. `allow`: exceptions that apply to all
+    rules.
     """
 
     triggered: Sequence[tuple[bytes, tuple[str, ...]]]

@@ -53,7 +53,7 @@ class View(Struct, frozen=True):
         return self.origin[index] + position - self.at[index]
 
     def end(self, position: int) -> int:
-        """Return where the byte that ends at `position` ends in the original."""
+        """Return where a range that ends at `position` ends in the original."""
         return self.start(position - 1) + 1
 
 
@@ -83,9 +83,10 @@ def unwrapped(data: bytes) -> View | None:
 
 
 def unfolded(data: bytes) -> View | None:
-    """Join the lines of `data` that a terminal seems to have wrapped, or return None if there are
-    none. A line seems wrapped if it is as long as the line before or after it, or is one of the
-    longest. It is joined with the next line. All other lines are left out.
+    """Return the lines of `data` that a terminal seems to have wrapped, each joined with the next
+    line, or None if there are none. The view contains no other lines.
+
+    A line seems wrapped if it is as long as the line before or after it, or is one of the longest.
     """
     if b"\n" not in data:
         return None

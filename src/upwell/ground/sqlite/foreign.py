@@ -48,8 +48,8 @@ def refuse_computed(connection: sqlite3.Connection) -> None:
 class ForeignDatabase:
     """The tables of another program's database.
 
-    Text that is not UTF-8 is read with replacement characters. Views and tables with computed
-    columns cannot be read, because their content could be endless. The size of the file,
+    Text that is not UTF-8 is read with replacement characters. Views, and tables with computed
+    columns, cannot be read, because their content could be endless. The size of the file,
     `file_bytes`, limits the number of rows in each result and the total size of all rows.
     """
 
@@ -102,7 +102,7 @@ def _mode(path: Path) -> str:
 
 @contextmanager
 def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
-    """Open another program's database. SQLite's errors in the block are also converted.
+    """Open another program's database. Errors that SQLite raises in the block are converted too.
 
     Raises:
         UsageError: the file is missing, locked, damaged, or lacks an expected column.

@@ -108,9 +108,10 @@ def _numbered(row: Row, number: int, alias: int) -> Row:
 def _recognised(
     pages: "_Pages", leaves: Sequence[int], tables: Sequence[Table], name: str
 ) -> Table | None:
-    """Return the table that a tree belongs to. Candidates are the tables that fit the largest
-    number of the first rows. If the schema names one of them, return it. Otherwise, return the only
-    candidate, or None if there are several."""
+    """Return the table that a tree belongs to, or None if that is not clear.
+
+    The rows on the first leaves are compared with each table, and the tables that fit the most rows
+    are candidates. If there are several, `name`, the tree's name in the schema, decides."""
     is_table = pages.kind(leaves[0]) == TABLE_LEAF
     votes = dict.fromkeys((table.name for table in tables if table.has_rowid == is_table), 0)
     by_name = {table.name: table for table in tables}

@@ -1,4 +1,4 @@
-"""Replace a damaged database with a sound one that contains the rows that can still be read.
+"""Replace a damaged database with a sound copy of the rows that can still be read.
 
 The caller holds the lock of the file (`files.exclusively()`). The file is checked again, because
 another process may have repaired it. If SQLite can still lock the damaged file, its write lock is
@@ -37,7 +37,7 @@ MAX_SKIPS = 20_000
 
 
 def replace_damaged(plan: Plan) -> None:
-    """Replace a damaged file with a sound one that contains the rows that could be read.
+    """Replace a damaged file with a sound copy of the rows that can be read.
 
     The damaged file is kept in the same folder as `NAME.corrupt-TIME`. A sound file is not changed.
     """

@@ -276,8 +276,8 @@ class SqliteTtlStore(TtlStore):
 
 
 def _having(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
-    """SQLite looks up this range in the primary key. With `substr(key, …) = …`, it would read every
-    key of the kind."""
+    """Return a condition for keys that begin with `prefix`, and its values. SQLite looks up a range
+    in the primary key. With `substr(key, …) = …`, it would read every key of the kind."""
     # No byte of UTF-8 is 0xff, so every key with the prefix sorts below the prefix plus 0xff.
     after = prefix.encode(errors="surrogatepass") + b"\xff"
     return ("AND key >= ? AND key < CAST(? AS TEXT)", (prefix, after)) if prefix else ("", ())

@@ -1,7 +1,7 @@
 """Find the files and identifiers that a text mentions.
 
 A file mentioned in both a memory and an event is a stronger link than shared words.
-Doubtful candidates are left to the word index.
+Doubtful candidates are ignored, because the index of words contains them anyway.
 """
 
 import re
@@ -180,7 +180,7 @@ def file_stem(path: str) -> str:
 
 
 def symbol_keys(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the keys by which names match: the whole name and its last part, in lower case."""
+    """Return the keys for comparing names: each whole name and its last part, in lower case."""
     keys: dict[str, None] = {}
     for name in names:
         parts = [part for part in re.split(r"\.|::|#|->", name.strip("`()")) if part]

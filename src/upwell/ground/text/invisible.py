@@ -1,7 +1,7 @@
 """Makes invisible characters and terminal control characters visible.
 
-Such characters can hide text from a person but not from a model: control and format characters,
-characters that reverse the direction of text, private-use characters, and letters without a glyph.
+These are control and format characters, characters that reverse the direction of text, private-use
+characters, and letters without a glyph. They can hide text from a person but not from a model.
 """
 
 import re
@@ -28,7 +28,7 @@ def is_invisible(char: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """Return `text` with invisible characters replaced by escapes, such as `\\u200b`, or spaces."""
+    """Return `text` with invisible characters replaced by spaces or escapes such as `\\u200b`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(char) if is_invisible(char) else char for char in text)

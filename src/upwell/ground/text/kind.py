@@ -1,4 +1,4 @@
-"""Detect the kind of a text by counting which of its first 96 lines match patterns."""
+"""Detect the kind of a text by counting how many of its first 96 lines match certain patterns."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ beginning is enough to show a line's shape.
 """
 _LANGUAGE_CHARS, _LITERALS_PER_LINE = 12_000, 0.05
 _SOME_CODE = 0.15
-"""The share of code-like lines below which a text is not checked for code."""
+"""A text is checked for code only if more than this share of its lines look like code."""
 
 
 def _lines(pattern: str) -> re.Pattern[str]:

@@ -47,8 +47,8 @@ class Lexicon(Struct, frozen=True, kw_only=True, eq=False):
     """The words and phrases of all languages, as written in the files.
 
     `not_names`: capitalised words that are not names. `openings`: phrases that begin a message.
-    `requests`: phrases that ask for something. `boilerplate`, `commands`, `tool_words`: parts of
-    paths, commands and tool names that carry no information.
+    `requests`: phrases that ask for something. `boilerplate`, `commands`, `tool_words`:
+    uninformative words in paths, in commands and in the names of tools.
 
     Lexicons are compared by identity, so that data derived from a lexicon can be cached.
     """

@@ -37,7 +37,8 @@ only at the beginning of a line, so that searching a long line takes linear time
 
 
 def _is_row(line: str) -> bool:
-    """`line` is stripped. Lines may be long, so it is searched only once."""
+    """Return whether a stripped line is a row of a table. Lines may be long, so the line is
+    searched only once."""
     if len(line) > 1 and line[0] == line[-1] == "|":
         return True
     return _BAR.search(line, 1, len(line) - 1) is not None
