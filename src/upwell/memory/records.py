@@ -160,8 +160,8 @@ def validated(memory: Memory) -> Memory:
 
 def _anchored(memory: Memory) -> Memory:
     """Extract files and symbols from the text unless the memory lists its own. Nothing is extracted
-    for a memory with triggers, because it surfaces only while its files exist and contain its
-    symbols."""
+    for a memory with triggers. It surfaces only while its files exist and contain its symbols, and
+    names that its text only mentions must not hide it."""
     if memory.triggers:
         return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)
@@ -253,8 +253,8 @@ def check_pin(memory: Memory) -> None:
 
 
 def check(memory: Memory) -> None:
-    """Raise UsageError if the text is empty, the id is too long, or a field is not valid
-    Unicode."""
+    """Raise UsageError if the text is empty, the id is too long, or one of the fields listed below
+    is not valid Unicode."""
     if not memory.text.strip():
         raise UsageError("a memory needs text", hint="put the fact to remember into its text")
     if len(memory.id) > MAX_ID_CHARS:

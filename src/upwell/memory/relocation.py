@@ -1,6 +1,6 @@
 """Move memories from one store to another while both are in use.
 
-A move can be killed at any point and run again. It duplicates nothing, because the target
+A move can be killed at any point and run again without duplicating anything, because the target
 overwrites a memory that has the same id. The journal lists the versions that the target has
 acknowledged, so a second run copies only memories that are missing or have changed. If a memory was
 deleted from the target after it was copied, the move does not copy it again.
@@ -27,8 +27,8 @@ from upwell.memory.team.sharing import addressed
 BATCH = 200
 """Memories per transaction. Other writers to the target wait for at most one transaction."""
 MAX_ROUNDS = 5
-"""The maximum number of times that a move looks for memories added or changed while it was
-copying."""
+"""A move compares and copies at most this many times. Each further round copies the memories added
+or changed during the round before."""
 EVERYTHING = 2**62
 NEVER = -1.0
 """The version that the journal records for a memory that was put in the trash, or that differed
@@ -65,8 +65,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     `present` is the number of memories in the source. `copy` and `discard` list what the target
     lacks. `newer` lists ids that the target has in a later version. `deleted` lists ids that were
-    deleted from the target after the source's last change. The move leaves the memories in `newer`
-    and `deleted` alone.
+    deleted from the target after the memory last changed in the source. The move leaves the
+    memories in `newer` and `deleted` alone.
     """
 
     present: int
@@ -97,14 +97,15 @@ class Verified(Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """The versions that the target has acknowledged, one line of JSON per version."""
+    """The versions of memories that the target has acknowledged, one line of JSON per version. A
+    version is usually the time of the memory's last change."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> dict[str, float]:
-        """Map each key to its latest version. A line left incomplete by a killed process is
-        ignored."""
+        """Map each memory id (with the prefix `trash:` for a deletion) to its latest version. A
+        line left incomplete by a killed process is ignored."""
         versions: dict[str, float] = {}
         try:
             lines = self._path.read_bytes().splitlines()

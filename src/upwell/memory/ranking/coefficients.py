@@ -2,8 +2,8 @@
 
 With a threshold of 0.5, a memory would surface in 5 % of the events for which no memory is
 relevant. For turns of conversations the rate is 3.5 %, because the fitted intercept of `turn` is
-lowered by 0.13. `few` and `few_names` were set by hand. They keep that rate in stores of fewer than
-500 memories, whose samples have too few positives to fit.
+lowered by 0.13. `few` and `few_names` keep these rates in stores of fewer than 500 memories. They
+were set by hand, because samples of that size have too few positives for a fit.
 """
 
 from collections.abc import Mapping

@@ -26,11 +26,11 @@ FULL_PATH, PATH_TAIL, FILE_NAME, PATTERN, STEM, SYMBOL = 1.0, 0.8, 0.5, 0.5, 0.3
 name, a file name pattern, the stem (which a test shares with the code that it tests), or a symbol.
 """
 EVERYWHERE = 0.3
-"""The factor for files that every project has, such as a README, a manifest, a licence or a dot
-file."""
+"""The strength of a join is multiplied by this for files that every project has, such as a README,
+a manifest, a licence or a dot file."""
 _MIN_PATTERN_CHARS = 3
 MAX_PARTS = 64
-"""The maximum number of trailing parts of a path that are compared."""
+"""`exact_keys()` uses only this many parts from the end of a path."""
 
 
 class Join(Struct, frozen=True):

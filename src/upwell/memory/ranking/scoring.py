@@ -121,8 +121,8 @@ def scored(assessed: Sequence[Assessed], readings: Sequence[Reading], query: Que
 
 
 def _triggered(assessed: Sequence[Assessed], readings: Sequence[Reading]) -> list[Hit]:
-    """The score is the measured precision of the kind of trigger, whatever the words of the
-    query."""
+    """Return the hits for candidates that share a trigger with the query. Their scores depend only
+    on the kind of trigger, not on the words of the query."""
     return [_hit(entry, precision_of(entry.trigger), readings) for entry in assessed]
 
 

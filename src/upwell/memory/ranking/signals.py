@@ -185,7 +185,7 @@ def word_signals(
 def join_signals(
     joins: Mapping[str, Join], corpus: Corpus, candidate: Candidate
 ) -> Mapping[str, float]:
-    """Return a candidate's signals from exact joins with its best file and its best symbol."""
+    """Return the signals of a candidate's strongest join by file and strongest join by symbol."""
     if not joins:
         return NO_JOIN
     signals = dict(NO_JOIN)
@@ -218,7 +218,7 @@ def meaning_signals(likeness: Likeness, n: int, turn: bool) -> dict[str, float]:
 
 
 def damped(holding: int, memories: int) -> float:
-    """Return a factor that is 1 if a single memory has the file or symbol, and that falls towards 0
+    """Return a factor that is 1 if only one memory has the file or symbol, and that falls towards 0
     as more memories share it."""
     return math.log1p(memories / max(1, holding)) / math.log1p(max(1, memories))
 

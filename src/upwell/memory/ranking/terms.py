@@ -58,7 +58,7 @@ _STATES, _FEW_WORDS = frozenset({"down", "off", "out"}), 2
 """Words for the state of a service or switch. They are stop words, but a query with at most
 `_FEW_WORDS` other words keeps them, because they carry half of its meaning."""
 MAX_WORD_CHARS = 64
-"""Runs of letters and digits longer than this (hashes, base64) are not indexed as words."""
+"""Longer runs of letters and digits (hashes, base64) are neither counted nor searched for."""
 MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 4_096, 2_000
 _SPEAKER_CHARS = 100
 

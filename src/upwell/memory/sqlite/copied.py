@@ -70,9 +70,9 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    """Salvage these tables from a damaged file. The memories are already in the fresh file. Storing
-    them there has queued the team's memories for sending, so the outbox is emptied first. Every
-    project is copied again, because memories may be missing."""
+    """Salvage the copy's tables from a damaged file. The memories are already in the fresh file.
+    Storing them there has queued the team's memories for sending, so the outbox is emptied first.
+    Every project is copied again, because memories may be missing."""
     from upwell.ground.sqlite.salvage import copy_table
 
     tables = ("team", "team_project", "team_memory", "outbox")
@@ -118,9 +118,9 @@ def state(db: sqlite3.Connection) -> CopyState:
 
 def begin(db: sqlite3.Connection, source: str, now: float) -> None:
     """Prepare the copy of a store. If the file has a copy of another store, that copy is removed,
-    and so are the writes queued for it, because this store must not receive them. If this machine
-    may now see other parts of the same store than before, the copy starts from scratch, and the
-    queued writes are kept."""
+    and so are the writes queued for it, because the new store must not receive them. If the
+    store is the same, but this machine may now see other parts of it, the copy starts from scratch,
+    and the queued writes are kept."""
     (former,) = db.execute("SELECT source FROM team").fetchone()
     if former == source:
         return
@@ -223,8 +223,8 @@ def _copied(db: sqlite3.Connection, project: str) -> list[str]:
 
 
 def _is_copy_of(db: sqlite3.Connection, id: str, project: str) -> bool:
-    """When a memory moves to another project, its former project reports it as removed, but the
-    memory must stay."""
+    """Return whether the memory was copied from this project. After a memory has moved to another
+    project, its former project reports it as removed, but the memory must stay."""
     row = db.execute("SELECT project FROM team_memory WHERE id = ?", (id,)).fetchone()
     return row is not None and row[0] == project
 

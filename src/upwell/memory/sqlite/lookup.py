@@ -150,7 +150,7 @@ def by_words(
 ) -> list[int]:
     """Return the numbers of the best matching memories, best first. With more than `FEW_CLAUSES`
     clauses, memories are ordered by the rarity of the words that match. This takes a third as long
-    as BM25, which would look up the length of every memory."""
+    as BM25, which would look up the length of every matching memory."""
     if not lookup.clauses:
         return []
     if len(lookup.clauses) > FEW_CLAUSES:

@@ -11,7 +11,7 @@
 `words`, `anchor`, `about`, `memory_trigger` and `term` are derived from `memory` and can be
 rebuilt. Two columns of `memory` are also derived. `extra` contains words that are not separate
 words of the text, such as the parts of an identifier, and `keys` contains join keys, one per line.
-They are stored so that searches do not have to derive them for every candidate.
+Both are stored so that searches do not have to derive them for every candidate.
 """
 
 import sqlite3

@@ -342,7 +342,7 @@ class SqliteStore:
         return await self._database.read(look)
 
     async def word_counts(self, words: Sequence[str]) -> WordCounts:
-        """Count the memories in all projects that contain each of these folded words."""
+        """For each of these folded words, count how many memories contain it, in all projects."""
         stems = dict(zip(words, stemmer().stems(words), strict=True))
 
         def count(db: sqlite3.Connection) -> WordCounts:

@@ -29,7 +29,8 @@ class TeamStore(SqliteStore):
     for the network.
 
     A memory belongs to the team if a person puts it in the namespace `team` or one below it; all
-    other memories stay here. `wanted` is set when somebody starts to work on a project.
+    other memories stay here. `wanted` is set when a project is first used, so that its copy is
+    brought up to date soon.
     """
 
     def __init__(
@@ -45,8 +46,8 @@ class TeamStore(SqliteStore):
         self._has_removed = False
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """Like `SqliteStore.add`, but also queues memories that belong to the team for sending. A
-        memory stays here if its folder has no Git remote that others can reach."""
+        """Like `SqliteStore.add`, but memories that belong to the team are also queued for
+        sending. A memory stays here if its folder has no Git remote that others can reach."""
         return await super().add([_prepared(memory) for memory in memories])
 
     async def update(self, memory: Memory) -> None:

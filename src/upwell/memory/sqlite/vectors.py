@@ -3,8 +3,8 @@ no vector.
 
     vector_model ──< vector >── memory (memory/sqlite/schema.py)
 
-Vectors can be rebuilt. A trigger deletes the vector of a memory that is deleted or changed. The
-numbers have half precision, which changes a cosine by less than 0.001.
+Vectors can be rebuilt. A database trigger deletes the vector of a memory that is deleted or
+changed. The numbers have half precision, which changes a cosine by less than 0.001.
 """
 
 import asyncio

@@ -37,8 +37,9 @@ def insert(
 ) -> list[int]:
     """Store these memories, which must have ids, hashes and times, and return their numbers. A
     memory replaces an earlier one with the same id. If a batch repeats an id, only the last memory
-    is stored, and the others get the number 0. `around` maps ids to words from the context of a
-    memory's text, such as the headings above it. Searches treat these words like tags."""
+    with that id is stored, and the earlier ones get the number 0. `around` maps ids to words from
+    the context of a memory's text, such as the headings above it. Searches treat these words like
+    tags."""
     numbers: list[int] = []
     tallies: dict[int, Tally] = defaultdict(Tally)
     joins: list[tuple[int, str]] = []
