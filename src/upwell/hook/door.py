@@ -58,7 +58,8 @@ class OptIns(Struct, frozen=True, kw_only=True):
     - `shorten()` shortens tools' results for the hosts in `hook.compress`.
     - `ask()` asks the agent at the end of a turn to store what it learned.
     - `guards` blocks calls according to the user's rules.
-    - `is_excluded()` returns whether events in a folder are neither answered nor recorded.
+    - `is_excluded()` returns whether the user has excluded a folder. Events in it are neither
+      answered nor recorded.
     - `read_command` is the shell command with which the agent reads the full text of a memory. The
       agent may not have upwell's MCP tools.
     """
@@ -151,7 +152,7 @@ class HookDoor:
         return NEUTRAL
 
     async def aclose(self) -> None:
-        """Finish the work that was deferred until after the answers."""
+        """Wait until all background work has ended."""
         await self._tasks.drain()
 
     async def _answer(

@@ -20,7 +20,7 @@ class HookOptions:
     - `port`: the port on which the daemon accepts hooks over HTTP, or 0 for none.
     - `idle_minutes`: the daemon stops after this time without an event.
     - `capture`: whether memories may be proposed at the end of a turn.
-    - `compress`: the hosts for which the results of built-in tools are fitted to the budget.
+    - `compress`: the hosts whose hooks shorten long results of tools.
     """
 
     enabled: bool = True

@@ -181,7 +181,7 @@ def _hidden_spans(node: Node, path: KeyPath, hides: Hides) -> list[tuple[int, in
 
 def _is_hidden(path: KeyPath, value: Any, hides: Hides) -> bool:
     """Whether `hides()` selects the value at `path`. `hides()` receives the key as it would be in
-    `config.toml`: `api_key` for `apiKey`, with our names for tables.
+    `config.toml`: `api_key` for `apiKey`, and `env` for `environment`.
     """
     words = (_CAMEL.sub(r"\1_\2", _OUR_KEYS.get(key, key)) for key in path)
     return bool(path) and hides(".".join(words).lower(), value)

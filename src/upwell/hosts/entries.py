@@ -65,7 +65,7 @@ def read_entry(
 
 
 def is_upwell(raw: Mapping[str, Any]) -> bool:
-    """True if the entry runs `upwell serve`, through whatever launcher or path."""
+    """True if the entry runs `upwell serve`, directly or through a launcher."""
     words = [Path(word).name for word in _words(raw)]
     return ("upwell", "serve") in pairwise(words)
 

@@ -1,7 +1,7 @@
 """Gemini CLI.
 
 A hook's stdout must contain only JSON. Gemini CLI documents no limit; we stay within 10,000 bytes.
-Without a terminal, Gemini CLI inserts the context from the start of a session before the first
+Without a terminal, Gemini CLI puts the context from the session's start in front of the first
 prompt, so the event for that prompt also contains it. A resumed session has lost that context.
 
 Before every request to its model, Gemini CLI announces that it may compress (`PreCompress` with

@@ -78,8 +78,8 @@ class HookFile(ConfigFile, Protocol):
 
     @property
     def guard_matchers(self) -> Mapping[str, str]:
-        """The matchers of the events before a tool call, which are installed only if the user has a
-        guard. Empty for a host that cannot block a call."""
+        """The matchers for hooks that run before a tool call. These hooks are installed only if the
+        user has a guard. Empty for a host that cannot block a call."""
         ...
 
     @property

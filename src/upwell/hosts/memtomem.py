@@ -47,7 +47,7 @@ class ProxiedServer(Struct, frozen=True):
 
 
 def is_memtomem(table: Mapping[str, Any]) -> bool:
-    """True if the server runs memtomem-stm, through whatever launcher."""
+    """True if the server runs memtomem-stm, directly or through a launcher."""
     words = [str(table.get("command", "")), *map(str, table.get("args", ()))]
     names = [Path(word).name.partition("[")[0].partition("@")[0] for word in words]
     if ("-m", MODULE) in pairwise(words):

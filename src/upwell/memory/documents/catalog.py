@@ -115,7 +115,7 @@ class Catalog:
 
     async def measure(self) -> None:
         """Measure the null scores (`memory/ranking/null_scores.py`) of every project that has grown
-        enough."""
+        enough since it was last measured."""
         database = await self._open()
         projects = await database.read(self._projects)
         assert self._store is not None
