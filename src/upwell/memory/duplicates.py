@@ -1,4 +1,4 @@
-"""The rules by which two memories count as duplicates, shared by all stores."""
+"""The rules by which all stores recognise duplicate memories."""
 
 from collections.abc import Mapping, Sequence
 

@@ -66,7 +66,8 @@ class Lookup(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """A row that a store has read. `extra` and `keys` were derived when the memory was stored."""
+    """A memory's row in a store. `extra` has the additional words to index
+    (`memory/ranking/terms.py`). `keys` has the join keys, one on each line."""
 
     n: int
     id: str
@@ -78,7 +79,7 @@ class Row(Struct, frozen=True):
 
 
 def words_by_stem(text: str) -> dict[str, str]:
-    """Map the stem of each word in a query to the first word with that stem, in order."""
+    """Map each stem in a query to the first word that has this stem, in the order of the text."""
     words = query_words(text)[:MAX_WORDS]
     word_of: dict[str, str] = {}
     for word, stem in zip(words, stemmer().stems(words), strict=True):
@@ -136,7 +137,8 @@ def join_of(key: JoinKey, holding: int) -> Join:
 
 
 def strictest_first(joins: Mapping[str, Join]) -> list[str]:
-    """Return the keys of joins in the order in which they are looked up."""
+    """Return the keys of these joins, strongest first. Of equally strong joins, those with the
+    fewest memories come first."""
     return sorted(joins, key=lambda key: (-joins[key].strength, joins[key].holding))
 
 

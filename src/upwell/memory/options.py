@@ -41,7 +41,7 @@ class StoreOptions:
     `url` is the address of a team's database or of a gateway. A gateway also needs `token`. Without
     a `url`, the home has its own databases. `secret` replaces the random secret from which keys and
     the owner's token are derived. `tenant` is the home's tenant in the database. Only the owner and
-    admins may change memories in the namespaces in `read_only`. The database keeps a record of each
+    admins may change memories in the `read_only` namespaces. The database keeps a record of each
     deleted memory for `deletions_days`.
 
     With `local`, and always with a gateway, this home stores its own memories and a copy of the

@@ -108,7 +108,7 @@ def _row(place: Memory) -> list[object]:
 
 
 def _decoded(key: str, value: bytes) -> list[Memory]:
-    # An id made from the position would refer to another place after a session finds a newer one.
+    # An id made from the list index would refer to another place once a session finds a newer one.
     return [_memory(f"{_ID}{key}.{content_hash(row[0])[:8]}", row) for row in orjson.loads(value)]
 
 

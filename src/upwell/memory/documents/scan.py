@@ -39,7 +39,7 @@ class FoundFile(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """The state of a file when it was last read. `key` identifies its source."""
+    """The state of a file when it was last read. `key` is the key of its source."""
 
     size: int
     mtime_ns: int

@@ -30,9 +30,9 @@ from upwell.memory.sqlite.writing import insert, remove
 
 class Reading(Struct, frozen=True):
     """A file that was read, with its `sections` and `memories`. `around` maps the id of a memory to
-    the words of its file's path and of its headings. `changed_at` is in epoch seconds. `problem` is
-    the reason why the file could not be read. An `unchanged` file keeps its sections and memories
-    in the index."""
+    the words in its headings and in the path of its file. `changed_at` is in epoch seconds.
+    `problem` is the reason why the file could not be read. An `unchanged` file keeps its sections
+    and memories in the index."""
 
     found: FoundFile
     hash: str
@@ -231,8 +231,8 @@ def _create(db: sqlite3.Connection) -> None:
 
 
 def _add_sections(db: sqlite3.Connection) -> None:
-    """Add the section tables. Mark every file to be read again: that splits it into sections and
-    removes its old chunks."""
+    """Add the section tables, and mark every file as changed. When a file is read again, it is
+    split into sections, and its old chunks are removed."""
     for column in (
         "namespace TEXT NOT NULL DEFAULT ''",
         "tags TEXT NOT NULL DEFAULT '[]'",

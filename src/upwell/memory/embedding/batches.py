@@ -25,7 +25,7 @@ class Due(Struct, frozen=True):
 
 async def packed_vectors(questions: Questions, batch: Sequence[Due]) -> dict[Due, bytes]:
     """Return the packed vectors of these memories. If the model rejects a batch, each text is
-    embedded on its own, so that one bad text does not affect the others. If the first few of them
+    embedded on its own, so that one bad text does not affect the others. If the first few texts
     fail too, the model is probably down, and no vectors are returned."""
     # numpy takes 100 ms to import, and only searches by meaning need it.
     from upwell.memory.embedding.numbers import packed

@@ -33,8 +33,8 @@ Progress = Callable[[int, int], None]
 
 
 class VectorIndex(Protocol):
-    """The vectors of a store's memories. `note` says which vectors searches do not compare, or is
-    "" if they compare all. The methods raise StoreError if the store fails."""
+    """The vectors of a store's memories. `note` says which vectors are left out of searches, or
+    is "" if none are. The methods raise StoreError if the store fails."""
 
     note: str
     questions: "Questions"

@@ -39,8 +39,8 @@ class Patience(Struct, frozen=True, kw_only=True):
 class LateAnswers[Answer]:
     """Pending requests to a server, and the most recent late answers. Each answer is used once.
 
-    `is_slow` is True if the last of these answers took longer than `quick_seconds`. Automatic
-    searches should then not wait for the next one. `on_outcome` is called with "" when a late
+    `is_slow` is True if the last late answer took longer than `quick_seconds`. As long as it is
+    True, automatic searches should not wait for answers. `on_outcome` is called with "" when a late
     answer arrives. If a request fails and no search waited for it, `on_outcome` is called with the
     reason.
     """
@@ -96,8 +96,8 @@ class LateAnswers[Answer]:
         ]
 
     def about(self, query: Query) -> Answer | None:
-        """Take the most recent late answer to a query in the same scope that shares a file with
-        this one. If neither query names files, their texts must be the same."""
+        """Take the most recent late answer to a similar query. The two queries must have the same
+        scope and a file in common. If neither names a file, their texts must be the same."""
         oldest = self._clock.monotonic() - LATE_ANSWER_SECONDS
         self._answers = [answer for answer in self._answers if answer[0] >= oldest]
         for index in reversed(range(len(self._answers))):

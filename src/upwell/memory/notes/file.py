@@ -89,7 +89,8 @@ class NotesFile:
                 write_atomically(self.path, json.dumps(notes, indent=2) + "\n")
 
     def take_report(self) -> Path | None:
-        """The new path of the file if it was moved aside after the last call; otherwise None."""
+        """The new path of the file if it was moved aside since this method was last called;
+        otherwise None."""
         moved, self._moved_aside = self._moved_aside, None
         return moved
 

@@ -41,12 +41,12 @@ class Labels(Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """The namespace of the note as a memory."""
+        """The namespace that the note has as a memory."""
         return self.namespace or KINDS.get(self.kind, DEFAULT_NAMESPACE)
 
     @property
     def all_tags(self) -> tuple[str, ...]:
-        """The tags of the note as a memory, including its kind."""
+        """The tags that the note has as a memory, including its kind."""
         return tuple(filter(None, (self.kind, *self.tags)))
 
     def keys(self) -> dict[str, Any]:
@@ -61,8 +61,8 @@ class Labels(Struct, frozen=True, kw_only=True):
 
 
 def checked_labels(args: Mapping[str, Any]) -> tuple[Labels, tuple[str, ...]]:
-    """Return the labels in a tool's arguments, with secrets in tags and paths masked, and the
-    redaction rules that fired.
+    """Return the labels in a tool's arguments, and the redaction rules that fired. Secrets in tags
+    and paths are masked.
 
     Raises:
         UsageError: a label is malformed; the message names it.

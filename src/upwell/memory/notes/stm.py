@@ -176,7 +176,7 @@ class ShortTerm:
         shows the previous time.
 
         Raises:
-            UsageError: every condition is missing, or `date` is invalid.
+            UsageError: no condition is given, or `date` is invalid.
             StoreError: the file cannot be read.
         """
         query, id, date = ((value or "").strip() for value in (query, id, date))

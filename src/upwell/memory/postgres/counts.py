@@ -27,7 +27,7 @@ WHOLE_TENANT = -1
 """The scope number for the null scores that cover all projects of a tenant."""
 MAX_OVERVIEWS = 256
 RECENT_SECONDS = 0.5
-"""How long the version that the database last reported counts as current."""
+"""A version that the database reported is treated as current for this long."""
 _VISIBLE = "(%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s, %(main)s))"
 SIZES_OF_SCOPES = f"""
     SELECT no, project, memories, words, tokens, last FROM upwell.scope
@@ -139,8 +139,9 @@ def filter_of(
 
 class Counts(Struct, frozen=True):
     """The frequencies of a query's words and keys in its scope. `mean_tokens` is the mean length of
-    the scope's memories, including the words in `extra`. `supersedes` is False if no memory of the
-    tenant supersedes another. `has_file` is False if no memory is about the query's file."""
+    the scope's memories, including the words in their column `extra`. `supersedes` is False if no
+    memory of the tenant supersedes another. `has_file` is False if no memory is about the query's
+    file."""
 
     corpus: Corpus
     mean_tokens: float
@@ -173,8 +174,7 @@ class Overview(Struct, frozen=True):
 
 
 class Overviews:
-    """A cache of overviews, and of the versions of the tenants' memories that the database last
-    reported."""
+    """Caches overviews, and for each tenant the last version that the database reported."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[tuple[str, str | None], Overview] = OrderedDict()
@@ -286,7 +286,7 @@ def sizes_of(scope: Scope) -> Statement:
 
 
 def owners(project: str | None) -> dict[str, object]:
-    """Return the SQL values for all forms of a query's project."""
+    """Return the names under which a project's data is stored, as SQL values."""
     path, address, main = owners_of(project) if project else (project, project, project)
     return {"project": path, "address": address, "main": main}
 
@@ -300,9 +300,9 @@ def corpus_of(rows: Rows) -> tuple[Corpus, float]:
 
 
 def key_of(scope: Scope, sizes: Rows) -> int | None:
-    """Return the number of the scope under which the null scores for `scope` are stored: that of
-    the project, or the global one while the project has none. Returns None if no scope is visible.
-    """
+    """Return the scope number under which the null scores for `scope` are stored. It is that of the
+    project, or that of the global scope if the project has no scope yet. Returns None if no scope
+    is visible."""
     if not sizes:
         return None
     numbers = {row[1]: int(row[0]) for row in sizes}

@@ -36,7 +36,7 @@ async def find_duplicates(
     postgres: Postgres, tenant: str, memories: Sequence[Memory]
 ) -> list[tuple[str, ...]]:
     """Return the ids of each memory's duplicates in the same project: the stored exact and near
-    duplicates, and the first memory in `memories` if it has the same text.
+    duplicates, and the first of `memories` that has the same text.
 
     Raises:
         StoreError: the database failed.

@@ -372,8 +372,8 @@ _OF_FOUND = f"""ANY(ARRAY(
 
 def successors_sql(superseded: str) -> str:
     """Return the SQL that lists the direct and indirect successors of certain memories. Only
-    unexpired successors within the ranges are listed. `superseded` is the SQL after `supersedes =`
-    and selects the superseded memories."""
+    unexpired successors with numbers in the ranges `lows` to `highs` are listed. `superseded` is
+    the SQL after `supersedes =` and selects the superseded memories."""
     living = f"""(m.expires_at IS NULL OR m.expires_at > %(now)s) AND EXISTS (
         SELECT FROM {_RANGES} WHERE m.n BETWEEN span.low AND span.high)"""
     return f"""

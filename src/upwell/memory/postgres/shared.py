@@ -95,8 +95,8 @@ class PostgresSharedMemories:
         must start again. It must start again if it has missed pruned deletions, or if the database
         was restored from a backup."""
         projects = Statement(_PRUNED, {"projects": [cursor.project for cursor in cursors]})
-        # The version is read first and the pruned positions last. In the opposite order, deletions
-        # could be pruned between the two statements.
+        # The version is read first and the pruned positions last, so that no deletion can be pruned
+        # unnoticed in between.
         ((version,),), *read, rows = await self.postgres.ask(
             self._tenant, Statement(_VERSION, {}), *map(_changes, cursors), projects
         )
@@ -176,8 +176,8 @@ class PostgresSharedMemories:
             LOG.warning("cannot measure null scores: %s", error)
 
     async def _begun(self, cursors: Sequence[Cursor], version: int) -> list[Page]:
-        """Return the first pages of new copies. Each has no changes, only the cursor after which
-        the most recently changed memories follow."""
+        """Return the first pages of new copies. Each has no changes, only the cursor with which the
+        copy starts to fill."""
         if not cursors:
             return []
         read = await self.postgres.ask(

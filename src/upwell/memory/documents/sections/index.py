@@ -31,8 +31,8 @@ WEIGHTS = {
     "link": 1.5, "near": 0.4,
 }  # fmt: skip
 """The weight of an occurrence in each field, in BM25F (Robertson, Zaragoza, Taylor 2004). `link` is
-the text of links to the section, and `near` is the text around these links. The weights were tuned
-on the documentation of six projects (`docs/measurements.md`)."""
+the text of links to the section, and `near` is that text and the text around it. The weights were
+tuned on the documentation of six projects (`docs/measurements.md`)."""
 LENGTH_SHARES = {
     "prose": 0.2, "code": 0.5, "table": 0.3, "heading": 0.3, "trail": 0.3, "path": 0.3,
     "link": 0.3, "near": 0.3,
@@ -137,8 +137,8 @@ class Index:
 
     def topicality(self, term: str) -> float:
         """Return how strongly a term indicates a subject. This is measured by its burstiness: how
-        often it occurs, on average, in the sections that contain it. With few sections, its
-        burstiness in the vocabulary counts more."""
+        often it occurs, on average, in the sections that contain it. If few sections contain it,
+        its burstiness in the vocabulary counts more."""
         if term.isdigit():
             return NUMBER_TOPICALITY
         if term[0] == "-":
@@ -161,7 +161,8 @@ class Index:
         return [pair for pair in weights.items() if self.postings(pair[0]).frequencies]
 
     def is_subject(self, term: str) -> bool:
-        """Return whether the term is a name in more than `SUBJECT_SHARE` of the sections."""
+        """Return whether the term is a name that more than `SUBJECT_SHARE` of the sections
+        contain."""
         sections = len(self.postings(term).frequencies)
         return sections > SUBJECT_SHARE * len(self.places) and term not in self.vocabulary.burst
 
@@ -233,9 +234,9 @@ class Index:
         return f"AND scope IN ({','.join('?' * len(self._scopes))})", self._scopes
 
     def _read_links(self) -> tuple[dict[str, dict[int, list[int]]], dict[int, tuple[float, float]]]:
-        """Map each term to the sections whose incoming links contain it, with its counts in the
-        links' texts and around them. Also map each section with incoming links to its scales for
-        the fields `link` and `near`."""
+        """Return two mappings. The first has, for each term and each section, the counts of the
+        term in the section's fields `link` and `near`. The second has the scales of these two
+        fields for each section with incoming links."""
         targets = Targets()
         for number, row in self.places.items():
             targets.add(self.files[row.file].cited, row.heading, number)

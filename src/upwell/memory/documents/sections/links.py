@@ -15,7 +15,7 @@ _MARKDOWN_NAME = re.compile(r"\.(?:mdx?|markdown|html)$")
 NEAR_CHARS = 120
 """How many characters before and after a link describe its target."""
 MAX_LINK_COUNT = 3
-"""If a term occurs more often in the links to a section, it still counts only this often."""
+"""The maximum count of a term in the links to a section."""
 
 
 class Link(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Link(Struct, frozen=True):
 
 
 def page_of(path: str) -> str:
-    """Return a path without its suffix, as in links."""
+    """Return a path without its suffix, as in `Link.page`."""
     return _MARKDOWN_NAME.sub("", path)
 
 
@@ -65,8 +65,8 @@ def _target(path: str, url: str) -> tuple[str, str] | None:
 
 
 class Targets:
-    """Maps pages and anchors to sections. If several sections have the same name, the first is
-    found."""
+    """Maps pages and anchors to sections. If several sections have the same page and anchor, the
+    first is found."""
 
     def __init__(self) -> None:
         self._by_page: dict[tuple[str, str], int] = {}

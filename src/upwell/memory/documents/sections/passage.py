@@ -38,7 +38,7 @@ Piece = tuple[str, tuple[int, int]]
 
 class Passage(Struct, frozen=True):
     """The `text` to quote from a section. `lines` are its first and last line (1-based, inclusive),
-    and `kinds` are those of its blocks."""
+    and `kinds` are the kinds of its blocks."""
 
     number: int
     text: str
@@ -49,8 +49,8 @@ class Passage(Struct, frozen=True):
 
 def passage(index: Index, number: int, reading: Reading) -> Passage:
     """Choose the text to quote from a section: the best blocks and the text that governs them,
-    shortened to about `MAX_PASSAGE_CHARS`. A bare heading is replaced by the first section with
-    text below it."""
+    shortened to about `MAX_PASSAGE_CHARS`. If the section is only a heading, its first subsection
+    is quoted instead."""
     number = _with_text(index, number)
     section = index.places[number]
     headings = _headings(section.trail)

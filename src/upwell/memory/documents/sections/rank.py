@@ -26,8 +26,8 @@ PASSAGE_SHARE, PAGE_SHARE, ABOVE_SHARE, BESIDE_SHARE = 0.3, 0.15, 0.1, 0.1
 
 
 class Reading(Struct, frozen=True):
-    """A question as an index understands it. `weights` are scaled by topicality. `variants` are
-    other terms that may mean the same, with their weights."""
+    """A question as an index understands it. `weights` are the question's weights, multiplied by
+    topicality. `variants` are other terms that may mean the same, with their weights."""
 
     question: Question
     topicality: Mapping[str, float]

@@ -32,7 +32,7 @@ MAX_COUNT = (1 << COUNT_BITS) - 1
 class Row(Struct, frozen=True):
     """A section as stored. `place` is its number in the file, and `parent` is the number of the
     section above it (-1 at the top). The first set in `terms` has the terms of the headings and the
-    path, and the others have the terms of each block. `counts` maps a term to its packed
+    path, and each of the others has the terms of one block. `counts` maps a term to its packed
     occurrences. `lengths` has the number of terms in each field."""
 
     id: str
@@ -48,8 +48,8 @@ class Row(Struct, frozen=True):
 
 
 def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[Row]:
-    """Turn the sections of a file into rows. Ids are made from `path`, and the terms of the path
-    from `cited`. The first `start` lines are front matter."""
+    """Turn the sections of a file into rows. Their ids are made from `path`, and the field "path"
+    has the terms of `cited`. The first `start` lines are front matter."""
     lines = rows_of(text)
     sections = parse(text, start)
     path_terms = terms(page_of(cited).translate(PATH_BREAKS))

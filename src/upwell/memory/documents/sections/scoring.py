@@ -58,13 +58,14 @@ def is_note(cited: str) -> bool:
 def signals_of(index: Index, reading: Reading, hits: Sequence[Ranked]) -> dict[str, float]:
     """Return the signals from which a calibration estimates whether the question is answered.
 
-    - `share`: the log of the ratio of the score to the highest possible score for the question.
-      Names that no section contains count towards the highest possible score.
-    - `mass`: the log of the total weight of the question's terms. Rare terms weigh more, and
-      everyday words and unknown names less.
+    - `share`: the log of the ratio between the first section's score and the highest possible
+      score for the question. Names that no section contains count towards the highest possible
+      score.
+    - `mass`: the log of the total weight of the question's terms. Rare terms weigh more. Everyday
+      words and unknown names weigh less.
     - `covered`: the share of the question that the first section contains.
     - `phrases`: how many pairs of neighbouring terms in the question are also close together in
-      that section.
+      the first section.
     - `subject`: whether the question names what the documentation is about.
     - `top_three`: the log of the sum of the three best scores.
     """

@@ -121,8 +121,8 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
 
     A calibration gives the probability of the first section. Notes on how to work in the repository
     have their own calibration. For documentation, there is one for prompts and one for tool calls.
-    A later section gets this probability times the square of its score relative to the first
-    section's. If nobody asked, a second section is returned only if it scores nearly as well as the
+    A later section gets the first one's probability times the square of the ratio of their scores.
+    If nobody asked, a second section is returned only if it scores nearly as well as the
     first or contains the path of a file in the call.
     """
     reading = read(index, question_of(query))
