@@ -84,7 +84,7 @@ _SPANS = Spans()
 _REQUEST: ContextVar[str] = ContextVar("traceparent", default="")
 """The W3C `traceparent` of the client's current request, or ""."""
 _REQUESTED_ID: ContextVar[int] = ContextVar("trace_id", default=0)
-"""The trace id of the next span without a parent."""
+"""The trace id that the next span gets if it has no parent, or 0."""
 
 
 def trace_id_in(traceparent: str) -> str:

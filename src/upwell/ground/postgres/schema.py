@@ -245,8 +245,8 @@ _PRUNE = (
 )
 
 _CODE = (
-    # These columns are nullable, because replicas on an earlier version store vectors without them,
-    # under other model numbers.
+    # Replicas on an earlier version do not fill these columns, so they are nullable. Such replicas
+    # use other model numbers.
     """ALTER TABLE upwell.embedding ADD COLUMN code bit varying,
         ADD COLUMN namespace text COLLATE "C" """,
     # The index is empty at first, so creating it delays no search.

@@ -43,8 +43,7 @@ further match is treated as a secret. Without this limit, overlapping matches co
 time, because the search continues inside a rejected match.
 """
 SLACK_CHARS = 20_000
-"""How far beyond its limit `redacted_start()` reads, to find a secret that begins before the limit.
-"""
+"""How far a text is searched beyond the limit, to find a secret that extends past the limit."""
 _PEM_LINE = rb"(?i)-----(BEGIN|END)[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
 _PEM_GAP = rb"(?:[\s>|\"',]|\\+[nrt]?)"
 _PEM_HEADER = rb"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset)[:=][^\n\\]{0,200}"
@@ -105,8 +104,8 @@ def redacted_start(text: str | bytes, max_chars: int) -> str:
 
 
 def without_secrets(text: str, max_chars: int) -> str:
-    """Return at most the first `max_chars` of `text` without its secrets. This is for text that
-    will be split into words, because no rule recognises a key that has been split."""
+    """Replace each secret in `text` with `…`, and return at most the first `max_chars`. This is for
+    text that will be split into words, because no rule recognises a key that has been split."""
     masked, rules = redact(text[: max_chars + SLACK_CHARS])
     return (_MASK.sub("…", masked) if rules else masked)[:max_chars]
 

@@ -114,7 +114,7 @@ def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
         connection = sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS)
         with closing(connection):
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-            # All reads are in one transaction, because the program may be writing.
+            # All reads are in one transaction, because the other program may be writing.
             connection.execute("BEGIN")
             yield ForeignDatabase(connection, path.stat().st_size)
     except sqlite3.Error as error:

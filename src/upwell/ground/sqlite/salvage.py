@@ -225,8 +225,8 @@ def _hold(damaged: sqlite3.Connection) -> None:
 
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
     """Create a sound file at `path` with the rows that SQLite can read and the rows that are found
-    page by page. If the file is unreadable and has no such rows, use the newest backup that has
-    some.
+    page by page. If there are none and the damaged file cannot be read, copy the rows of the
+    newest backup that has any.
     """
     damaged.text_factory = _lenient
     with closing(connect(path, plan.synchronous)) as fresh, _page_by_page(plan) as pages:

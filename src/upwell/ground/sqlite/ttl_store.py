@@ -27,7 +27,7 @@ from upwell.ground.types.rpc import Ping
 
 
 def _create(db: sqlite3.Connection) -> None:
-    # Version 0.1.0 can use the table only under this name.
+    # Version 0.1.0 knows the table only by this name.
     db.execute(
         """CREATE TABLE shelf (
             tenant TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,

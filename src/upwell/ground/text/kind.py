@@ -130,8 +130,8 @@ _MIN_LITERALS = 3
 def detect(text: str, name: str = "") -> Kind:
     """Detect the kind of `text`. `name`, a path or URL, is a hint.
 
-    JSON is recognised by its first and last characters. If it then fails to parse,
-    call `detect_plain()`.
+    A text counts as JSON if its first and last characters fit. If it then cannot be parsed, call
+    `detect_plain()`.
     """
     head = text[:_SAMPLE_CHARS].lstrip("\ufeff \t\r\n")
     if head[:1] in ("{", "[", '"'):
