@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _tokens_file() -> "tuple[Path, Locking]":
-    """The up-to-date token file, and the lock to hold while changing it."""
+    """The path of the token file, brought up to date, and the lock to hold while changing it."""
     from upwell.app.team import current_files
     from upwell.config import read_valid
 

@@ -2,9 +2,9 @@
 
 Agents use code, search results, diffs and command output for the identifiers, paths and numbers
 that they contain. Units are selected by their worth per character. The worth of a unit comes from
-names that no selected unit contains; its length includes the units that it needs. A unit next to a
-selected unit needs no omission mark, so the selection grows in runs of lines. The order does not
-depend on the budget.
+names that no selected unit contains. The units that it needs add to its worth and its length. A
+unit next to a selected unit needs no omission mark, so the selection grows in runs of lines. The
+order does not depend on the budget.
 
 The constants were fitted to the tool outputs in recorded agent sessions, and to the names that the
 agents used in their next actions. Half of the repositories were used for fitting, the other half

@@ -15,7 +15,8 @@ class Options:
     searches and pages less than other tools. `lean` gives half of what `balanced` gives, and
     `light` gives every kind of tool twice the agent's usual budget. Files that the agent reads are
     not affected.
-    `read_tokens`: files that the agent reads are delivered whole up to this size.
+    `read_tokens`: files that the agent reads are delivered whole up to this size, or up to the
+    agent's usual budget if that is larger.
     `max_result_tokens`: soft limit. If only `max_result_chars` is set, tokens are not limited. If
     neither is set, the limit in tokens depends on the kind of tool, on `profile`, and on the
     agent's context window.

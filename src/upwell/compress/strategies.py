@@ -204,7 +204,7 @@ _EMPHASIS: dict[str, Emphasis] = {
 
 
 def choose(passage: Passage, root: Node | None) -> str:
-    """Choose the strategy for a passage over budget by its kind and structure.
+    """Choose the strategy that suits the kind and structure of a passage over budget.
 
     `root` is the tree of a JSON passage, or None for other text. `selective`, `progressive` and
     `llm_summary` are never chosen: the first two need further calls by the agent, and the last

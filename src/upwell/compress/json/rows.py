@@ -107,8 +107,8 @@ class Tables:
         self._alone: set[int] = set()
 
     def find(self, doc: Outline, text: str, saliences: MutableSequence[float]) -> None:
-        """Find the tables of `doc`, and align the `saliences` of each column, so that columns are
-        bought one after the other.
+        """Find the tables of `doc`. Give the values of a column nearly equal `saliences`, so that
+        columns are bought one after the other.
 
         If a string of the document begins with `…` or is `∅`, the document gets no tables. In a
         table, these characters are therefore always marks.

@@ -52,8 +52,8 @@ IDENTITIES = (
     "name", "id", "key", "title", "subject", "headline", "identifier", "number", "slug", "login",
     "path", "file", "sha", "oid", "email", "type",
 )  # fmt: skip
-"""Keys that identify a record, best first. Longer keys may end in one of these words, as
-`messageHeadline` does."""
+"""Keys that identify a record, best first. A longer key that ends in one of these words, such as
+`messageHeadline`, may also identify it."""
 _CODES = frozenset({"sha", "oid", "email", "type"})
 """Keys that identify a record only if nothing else does."""
 _FEW = 3
@@ -62,7 +62,7 @@ need no other identity. A `name` is still given. So is a file, because a line nu
 useless without its file."""
 _NAME_KEY, _PLACES = '"name"', frozenset({"path", "file"})
 _NAMING_DEPTH = 1
-"""A record may be named by the values of an object that is at most this deep in it."""
+"""A record may be named by a value of an object nested in it, at most this many levels deep."""
 
 
 def salience(doc: Outline, text: str) -> list[float]:

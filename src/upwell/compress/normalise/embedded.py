@@ -1,5 +1,4 @@
-"""Rewrite an array of objects that takes up a whole line of text as a list with one object per
-line.
+"""Rewrite an array of objects that fills a whole line: give each object a line of its own.
 
     Links: [{"title":"Cranes","url":"https://example.org/c"},{"title":"Quays","url":"https://…"}]
     →
