@@ -97,8 +97,8 @@ def _full_names(rows: list[str], heads: list[re.Match[str] | None]) -> dict[str,
 
     A search may show a file under its absolute path and also under its path from the working
     directory. This is recognised only if all absolute paths are below that directory. A search
-    finds each line of a file once. If two names share a line number, they are therefore different
-    files, and all names are left as they are.
+    finds each line of a file once. If two names that would be merged share a line number, they
+    are therefore different files, and all names are left as they are.
     """
     names = {name: name for head in heads if head for name in (head[1] or head[2],)}
     absolute = [name for name in names if name.startswith("/")]
