@@ -40,7 +40,8 @@ class Found(Struct, frozen=True):
 
 
 def search_original(text: str, query: str, remaining: RemainingBudget, name: str = "") -> Found:
-    """Find the places where `text` answers `query`. Show as many as fit `remaining`, best first.
+    """Find the places where `text` answers `query`. Show the best `_MAX_MATCHES` of them, or fewer
+    if these do not fit `remaining`.
 
     Each match is shown with its offset for `read_more`. `name` helps to detect the kind of text.
     """

@@ -40,7 +40,7 @@ class Section(Struct, frozen=True):
 
 
 def sections_of(passage: Passage) -> list[Section]:
-    """Return the sections of a passage in order: JSON entries, Markdown headings, or line ranges.
+    """Split a passage into sections: JSON entries, Markdown headings, or line ranges.
 
     Keys are unique. A name that occurs again gets the suffix `#2`, `#3` ….
     """
