@@ -95,8 +95,8 @@ def stem_counts(texts: Sequence[Worded], stems: Collection[str]) -> list[Counter
 
 def beginnings(stems: Iterable[str]) -> set[str]:
     """Return the possible beginnings of words with these stems: the first two characters of the
-    stem, or its only one (`aed` has the stem `a`). A `y` in the word can become an `i` in the stem
-    (`aying` has the stem `ai`)."""
+    stem, or the whole stem if it has only one (`aed` has the stem `a`). A `y` in the word can
+    become an `i` in the stem (`aying` has the stem `ai`)."""
     starts: set[str] = set()
     for stem in stems:
         starts.add(stem[:_SHARED_CHARS])

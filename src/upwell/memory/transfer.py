@@ -177,7 +177,8 @@ class Copied(Struct, frozen=True):
 
 
 class _Item(Struct, frozen=True):
-    """A memory in a file. `position` is for messages, and `end` is the byte offset of its end."""
+    """A memory in a file. `position` names its file and line in messages. `end` is the byte offset
+    at which the line ends."""
 
     position: str
     memory: Memory
@@ -231,7 +232,7 @@ async def copy_memories(
     Raises:
         UsageError: the file cannot be read, a memory in it is malformed (the message gives the file
             and line), or the library is full. The hint reports how many memories were stored.
-        StoreError: a batch was not stored; earlier batches were.
+        StoreError: a batch was not stored. Earlier batches stay stored.
     """
     if not path.is_file():
         raise UsageError(f"cannot import {path}: not a regular file", hint="name another file")

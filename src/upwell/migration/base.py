@@ -19,7 +19,7 @@ from upwell.memory.records import is_text, moment, namespace
 
 MAX_PATHS = 50
 _MILLISECONDS = 100_000_000_000
-"""Larger times are in milliseconds: in seconds, this one would be in the year 5138."""
+"""Larger numbers are times in milliseconds. In seconds, this number means the year 5138."""
 _PROJECTS = ("project", "project_path", "repository", "repo", "cwd")
 """The metadata keys that may name a project."""
 

@@ -1,8 +1,9 @@
 """The notes of basic-memory: Markdown files with front matter, observations and relations.
 
-An observation (`- [decision] Text #tag (context)`) becomes a memory of its kind that includes the
-note's title. The rest of the note, with its relations, becomes one memory, or one per section if it
-is long. Tasks are left out. `~/.basic-memory/config.json` lists the folders of the projects.
+An observation (`- [decision] Text #tag (context)`) becomes a memory that begins with the note's
+title. Its category (`decision`) determines the kind of the memory. The rest of the note, with its
+relations, becomes one memory, or one per section if it is long. Tasks are left out.
+`~/.basic-memory/config.json` lists the folders of the projects.
 
 Sources: basic-memory 0.24 (`markdown/plugins`, `config`) and its documentation of the format.
 """

@@ -91,8 +91,8 @@ def _memories(file: Path, project: str) -> Iterator[Item]:
 
 
 def _of_index(file: Path, text: str, project: str) -> Iterator[Item]:
-    """Turn each list item in the index into a memory, with the heading of its section. Links to
-    files and all other lines are left out."""
+    """Turn the list items in the index into memories that begin with the heading of their section.
+    Lines with a link to a file, and lines outside lists, are left out."""
     section = ""
     for line in text.splitlines():
         bare = line.strip()
@@ -135,7 +135,7 @@ def _record(
 
 def _project(folder: Path) -> str:
     """The project's path, from a transcript beside the memory folder. If no transcript has it, this
-    is the name that Claude Code gives the project, for which `--project` can supply a path.
+    is Claude Code's name for the project. The user can map that name to a path with `--project`.
     """
     for transcript in sorted(folder.parent.glob("*.jsonl")):
         if cwd := _cwd(transcript):

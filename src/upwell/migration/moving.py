@@ -63,7 +63,7 @@ class Configuration(Protocol):
 
 
 class _Present(Struct, frozen=True):
-    """What upwell already has: the memories whose ids the import contains too, the ids in the
+    """What upwell already has: the memories whose ids also occur in the import, the ids in the
     trash, and the project and text hash of every memory.
     """
 
@@ -233,5 +233,5 @@ def _obstacle(
 
 
 def _renewed(memory: Memory, known: Memory) -> Memory:
-    """The memory as it replaces `known`: a paused rule stays paused."""
+    """The memory that replaces `known`. It is paused if `known` is a paused rule."""
     return replace(memory, tags=(*memory.tags, PAUSED)) if PAUSED in known.tags else memory

@@ -21,7 +21,8 @@ NO_PROJECT = ("", "unknown-project", "default")
 class Projects(Struct, frozen=True):
     """The folders of projects, keyed by name. `given` comes from the user. `known` holds the
     folders on this machine, each under the last part of its path and under Claude Code's name for
-    the project. With `everywhere`, a name without a known folder means every project.
+    the project. With `everywhere`, a name with no known folder, or with several, means every
+    project.
     """
 
     given: Mapping[str, str] = field(default_factory=dict)

@@ -115,7 +115,8 @@ class Project(Struct):
 
 class Projects:
     """The repositories of the sessions. If `named` (`--repo`) is given, all sessions belong to it.
-    Otherwise a session belongs to the repository around its folder, if that still exists."""
+    Otherwise a session belongs to the repository around its folder, if this repository still
+    exists."""
 
     def __init__(
         self, scratch: Path, environment: Mapping[str, str], named: Path | None = None

@@ -17,7 +17,7 @@ class Stream(Struct, frozen=True):
 
 
 def merged(streams: Iterable[Stream]) -> Iterator[Event]:
-    """All events in chronological order. Those at the same time are in the order of their
+    """All events in chronological order. Events at the same time are in the order of their
     streams."""
     numbered = enumerate(streams)
     unopened = sorted(numbered, key=lambda pair: (pair[1].begins, pair[0]), reverse=True)

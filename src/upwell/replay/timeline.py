@@ -29,8 +29,8 @@ _BOUNDARIES = frozenset({Kind.START, Kind.END})
 
 
 class _Session(Struct):
-    """A session. `pending` is the number of events still to come, and `count` the number so far.
-    `files` is the number of files that they come from."""
+    """A session. `pending` is the number of events still to come, `count` is the number of events
+    so far, and `files` is the number of files that contain its events."""
 
     selected: bool
     pending: int = 0
@@ -133,7 +133,7 @@ class Timeline:
             yield _boundary(event, Kind.END, event.i + 1)
 
     def _survey(self, show: Progress) -> int:
-        """Read every file once and deselect the copies. Returns how many there are."""
+        """Read every file once and deselect the copies. Returns the number of copies."""
         fingerprints: dict[str, Fingerprint] = {}
         for number in range(len(self._transcripts)):
             self._survey_file(number, fingerprints)

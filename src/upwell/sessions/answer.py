@@ -25,7 +25,7 @@ STANDS = "stands"
 MAX_FILES, MAX_RUNS = 5, 3
 MAX_FILE_BYTES = 2_000_000
 MIN_LINE_CHARS = 4
-"""A shorter line counts as punctuation, such as a bracket."""
+"""Shorter lines, such as a lone bracket, are ignored when a change is compared with a file."""
 _MARGIN_SECONDS = 120.0
 """A file too large to compare counts as changed since the turn only if it was modified more than
 this long after the turn ended."""

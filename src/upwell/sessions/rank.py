@@ -1,11 +1,11 @@
 """Ranks sessions by the relevance of their turns to a question. A turn is a prompt with the work
 that follows.
 
-A session is ranked by the score of its best turn. An answer may be spread over several turns, so a
-share of a second score is added, in which each term counts with its highest weight in any turn of
-the session. Terms that occur in few turns are worth more (`Corpus.idf`). Recent sessions, and those
-of the project in which the question is asked, get a bonus. The bonus is small, so it only decides
-between sessions that match about equally well.
+A session is ranked by the score of its best turn. An answer may be spread over several turns.
+Therefore a share of a second score is added, in which each term counts once, with its highest
+weight in any turn of the session. Terms that occur in few turns are worth more (`Corpus.idf`).
+Recent sessions, and those of the project in which the question is asked, get a bonus. The bonus is
+small, so it only decides between sessions that match about equally well.
 """
 
 import math

@@ -5,8 +5,8 @@ from short masked excerpts, the index therefore contains no text from transcript
 
 The weight of a term in a turn is BM25F (Robertson, Zaragoza and Taylor, 2004). The mean lengths are
 fixed, so that the weight is known when the turn is indexed. The frequency in each field is divided
-by the field's relative length and multiplied by the field's weight. Only the sum of these is
-saturated.
+by the field's relative length and multiplied by the field's weight. Saturation applies to the sum
+over all fields.
 """
 
 import posixpath

@@ -25,7 +25,7 @@ class Cursor(Struct, frozen=True):
     While a copy is being filled, `version` is `-2 - base`, where `base` is the store's version when
     filling began, and `after` is the position, as `VERSION ID`. A copy only sends back the cursors
     that it receives and need not interpret them. If the copy must be filled again, the store sends
-    a cursor with a lower version, and the copy then removes its memories first.
+    a cursor with a lower version. The copy then removes its memories and starts again.
     """
 
     project: str

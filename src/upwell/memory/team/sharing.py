@@ -55,8 +55,8 @@ def addressed(memory: Memory) -> Memory:
 
 
 def for_worktrees(memory: Memory) -> Memory:
-    """Move a memory from a linked worktree to the main worktree, so that every worktree of the
-    repository sees it and it outlives the linked one. Other memories are returned unchanged."""
+    """Move a memory from a linked worktree to the main worktree. Every worktree of the repository
+    then sees it, even after the linked one is removed. Other memories are returned unchanged."""
     main_worktree = main_worktree_of(memory.project)
     return memory if main_worktree is None else _owned_by(main_worktree, memory)
 
@@ -74,9 +74,9 @@ def _owned_by(project: str, memory: Memory) -> Memory:
 
 
 def for_team(memory: Memory) -> Memory:
-    """Return `memory` as it is sent to the team. It is `addressed()`, and names neither the session
-    nor any folder on this machine. A memory that belongs to a folder without a remote address
-    cannot be shared and is returned unchanged.
+    """Return `memory` as it is sent to the team: after `addressed()`, and without the session and
+    the folders on this machine. A memory that belongs to a folder without a remote address cannot
+    be shared and is returned unchanged.
     """
     shared = addressed(memory)
     if shared.project is not None and shared.project.startswith("/"):

@@ -157,9 +157,9 @@ MAX_DOCUMENT_BYTES = 256_000_000
 
 
 def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a file with one per line, from the first line that starts at or after the
-    byte `start`. A line without a JSON object is ignored, such as the incomplete last line of a
-    running session."""
+    """The JSON objects in a file of JSON lines, from the first line that starts at or after the
+    byte `start`. Lines without a JSON object are ignored. The last line of a running session, for
+    example, may be incomplete."""
     return (record for _, record in placed_records(path, start))
 
 
