@@ -118,7 +118,8 @@ class Steps:
 def question_of(
     cue: Cue, moment: Moment | None, hits: Sequence[Hit], steps: Steps, secret: bytes, now: float
 ) -> Question | None:
-    """The question of which `hits` to mention now. None if no hit may be shown to the judge."""
+    """Write the question for the judge: which of `hits` to show the agent now. Returns None if no
+    hit may be shown to the judge."""
     shown = [hit for hit in hits if not addresses_judge(hit.memory.text)][:MAX_CANDIDATES]
     if not shown:
         return None

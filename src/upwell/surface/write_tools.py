@@ -3,9 +3,9 @@
 
 A name says what the tool does, and to what: `create_issue`, `container_run`, `browser_type`. If a
 tool that only reads counts as a writer, no memories surface for it, and a hook does not shorten its
-results. If a tool that writes counts as a reader, memories surface only after the change. So a verb
-that is also a common noun, or that can also mean a way of reading, counts only next to words that
-settle its meaning.
+results. If a tool that writes counts as a reader, memories surface for it, but only after the
+change. To avoid both mistakes, an ambiguous verb such as `post` or `select` counts only if its
+position or the other words settle its meaning.
 """
 
 import re

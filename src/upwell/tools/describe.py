@@ -1,4 +1,5 @@
-"""The tool that returns the full definitions of other tools, if the tool list is shortened."""
+"""The tool that returns the full definitions of other tools. It is listed only if the definitions
+in the tool list are shortened."""
 
 import asyncio
 import difflib

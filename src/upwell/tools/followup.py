@@ -19,8 +19,8 @@ MAX_KEYS_NAMED = 60
 
 _LOOK_AHEAD = 256
 MAX_LINES_CHARS = 40_000
-"""The maximum number of characters that `read_more(lines=…)` returns. By default, a file of about
-this size is still delivered whole (`compress.read_tokens`)."""
+"""The maximum number of characters that `read_more(lines=…)` returns. Files up to about this size
+are delivered whole by default (`compress.read_tokens`)."""
 
 
 OnFollowUp = Callable[[StoredOriginal, str], None]

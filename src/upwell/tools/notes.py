@@ -1,6 +1,7 @@
 """The tools for short-term notes: `add_memory`, `search_memory` and `delete_memory`.
 
-Status lines such as "STM entry added" appear only if `STM_SHOW_STATUS` is `TRUE`.
+Status lines such as "STM entry added" appear only if the environment variable `STM_SHOW_STATUS` is
+`TRUE`.
 """
 
 import asyncio

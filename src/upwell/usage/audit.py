@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 5_000_000
 RETENTION_SECONDS = 365 * 86_400.0
 REPEAT_SECONDS = 60.0
-"""A principal's denials for the same reason are recorded only once within this time."""
+"""At most one denied request is recorded within this time for each principal and reason."""
 STRANGER_SECONDS = 3_600.0
-"""Denials of requests without a valid token are recorded only once within this time for each
-address and reason."""
+"""At most one denied request without a valid token is recorded within this time for each address
+and reason."""
 MAX_OF_STRANGERS = 60
 """How many denials of requests without a valid token are recorded within `STRANGER_SECONDS`. One
 more entry counts all others, so that a flood of requests does not fill the log."""
@@ -40,9 +40,9 @@ UNKNOWN = "unknown"
 
 
 class Event(Struct, frozen=True):
-    """One entry. `at` is in epoch seconds. `actor` is the principal: "" for the owner, `UNKNOWN`
-    and an address for a request without a valid token. `outcome` is "done", or the reason for a
-    denial."""
+    """One entry. `at` is in epoch seconds. `actor` is the principal's name. It is "" for the
+    owner, and `UNKNOWN` with the sender's address if a request has no valid token. `outcome` is
+    "done", or the reason for a denial."""
 
     at: float
     actor: str

@@ -232,7 +232,7 @@ def open_oidc(options: OidcOptions) -> Oidc | None:
 def name_of(subject: str) -> str:
     """Return the name of the principal with this subject. Apart from the colons in its prefix, the
     name contains no character that separates the parts of a key in upwell's stores. Names of
-    upwell's own tokens contain no colon, so the two cannot clash."""
+    upwell's own tokens contain no colon, so they cannot clash with it."""
     name = f"oidc:{quote(subject, safe='', errors='surrogatepass')}"
     if len(name) <= MAX_NAME_CHARS:
         return name

@@ -1,5 +1,5 @@
-"""Serve the team's memories at `/team` to machines that keep a copy of them. The messages are in
-`memory/team/exchange.py`."""
+"""Serve the team's memories at `/team` to machines that keep a copy of them. The messages are
+defined in `memory/team/exchange.py`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -43,7 +43,8 @@ RETRY_SECONDS = 2
 
 
 class OpenFor(Protocol):
-    """Opens the team's memories for a principal. They stay open within the block."""
+    """Opens the team's memories for a principal. They are closed at the end of the `async with`
+    block."""
 
     def __call__(self, principal: Principal) -> AbstractAsyncContextManager[AccessedMemories]: ...
 
@@ -154,7 +155,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _check_source(memories: AccessedMemories, source: str) -> None:
-    """Check that a machine's copy is of this store, and of the part that the principal may see.
+    """Check that a machine copied this store, and the part of it that the principal may see now.
 
     Raises:
         _Refusal: the machine must fill its copy again.

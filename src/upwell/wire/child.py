@@ -1,8 +1,8 @@
-"""A child process that speaks a protocol on stdin and stdout and dies with the gateway.
+"""A child process that speaks a protocol on stdin and stdout.
 
 Its environment contains only the variables on an allow-list and those that the user configured. It
-has its own process group and, where the system supports it, a parent-death signal. When the gateway
-ends, a watcher kills the processes that the child has started. The last lines of the child's stderr
+has its own process group. On Linux, a `tied` child dies with the gateway: the kernel kills the
+child, and a watcher kills the processes that it has started. The last lines of the child's stderr
 are kept for error messages.
 """
 
@@ -58,9 +58,9 @@ complete.
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A program and its arguments, never a shell command line. A `tied` child and the processes
-    that it starts die with the gateway, but it takes longer to start. A child that starts no
-    processes and exits when its stdin closes need not be tied.
+    """A program and its arguments, never a shell command line. On Linux, a `tied` child and the
+    processes that it starts die with the gateway, but starting it takes longer. A child that starts
+    no processes and exits when its stdin closes need not be tied.
     """
 
     program: str

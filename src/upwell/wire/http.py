@@ -101,7 +101,7 @@ def too_large(identity: bytes, size: int) -> Line:
 
 
 def is_answer(event: Event, identity: bytes) -> bool:
-    """Return whether an event answers this request."""
+    """Return whether an event answers the request with the id `identity`."""
     try:
         message = read_message(event.data)
     except NotJson:
@@ -110,7 +110,7 @@ def is_answer(event: Event, identity: bytes) -> bool:
 
 
 def unanswered(identity: bytes, reason: str) -> Line:
-    """Return the line that reports that a request will get no answer."""
+    """Return the line that reports a request as lost, and why."""
     return Line(b"", lost=identity, reason=reason)
 
 
@@ -166,7 +166,8 @@ class _Progress(Struct):
 
 
 class _Post(Struct, frozen=True):
-    """A request in progress. A `modern` request, of MCP 2026-07-28, belongs to no session."""
+    """A request in progress. `modern` is True for a request of MCP 2026-07-28, which belongs to
+    no session."""
 
     task: "asyncio.Task[None]"
     modern: bool
@@ -283,8 +284,8 @@ class HttpLink:
     async def _take(
         self, response: "httpx2.Response", message: RawObject, identity: bytes | None
     ) -> str:
-        """Pass on the response to a POST. Returns the reason to report if no answer was passed on,
-        or "" if the answer comes on another stream."""
+        """Pass on the response to a POST. Returns the reason to report if the response contained no
+        answer, or "" if it need not contain one."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         status = response.status_code
         opens = message.value("method") == "initialize"

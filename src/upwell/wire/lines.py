@@ -132,7 +132,7 @@ class PipeSink:
         """
         if self._writer.is_closing():
             raise ConnectionResetError("the other side has closed the connection")
-        # Draining before the write ensures that a caller that is cancelled while it waits here has
+        # Wait for room before the write, so that a caller that is cancelled during the wait has
         # sent nothing, rather than half a message.
         await self._writer.drain()
         self._writer.write(data)

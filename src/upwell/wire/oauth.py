@@ -29,7 +29,7 @@ _REFUSED = (400, 401, 403)
 
 
 class LoginAuth(httpx2.Auth):
-    """Adds the token from the login for `server` to requests to its `url`."""
+    """Adds the access token to requests to `server`. The user's login must be for `url`."""
 
     def __init__(self, logins: Logins, server: str, url: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._logins = logins

@@ -61,7 +61,7 @@ class Message(Struct, frozen=True, kw_only=True):
 
 def read_message(data: bytes) -> Message:
     """Parse one message and make it one line. Only the head of a large answer is parsed, so the
-    receiver has to check the `result`.
+    receiver has to check that the `result` is JSON.
 
     Raises:
         NotJson: the data is not a JSON object, a line ends inside a string, or the id is not a

@@ -1,8 +1,8 @@
 """Kill the processes that our children started, even if the gateway is killed with `kill -9`.
 
 The kernel can kill a child when its parent dies (`wire/child.py`), but not the processes that the
-child started. The gateway therefore starts a shell (1.7 MB resident) and tells it through a pipe
-which process groups have started and ended. However the gateway ends, the pipe closes, and the
+child started. The gateway therefore starts a shell (1.7 MB resident), and writes to a pipe to tell
+it which process groups have started and ended. However the gateway ends, the pipe closes, and the
 shell then kills the remaining groups.
 """
 

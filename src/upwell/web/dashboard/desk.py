@@ -15,8 +15,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Desk(Struct, frozen=True):
-    """`views` is keyed by template name and `actions` by the name in the path. `stream` yields new
-    events that match the fields."""
+    """`views` maps the name of a template to its view, and `actions` maps NAME in the address
+    `/dashboard/do/NAME` to an action. `stream` yields new events that match the fields."""
 
     views: Mapping[str, View]
     actions: Mapping[str, Action]

@@ -49,8 +49,8 @@ def plain(text: str) -> str:
 
 
 def unbroken(command: str) -> Markup:
-    """Return the escaped command, in which lines break only between words. Otherwise, browsers also
-    break a word such as `--apply` after its hyphens."""
+    """Return the escaped command as HTML that browsers wrap only between words. Without this, they
+    also break a word such as `--apply` after its hyphens."""
     words = visible(command).split(" ")
     return Markup(" ").join(Markup('<span class="word">{}</span>').format(word) for word in words)
 

@@ -1,8 +1,8 @@
 """The routes of the dashboard.
 
-The page shell, scripts and styles contain no data and need no token. The script sends the token
-with every other request, in a header that no other site and no plain form can set. The content
-security policy allows only our own files: no inline scripts or styles, and no other host.
+The page shell, scripts and styles contain no data and need no token. All other requests need the
+token, which our script sends in a header that neither another site nor a plain form can set. The
+content security policy allows only our own files: no inline scripts or styles, and no other host.
 """
 
 import asyncio
