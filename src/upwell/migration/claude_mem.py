@@ -133,7 +133,7 @@ def _manual(database: ForeignDatabase) -> Iterator[Item]:
 
 
 def _prompts(database: ForeignDatabase) -> Iterator[Item]:
-    """Leave out prompts, because the agent's own transcripts contain them with the results."""
+    """Leave out prompts, because the agent's own transcripts already contain them."""
     if database.columns("user_prompts"):
         (row,) = database.rows("SELECT count(*) AS count FROM user_prompts")
         if row["count"]:

@@ -96,9 +96,7 @@ def _database(file: Path) -> Iterator[Item]:
 
 
 def _last_changes(database: ForeignDatabase) -> Iterable[Mapping[str, Any]]:
-    """The last change to each memory. A deletion is marked in `state`, because the history still
-    holds the earlier texts of deleted memories.
-    """
+    """The last change to each memory. If this change deleted the memory, `state` is "deleted"."""
     last: dict[str, Mapping[str, Any]] = {}
     for row in database.rows(_CHANGES):
         deleted = row["is_deleted"] or row["event"] == "DELETE"

@@ -14,7 +14,7 @@ from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
 from upwell.replay.silence import Material, in_words
 
 SHOWN = 3
-"""The report shows at most this many decisions to speak per session."""
+"""The report shows at most this many decisions per session in which a memory surfaced."""
 SUBJECT_CHARS, TEXT_CHARS, LABEL_CHARS = 90, 160, 600
 _CITED = ("commit", "learned")
 """The kinds of memory that the report identifies by their source."""
@@ -29,7 +29,8 @@ class _Moment(Struct):
 
 
 class _Session(Struct):
-    """A session: `events` counts all its decisions, and `spoken` holds the decisions to speak."""
+    """A session: `events` counts all its decisions, and `spoken` holds those in which a memory
+    surfaced."""
 
     began: float
     events: int = 0
@@ -82,7 +83,7 @@ class Report:
                 yield f"  … and {rest} more (--json shows all)"
 
     def decision(self, decision: Decision) -> Iterator[str]:
-        """Lines with the time, the event and the memories of a decision to speak."""
+        """Lines with the time, the event and the surfaced memories of a decision."""
         yield f"  {_moment(decision, SUBJECT_CHARS)}"
         for hit in decision.hits:
             text = _cut(self._projects.shown(hit.memory.text), TEXT_CHARS)

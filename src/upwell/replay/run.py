@@ -291,8 +291,8 @@ def name_of(memory: Memory) -> str:
 
 
 def _tokens(surfacing: Surfacing) -> int:
-    """The number of tokens in the text that surfaced. A constant replaces the surfacing's id,
-    because ids are random."""
+    """The number of tokens in the text that surfaced. A constant replaces the surfacing's random
+    id, so that the number is the same in every run."""
     return count(surfacing.text.replace(surfacing.id, "s_" + "0" * (len(surfacing.id) - 2)))
 
 

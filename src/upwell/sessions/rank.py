@@ -58,8 +58,8 @@ def tallies(
     visible: Collection[int] | None,
 ) -> dict[int, Tally]:
     """The tallies of the sessions that contain any of these terms, keyed by session number. `words`
-    are the terms of words, and `exact` are those of errors. `turns` is the total number of turns.
-    `visible` are the sessions to consider, or None for all."""
+    are the terms of the words in the question, and `exact` are the terms of its errors. `turns` is
+    the total number of turns. `visible` are the sessions to consider, or None for all."""
     corpus = Corpus(scopes=(), memories=turns, words=0)
     weights = {term: corpus.idf(len(postings[term][0])) for term in words if term in postings}
     weights |= {term: EXACT_RARITY * corpus.rarest for term in exact if term in postings}

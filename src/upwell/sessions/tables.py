@@ -63,7 +63,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
 
 
 class TurnRow(Struct, frozen=True, kw_only=True):
-    """A turn with its masked excerpts. `offset` is its first byte in the transcript."""
+    """A turn with its masked excerpts. It begins at the byte `offset` of the transcript."""
 
     key: int
     at: float

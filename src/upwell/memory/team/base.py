@@ -56,7 +56,7 @@ class Cursor(Struct, frozen=True):
         return int(version), id
 
     def behind(self, version: int, id: str) -> "Cursor":
-        """Return the cursor of a copy that has also applied this change from the next page."""
+        """Return the cursor of the same copy after it has applied this change."""
         if self.base < 0:
             return Cursor(self.project, version, id)
         return Cursor.filling(self.project, self.base, version, id)

@@ -187,8 +187,8 @@ def storable(memory: Memory) -> Memory:
 
 def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple[Page, ...]:
     """Trim the pages to about `max_bytes` in total. The first change is always included, whatever
-    its size, so that every response makes progress. `cursors` has the requested cursor of each
-    page."""
+    its size, so that every response makes progress. `cursors` are the cursors in the request, one
+    for each page."""
     remaining, is_first, result = max_bytes, True, []
     for cursor, page in zip(cursors, pages, strict=True):
         changes: list[Change] = []

@@ -94,7 +94,7 @@ class GatewayMemories:
 
     async def follow(self, changed: Callable[[], None]) -> None:
         while True:
-            # Machines that lost the gateway at the same moment must not all return at once.
+            # Machines that lost the gateway at the same moment must not all reconnect together.
             await asyncio.sleep(POLL_SECONDS * random.uniform(0.8, 1.2))
             changed()
 

@@ -77,7 +77,7 @@ class Replication:
     async def _push_each(
         self, writes: Sequence[Outgoing], failure: StoreError
     ) -> Sequence[Refused]:
-        """Send writes one by one after sending them together has failed. Returns those that fail.
+        """Send writes one by one, because sending them together failed. Returns those that fail.
 
         Raises:
             StoreError: the shared store cannot be reached.
