@@ -1,4 +1,4 @@
-"""Proves that an installed hook works: runs the command in the host's own file, as the host would,
+"""Proves that an installed hook works: runs the command from the host's own file, as the host would,
 with a recorded event.
 """
 
@@ -58,7 +58,7 @@ def prove(
 
 
 def run_once(host: Host, hooks_file: str, environment: Mapping[str, str], seconds: float) -> str:
-    """Run the command in `hooks_file`, as in `prove()`, with an event that upwell ignores. Returns
+    """Run the command from `hooks_file` like `prove()`, but with an event that upwell ignores. Returns
     what is wrong with the command, or "" if it works.
 
     Raises:

@@ -40,8 +40,9 @@ _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 class _TextHashes:
     """Hashes of what `extract` finds in texts. Splitting the texts of a small call takes
-    longer than all other work on it, and most calls have no memory to compare. So texts are split
-    only when their hashes are needed, or when too much text is waiting."""
+    longer than all other work on it, and for most calls the search finds no memory to compare with
+    the context. So texts are split only when their hashes are needed, or when too much text is
+    waiting."""
 
     def __init__(self, extract: Callable[[str], Iterable[str]]) -> None:
         self._extract = extract
@@ -120,9 +121,10 @@ class ContextSketch:
         return self._terms.new_among(own_terms) / len(own_terms) if own_terms else 0.0
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
-        """True if the context already contains this memory nearly word for word, or if its file was
-        opened or is one that hosts load. An episode is judged by the code in its text, apart from
-        code that is part of the call in `cue`."""
+        """True if the context already contains this memory nearly word for word. A passage of a
+        file also counts if that file was opened, or if some host loads it by itself. For an
+        episode, only the code in its text matters, apart from code that is part of the call in
+        `cue`."""
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):
@@ -267,5 +269,5 @@ AUTO_LOADED = frozenset(
     for host in HOSTS.values()
     for pattern in (*host.auto_loaded.folder, *host.auto_loaded.fallback, *host.auto_loaded.scoped)
 )
-"""Patterns of the instruction files that at least one host loads by itself, relative to any
-folder."""
+"""Patterns, relative to any folder, of the instruction files that at least one host loads by
+itself."""

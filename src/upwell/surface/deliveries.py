@@ -111,7 +111,7 @@ class Deliveries:
         return shorter
 
     async def aclose(self) -> None:
-        """Wait for all reservations."""
+        """Wait until all reservations are written."""
         await self._pending.aclose()
 
     async def _withdraw(self, hits: Sequence[Hit], cue: Cue) -> None:

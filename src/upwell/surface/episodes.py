@@ -53,9 +53,10 @@ async def applicable(
     """Reduce the episodes among `hits` to at most one, and place it first. Also returns why an
     episode was left out, if none remains (otherwise "").
 
-    The triggers are tried in order until one has an episode to show. That is the newest conclusion,
-    because older ones are outdated. If it does not hold in `project`, a location is shown instead,
-    but only if exactly one holds. Episodes that cannot be checked in time are left out.
+    The triggers are tried one by one until one yields an episode. This is the newest conclusion if
+    it holds in `project`; older ones are outdated. Otherwise, it is a place (the location of a
+    file, identifier or ticket), but only if exactly one holds. Episodes that cannot be checked in
+    time are left out.
     """
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:

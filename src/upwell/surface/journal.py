@@ -1,8 +1,9 @@
 """The record of decisions, for `explain`, feedback and the dashboard. It is written after the call.
 
-Query texts, steps (the user's prompts and the agent's commands) and the files of calls are stored
-separately from decisions, with secrets masked, and only for `query_retention_days`. If
-`persist_query_text` is off, queries are stored as digests, and steps and files are not stored.
+Query texts, steps (the user's prompts and the agent's commands) and the paths of the files that
+calls are about are stored separately from decisions, with secrets masked, and only for
+`query_retention_days`. If `persist_query_text` is off, queries are stored as digests, and steps and
+paths are not stored.
 """
 
 import asyncio
@@ -147,8 +148,8 @@ class Journal:
         return [_decoded(item) | {"written": item.created_at} for item in items]
 
     async def texts(self, keys: Sequence[str]) -> dict[str, str]:
-        """The steps and files under these keys that are still stored. The key of a step is the id
-        of its decision. The key of a file is `file_key()` of that id.
+        """The steps and file paths under these keys that are still stored. The key of a step is the
+        id of its decision. The key of a path is `file_key()` of that id.
 
         Raises:
             StoreError: the store cannot be read.
@@ -317,8 +318,8 @@ def shown_project(cwd: str | None) -> str:
 
 
 def file_key(key: str) -> str:
-    """The key under which a file is stored among the steps. `key` is the key of the decision or of
-    the shortened result that the file belongs to."""
+    """The key under which a file's path is stored among the steps. `key` is the key of the decision
+    or of the shortened result that the file belongs to."""
     return key + _FILE
 
 

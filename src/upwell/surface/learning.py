@@ -65,8 +65,8 @@ def _tokens_of(surfacing: Surfacing) -> int:
 
 
 class Learning:
-    """What one `Surfacer` learns. During a call, it only reads values that are already loaded and
-    queues events. `jobs()` returns the work to do afterwards.
+    """What one `Surfacer` learns. During a call, it only queues events and reads values that are
+    already loaded. `jobs()` returns the work to do afterwards.
 
     `rare` returns those of the given words that few memories contain. `mark_used` receives the ids
     of the memories that were used.
@@ -143,7 +143,7 @@ class Learning:
             self.counts.add(Event.MISSING, place.partition(":")[0], door=door)
         if cue.session:
             self.counts.add(Event.SESSION, _digest_of(cue.session))
-        # All principals share the thresholds, so only the behaviour of the owner's agents counts.
+        # The thresholds apply to all principals, so only the owner's agents may shift them.
         if self._watching and not cue.principal.name:
             self._watching.noticed(cue, outcome)
 
@@ -174,7 +174,7 @@ class Learning:
             self._watching.undo(surfacing)
 
     def offered_late(self, cue: Cue) -> None:
-        """Count that this cue was offered hits that came too late for an earlier call."""
+        """Count that late hits (`LateHits`) were offered to this cue."""
         self.counts.add(Event.LATE, "offered", door=str(cue.door), tool=cue.tool or "")
 
     def shortened(self, place: Place, tokens_before: int, tokens_after: int) -> None:
@@ -199,8 +199,8 @@ class Learning:
             self._watching.opened(session, memory_id)
 
     async def viewed(self, memories: Sequence[Memory]) -> None:
-        """Note that these memories were read on request. The short notes among them are then kept
-        for another `stm.retention_days` (seed 001, docs/names.md)."""
+        """Note that these memories were read on request. The notes from `stm.json` among them are
+        then kept for another `stm.retention_days` (seed 001, docs/names.md)."""
         notes = [memory.id for memory in memories if memory.source.startswith(STM_ID)]
         if notes:
             await self._mark_used(notes)

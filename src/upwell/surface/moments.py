@@ -1,14 +1,14 @@
-"""Moments: whether a memory could help the agent now, and which kinds of memory could. In real
-sessions, a useful memory exists for one event in twenty. It answers the user's words, or it
-supplies an exact fact after a step that went wrong. So each cue is assigned a moment, and each
-moment admits only the kinds of memory that help in it.
+"""Moments: whether memories could help the agent now and, if so, which kinds. In real sessions, a
+useful memory exists for one event in twenty. It answers the user's words, or it supplies an exact
+fact after a step that went wrong. So each cue is assigned a moment, and each moment admits only the
+kinds of memory that help in it.
 
 Documentation and commits were not written for the agent, and matching words alone rarely make them
 useful: of 105 such memories that surfaced in replayed sessions, two were useful. A document can
 help with the first prompt of a session, if that prompt can be understood on its own. A later prompt
 usually continues the conversation, and the words that it shares with a document are a coincidence.
 So, from the second prompt on, a document needs a clear question and a high score. `lack_of()`
-returns the reason against a document or a commit.
+returns the reason not to show a document or a commit.
 """
 
 import re
@@ -121,14 +121,14 @@ _QUESTION_KEYS = frozenset({"question", "query", "q", "search", "prompt", "topic
 
 
 def triggers_in(cue: Cue) -> tuple[str, ...]:
-    """The triggers of an automatic cue. A call without a result has none, because a missing result
-    looks like an empty search result."""
+    """The triggers that a cue meets. An explicit request meets none. Nor does a call without a
+    result, because a missing result looks like an empty search result."""
     is_unanswered = cue.tool is not None and cue.answer is None
     return () if cue.door not in AUTOMATIC_DOORS or is_unanswered else triggers_of(event_of(cue))
 
 
 def event_of(cue: Cue) -> Event:
-    """The cue as an event, in the form in which past sessions are read."""
+    """The cue as an `Event`, like those read from past sessions."""
     answer, args = cue.answer, cue.args
     tool = _USUAL.get((cue.tool or "").rpartition("__")[2], cue.tool or "")
     if tool == "Read" and "file_path" not in args and "path" in args:
@@ -148,7 +148,7 @@ def event_of(cue: Cue) -> Event:
 
 
 def moment_of(cue: Cue, prompts_before: int, triggers: Sequence[str] = ()) -> Moment:
-    """The moment of an automatic cue with these triggers, after `prompts_before` prompts in its
+    """The moment of a prompt or call with these triggers, after `prompts_before` prompts in its
     session."""
     moment = _of_situation(cue, prompts_before)
     return Moment.TRIGGER if triggers and moment is Moment.ROUTINE else moment

@@ -115,8 +115,8 @@ def scaled_to(size: str) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """`calls` is the maximum number of verdicts per session. Prices are per million tokens; 0 means
-    that no cost is counted. With `waits`, every event waits for its verdict."""
+    """`calls` is the maximum number of questions per session. Prices are per million tokens; 0
+    means that no cost is counted. With `waits`, every event waits for its verdict."""
 
     calls: int = 40
     input_price: float = 0.0
@@ -172,9 +172,8 @@ class Options:
     """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
     `of_cue` takes a tool (None for a message) and the size of the context window in tokens (None if
     unknown), and returns the options for them. `is_paused` returns whether the user has paused a
-    session. `is_excluded` returns whether upwell does nothing in a folder. `judge` contains the
-    limits of the judge. `commands_in` returns the commands in a transcript that its session needs
-    again after a compaction."""
+    session. `is_excluded` returns whether upwell does nothing in a folder. `commands_in` returns
+    the commands in a transcript that its session needs again after a compaction."""
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)

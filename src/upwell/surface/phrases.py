@@ -62,8 +62,8 @@ def _element(word: str) -> Element:
 
 
 class Phrases:
-    """Matches many phrases at once. `openings` are polite words that may precede the start of a
-    sentence. Words in `known` are never treated as typos."""
+    """Matches many phrases at once. `openings` are polite words; the word after them also counts as
+    the start of a sentence. Words in `known` are never treated as typos."""
 
     def __init__(
         self, phrases: Sequence[str], openings: Iterable[str], known: Iterable[str]

@@ -80,7 +80,7 @@ class Surfacer:
 
     `reader` reads the memory. `ttl_store` contains the home's log of deliveries and its journal.
     `state` contains the short-lived state of sessions. `chat` is the model behind `intent.use_llm`
-    and `surface.judge`. `learning` contains the thresholds and demotions that ratings have changed.
+    and `surface.judge`. `learning` contains the learned thresholds and demotions.
     """
 
     def __init__(
@@ -164,9 +164,9 @@ class Surfacer:
         return outcome
 
     async def offer(self, cue: Cue) -> Outcome:
-        """Decide like `surface()`, but do not record a delivery. The door tells `deliveries` once
-        it knows whether the memories reached the agent. Until then, but for at most a minute, they
-        count as delivered."""
+        """Decide like `surface()`, but do not record a delivery. As soon as the door knows whether
+        the memories reached the agent, it tells `deliveries`. Until then, but for at most a minute,
+        they count as delivered."""
         if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         started = self._clock.monotonic()
@@ -233,8 +233,8 @@ class Surfacer:
         return await self._session_start.begin(cue, self._clock.now())
 
     def _moment(self, cue: Cue, triggers: Sequence[str]) -> Moment | None:
-        """Add a cue to the session's context and return its moment, or None if moments do not
-        matter."""
+        """Note a cue in its session's sketch, and return its moment. None for an explicit request,
+        which is not noted, and if `surface.moments` is `all`."""
         if cue.door not in AUTOMATIC_DOORS:
             return None
         moment = moment_of(cue, self._sketches.of(cue.session).prompts, triggers)

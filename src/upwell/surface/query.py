@@ -297,7 +297,7 @@ class CueReader(Struct, frozen=True):
         return replace(query, texts=()) if joined and says_little(query, self.lexicon) else query
 
     def exact(self, cue: Cue, limit: int, triggers: Sequence[str]) -> Query:
-        """A query for the memories with these triggers and nothing else."""
+        """A query that finds only memories with one of these triggers."""
         scope = Scope(project=_project(cue), namespaces=cue.principal.namespaces)
         return Query(texts=(), triggers=tuple(triggers), scope=scope, limit=limit, awaited=False)
 

@@ -155,7 +155,6 @@ def _best_start(line: str, query_texts: tuple[str, ...], width: int) -> int:
     """The start of the `width`-character window with the most distinct query words; in a tie, the
     first.
     """
-    # Cached, because a hit is formatted twice: to check whether it fits, and to show it.
     query_terms = informative(term for text in query_texts for term in terms(text))
     by_beginning = {term[:_ALIKE_CHARS]: term for term in sorted(query_terms, reverse=True)}
     beginnings = (

@@ -37,7 +37,7 @@ _RUNNERS = frozenset("chroot doas env ionice nice parallel setsid stdbuf sudo xa
 MAX_SCRIPTS = 16
 """The maximum number of scripts read in one call, including nested ones."""
 MAX_OPTIONS = 8
-"""The command run by a runner such as `sudo` must begin within this many words."""
+"""The command that a runner such as `sudo` starts must begin within this many words."""
 
 
 class RuleScope(Struct, frozen=True, kw_only=True):
