@@ -1,5 +1,5 @@
-"""Proves that an installed hook works: runs the command from the host's own file, as the host would,
-with a recorded event.
+"""Proves that an installed hook works: runs the command from the host's own file, as the host
+would, with a recorded event.
 """
 
 import json
@@ -58,8 +58,8 @@ def prove(
 
 
 def run_once(host: Host, hooks_file: str, environment: Mapping[str, str], seconds: float) -> str:
-    """Run the command from `hooks_file` like `prove()`, but with an event that upwell ignores. Returns
-    what is wrong with the command, or "" if it works.
+    """Run the command from `hooks_file` like `prove()`, but with an event that upwell ignores.
+    Returns what is wrong with the command, or "" if it works.
 
     Raises:
         ConfigError: the file does not have the expected structure.
