@@ -144,14 +144,13 @@ def preview(text: str, query_texts: Sequence[str], limit: int) -> str:
     line = harmless_line(text[:MAX_READ_CHARS])
     if len(line) <= limit:
         return line
-    start = _best_start(line, tuple(query_texts), limit - 2)
+    start = _best_start(line, query_texts, limit - 2)
     if start == 0:
         return line[: limit - 1].rstrip() + "…"
     return "…" + line[start : start + limit - 2].strip() + "…"
 
 
-@lru_cache(maxsize=64)
-def _best_start(line: str, query_texts: tuple[str, ...], width: int) -> int:
+def _best_start(line: str, query_texts: Sequence[str], width: int) -> int:
     """The start of the `width`-character window with the most distinct query words; in a tie, the
     first.
     """
