@@ -39,7 +39,7 @@ async def tool_name(config: Config, host: Host, event: Event) -> str:
 
 
 async def has_noted(library: Library, notes: ShortTerm, event: Event, since: float) -> bool:
-    """True if anybody has stored a memory in the event's project since the time `since`, or if an
+    """True if, since the time `since`, anybody has stored a memory in the event's project, or an
     agent has stored a note that is visible there.
     """
     project = project_of(event.cwd)

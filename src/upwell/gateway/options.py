@@ -24,11 +24,11 @@ class Auth(StrEnum):
 class GatewayOptions:
     """The `gateway.*` settings.
 
-    `hosts` are additional host names that `serve --http` accepts, for use behind a proxy. `setup`
-    and `init` do not move the servers named in `leave` out of the agents' settings. A tool list of
-    more than `lazy_tools_tokens` is shortened; 0 disables this. A replica that is told to shut down
-    reports for `notice_seconds` that it is not ready, but still accepts requests. Open calls then
-    have `drain_seconds` to finish.
+    `hosts` are additional host names that `serve --http` accepts, for use behind a proxy. `leave`
+    names servers that `setup` and `init` do not move behind the gateway. A tool list of more than
+    `lazy_tools_tokens` is shortened; 0 disables this. A replica that is told to shut down reports
+    for `notice_seconds` that it is not ready, but still accepts requests. Open calls then have
+    `drain_seconds` to finish.
     """
 
     connect_timeout_seconds: float = 30.0

@@ -311,8 +311,8 @@ class Upstream:
             # Set before any await, so that a call waiting for the end of the connection does not
             # wait for the whole shutdown.
             self._ended.set()
-            # Cancelled now but awaited only after the server has exited, because a server that
-            # reads nothing would hold up the cancellations.
+            # The tasks are awaited only after the server has exited: each sends it a cancellation,
+            # and would wait for a server that has stopped reading.
             self._tasks.cancel()
             if stream is not None:
                 stream.cancel()

@@ -41,9 +41,9 @@ _MIN_REPEATED, _MAX_BLOCKS = 1_024, 16
 because long texts are often measured several times in a row.
 """
 _CHARS_PER_TOKEN, _CUT_PIECE = 4.5, 64.0
-"""`exceeds()` first reads `_CHARS_PER_TOKEN` characters per token of the limit. If a text is too
-long, that is usually enough to show it. The estimate for a piece that is cut there may be up to
-`_CUT_PIECE` tokens higher than for the whole piece.
+"""`exceeds()` first reads only `_CHARS_PER_TOKEN * limit` characters. If a text is too long, that
+is usually enough to show it. If this cuts a piece in two, the estimate for the first part may be up
+to `_CUT_PIECE` tokens higher than for the whole piece.
 """
 _MAX_PIECES, _LONGEST_PIECE = 60_000, 48
 """The maximum number of pieces in a cache, and the length of the longest piece that is cached."""

@@ -95,8 +95,8 @@ class Documents:
         self._empty: Hashable = None
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the passages and notes relevant to `query`, most relevant first. Passages cite their
-        lines.
+        """Find the passages and notes relevant to `query`, most relevant first. Each passage
+        names its lines in the file.
 
         Raises:
             RecallUnavailable: the index failed.

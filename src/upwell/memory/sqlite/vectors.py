@@ -115,7 +115,7 @@ def model_number(db: sqlite3.Connection, name: str, dim: int) -> int:
 
 
 def known_model(db: sqlite3.Connection, name: str, dim: int) -> int | None:
-    """Return the number of a model, or None if this file has never used it."""
+    """Return the number of a model, or None if this database has never used it."""
     row = db.execute(
         "SELECT no FROM vector_model WHERE name = ? AND dim = ?", (name, dim)
     ).fetchone()
