@@ -25,7 +25,7 @@ from upwell.replay.transcripts import Transcript, own_bytes, transcripts_at
 from upwell.surface.options import never_excluded
 
 MAX_TURN_BYTES = 2_000_000
-"""How many bytes from the end of a transcript are read after a turn."""
+"""At most this many bytes from the end of a transcript are read after a turn."""
 Accepts = Callable[[Proposal], Trust | None]
 """Decides whether to accept a proposal without asking a person. Returns the trust of the new
 memory, or None if a person has to decide.
@@ -190,7 +190,7 @@ class SessionCapture:
                 await self._ttl_store.delete(kind, batch)
 
     async def learned(self, holdings: Holdings) -> list[Memory]:
-        """Those memories in these holdings that were learned from sessions and still exist."""
+        """The memories in these holdings that still exist and were learned from sessions."""
         memories = [await self._library.store.get(memory_id) for memory_id in holdings.memories]
         return [known for known in memories if known and known.provenance.door == "capture"]
 

@@ -1,4 +1,4 @@
-"""`upwell doctor`: checks the health of every part by using it as upwell does."""
+"""`upwell doctor`: tries out every part of upwell, and reports whether it works."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
     try:
         app = await build(Settings(tolerant=True, cwd=cwd))
     except ConfigError:
-        return  # The file cannot be read at all; the first row reports that.
+        return  # `config.toml` cannot be read at all, as the row `config 1` has reported.
     try:
         async for part, ping in _parts(app):
             yield part, ping

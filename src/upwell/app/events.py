@@ -148,5 +148,5 @@ def _matches_file(event: Event, filters: Mapping[str, str]) -> bool:
 
 
 def _version(event: Event) -> tuple[str, float]:
-    """Identifies a version of an event, because a decision that is taken back is written again."""
+    """Identifies a version of an event. A changed decision is written again under the same id."""
     return event["id"], event["written"]

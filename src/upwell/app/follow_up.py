@@ -81,8 +81,8 @@ class FollowUp:
         """
         TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)
         self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)
-        # Stored at once, because another process may show the savings before this one records its
-        # next result.
+        # The figures are stored at once, because another process may show them before this one
+        # records its next result.
         self._writes.start(self._learning.store_figures())
         self._cuts.note(call, cut)
         self._traces.note(cut.keys, call.trace_id)

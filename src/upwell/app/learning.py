@@ -150,7 +150,7 @@ def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
 
 
 def answered_elsewhere(hooks_file: Path, host: str, payload: Mapping[str, Any]) -> bool:
-    """True if Cursor, which also runs Claude Code's hooks, has a hook of its own that answers."""
+    """True if Cursor, which also runs Claude Code's hooks, answers the event with its own hook."""
     if host != "claude" or "cursor_version" not in payload:
         return False
     from upwell.hosts.install import installed_entries

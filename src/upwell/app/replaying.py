@@ -36,8 +36,8 @@ COMMITS = 5_000
 """How many of a repository's latest commits are read."""
 COPY_TRIES = 5
 _LEFT_OUT = ("ltm", "llm", "memory", "server", "store")
-"""Sections of the configuration that a replay leaves out. They connect programs that know about
-later events, and a team's database, which would receive the replay's writes."""
+"""Sections of the configuration that a replay leaves out. They connect upwell to programs that know
+about later events, and to a team's database, which would receive the replay's writes."""
 _FLAGS: Mapping[str, object] = {"surface.timeout_seconds": 60.0}
 _MAX_SCRATCH = 100
 

@@ -247,7 +247,7 @@ def resume(session: str | None, home: Path | None = None) -> bool:
 
 
 def what_is_paused(home: Path | None = None) -> str:
-    """What `upwell off` pauses, as in `Pause.described()`."""
+    """What `upwell off` has paused, in the words of `Pause.described()`."""
     return _pause_of(home)[0].described()
 
 

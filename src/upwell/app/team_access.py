@@ -31,7 +31,7 @@ is deleted or the database is replaced."""
 
 
 class _Remembered:
-    """`LimitedMemories` that asks for the store's identity at most once a minute, and prunes the
+    """Wraps `LimitedMemories`: asks for the store's identity at most once a minute, and prunes the
     records of old deletions. A tenant's app also prunes them, but a tenant that is used only
     through `/team` has no open app."""
 

@@ -26,8 +26,8 @@ def seconds_of(span: str) -> float:
 
 
 def epoch_of(since: str | None) -> float:
-    """The time that `--since` gives as a date or as a duration before now, in seconds since the
-    epoch. 0 for None.
+    """The time of `--since`, in seconds since the epoch. `since` is a date, or a duration before
+    now. Returns 0 for None.
 
     Raises:
         UsageError: `since` is neither a duration nor a date.

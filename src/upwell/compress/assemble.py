@@ -29,11 +29,11 @@ _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
 a mark within a line, and the tokens of either."""
 _MOST_SHARE, _SHARE_PER_COVERAGE = 0.9, 1.3
 """Units that answer the question get a share of the budget: `_SHARE_PER_COVERAGE` times the part of
-the question that the best unit covers, but at most `_MOST_SHARE`. A question that the text does not
-answer therefore displaces nothing."""
+the question that the best unit covers, but at most `_MOST_SHARE`. If the text does not answer the
+question, the share is zero."""
 _MARGIN = 1.5
-"""Units are put in order until they cost this multiple of the budget. The margin is needed because
-the cost of each unit includes a gap, and adjacent units have no gap between them.
+"""Ordering stops once the ordered units cost this multiple of the budget. The margin is needed
+because the cost of each unit includes a gap, and adjacent units have no gap between them.
 """
 _CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
 """Two upper bounds on the average number of characters per token. `_CHARS_PER_TOKEN` holds for any
@@ -58,8 +58,8 @@ def assemble(
 ) -> Fitted:
     """Select the units that matter most within `remaining`.
 
-    Every gap is marked. The last line counts the omissions and gives the key of the original. If
-    the budget is too small for any mark, there are no marks and no such line.
+    Every gap that is not blank is marked. The last line counts the omissions and gives the key of
+    the original. If the budget is too small for any mark, there are no marks and no such line.
     """
     text = passage.text
     relevances, coverage = relevance(units, text, question) if question else ({}, 0.0)

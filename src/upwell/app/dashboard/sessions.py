@@ -221,7 +221,7 @@ async def _recent(app: App) -> dict[str, dict[str, Any]]:
 
 
 async def _with_prompts(app: App, sessions: Iterable[Sequence[Event]]) -> None:
-    """Add the text of each session's first prompt to its event."""
+    """Add the text of each session's first prompt to the event of that prompt."""
     prompts = [
         next((event for event in reversed(entries) if event["door"] == "prompt"), None)
         for entries in sessions

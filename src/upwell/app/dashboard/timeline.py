@@ -20,7 +20,7 @@ TURNS = 12
 """The number of turns on a page."""
 REPLAY_SECONDS = 120.0
 MAX_EARLIER, MAX_EARLIER_BYTES = 60, 40_000_000
-"""How many earlier sessions, and how many bytes of them, a session's replay may learn from."""
+"""A session's replay learns from at most this many earlier sessions and bytes of transcripts."""
 _AT_ONCE_SECONDS = 30.0
 """The largest time difference between a decision and its step in the transcript."""
 
@@ -55,7 +55,7 @@ async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:
 
 async def hindsight(app: App, fields: Fields) -> Mapping[str, Any]:
     """Replay this session, and return the memories that would have surfaced. The replay has the
-    user's memories of that time, and learns from earlier sessions in the same project.
+    memories that the user had at the time, and learns from earlier sessions in the same project.
 
     Raises:
         UsageError: the transcript is gone, or the replay takes too long.

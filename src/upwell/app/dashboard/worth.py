@@ -26,8 +26,8 @@ MAX_REPLAYED = 20
 
 
 async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The figures for a number of days, the thresholds, and how many decisions have a memory that
-    reaches other thresholds."""
+    """The figures for a number of days, and the thresholds in use. `what_if` lists several
+    thresholds, each with the number of decisions whose best memory reaches it."""
     days = days_in(fields)
     await app.learning.counts.flush()
     decisions = await app.surfacer.journal.latest_without_texts(LOOKED_AT)
