@@ -22,7 +22,8 @@ MAX_TRIGGERED = 64
 NEAR_DUPLICATE = 0.9
 """Texts are near duplicates if the Jaccard similarity of their words is at least this."""
 REPEATED = 0.7
-"""An agent's text is a repeat, and comes last, if it is at least this similar to another hit."""
+"""An agent's text counts as a repeat if it is at least this similar to a better hit. Repeats come
+last."""
 LENGTH_RATIO = 0.7
 """For near duplicates, the shorter text must have at least this share of the longer text's
 length."""

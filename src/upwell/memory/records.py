@@ -160,8 +160,8 @@ def validated(memory: Memory) -> Memory:
 
 def _anchored(memory: Memory) -> Memory:
     """Extract files and symbols from the text unless the memory lists its own. Nothing is extracted
-    for a memory with triggers. It surfaces only while its files exist and contain its symbols, and
-    names that its text only mentions must not hide it."""
+    for a memory with triggers: it surfaces only while its files exist and contain its symbols, so
+    a name that the text merely mentions could hide it."""
     if memory.triggers:
         return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)

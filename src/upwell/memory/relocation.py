@@ -154,8 +154,8 @@ class Relocation:
         deleted_at = {
             item.memory.id: item.deleted_at
             for item in await self._target.discarded()
-            # A deletion that this move copied does not count if the memory was restored in the
-            # source.
+            # Deletions that this move copied do not count. If the source has such a memory again,
+            # it was restored there.
             if versions.get(_in_trash(item.memory.id)) != item.deleted_at
         }
         copy, newer, deleted = [], [], []

@@ -271,7 +271,8 @@ async def _store(library: Library, batch: list[_Item], stored_count: int) -> lis
 
 
 def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
-    """If several folders contain the memory's project, the longest path wins."""
+    """Replace the memory's project, or the folder that contains it, as `projects` says. If several
+    folders in `projects` contain the project, the longest path wins."""
     project = memory.project
     if not projects or project is None:
         return memory

@@ -2,9 +2,9 @@
 
 The models are logistic regressions and linear orderings (`memory/ranking/coefficients.py`).
 `benchmarks/calibrate.py` fits them on development data, and reports the results on unseen stores.
-The data includes small samples of the stores. It also includes events that resemble the others but
-for which no memory is relevant. Each store measures its own null scores
-(`memory/ranking/null_scores.py`), so that a probability of 0.5 means the same in every store.
+The data includes small samples of the stores, and ordinary events for which no memory is relevant.
+Each store measures its own null scores (`memory/ranking/null_scores.py`), so that a probability of
+0.5 means the same in every store.
 """
 
 import math

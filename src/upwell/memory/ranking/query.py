@@ -40,9 +40,9 @@ class Corpus(Struct, frozen=True):
         """Return the rarity of a word that `holding` memories contain (Robertson/Sparck Jones idf,
         never negative).
 
-        A few memories do not show which words are rare, so a small store is treated as if it had
-        `LEAST_MEMORIES` memories. If the word is `common`, one in twenty of the added memories is
-        assumed to contain it.
+        A few memories do not show which words are rare, so a small store is treated as if imaginary
+        memories filled it up to `LEAST_MEMORIES`. If the word is `common`, one in twenty of these
+        is assumed to contain it.
         """
         size = max(self.memories, LEAST_MEMORIES)
         total = holding + (COMMON_SHARE * (size - self.memories) if common else 0.0)
@@ -59,8 +59,8 @@ class Reading(Struct, frozen=True):
 
     `idf` contains every stem of the text, even if no memory has it, and `mass` is the sum of `idf`.
     `holding` maps each stem to the number of memories that have it. `telling` contains the stems
-    that are not everyday words, and `names` those that look like names. `in_vocabulary` is the
-    share of stems that occur in some memory.
+    of words that are not everyday words. `names` contains the stems of words that look like names.
+    `in_vocabulary` is the share of stems that occur in some memory.
     """
 
     text: str

@@ -60,8 +60,8 @@ def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
 
 
 def due(db: sqlite3.Connection, scopes: Iterable[Scope]) -> list[Scope]:
-    """Return those of the scopes that are large enough to measure, if they were never measured or
-    have grown by the factor `GROWTH` since the last measurement."""
+    """Return the scopes to measure: those that have enough memories, and that were never measured
+    or have grown by more than the factor `GROWTH` since the last measurement."""
     return [scope for scope in scopes if _is_due(db, scope)]
 
 

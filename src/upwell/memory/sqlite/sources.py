@@ -26,7 +26,7 @@ class SqliteSources:
         ]
 
     def stamp(self) -> tuple[Stamp | None, ...]:
-        """Return the modification times of the database and of its write-ahead log."""
+        """Return the file stamps of the database and of its write-ahead log."""
         path = str(self._database.path)
         return stamp(path), stamp(f"{path}-wal")
 

@@ -26,11 +26,11 @@ WAITING_AT_ONCE = 100
 
 class TeamStore(SqliteStore):
     """The `Store` for a developer's own memories and a copy of the team's memories. No method waits
-    for the network.
+    for the team's store.
 
     A memory belongs to the team if a person puts it in the namespace `team` or one below it; all
-    other memories stay here. `wanted` is set when a project is first used, so that its copy is
-    brought up to date soon.
+    other memories stay on this machine. `wanted` is set when a project is first used, so that the
+    project's copy is brought up to date soon.
     """
 
     def __init__(
@@ -47,7 +47,8 @@ class TeamStore(SqliteStore):
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
         """Like `SqliteStore.add`, but memories that belong to the team are also queued for
-        sending. A memory stays here if its folder has no Git remote that others can reach."""
+        sending. A memory stays on this machine if its folder has no Git remote that others can
+        reach."""
         return await super().add([_prepared(memory) for memory in memories])
 
     async def update(self, memory: Memory) -> None:

@@ -4,7 +4,7 @@ no vector.
     vector_model ──< vector >── memory (memory/sqlite/schema.py)
 
 Vectors can be rebuilt. A database trigger deletes the vector of a memory that is deleted or
-changed. The numbers have half precision, which changes a cosine by less than 0.001.
+changed. Vectors are stored with half precision, which changes a cosine by less than 0.001.
 """
 
 import asyncio
@@ -123,8 +123,9 @@ def known_model(db: sqlite3.Connection, name: str, dim: int) -> int | None:
 
 
 def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[Due]:
-    """Return the next memories, in the order of their numbers, that come after number `after` and
-    have no vector from this model. Standing rules are left out, because no search returns them."""
+    """Return up to `limit` memories that have no vector from this model, in the order of their
+    numbers, beginning after the number `after`. Standing rules are left out, because no search
+    returns them."""
     rows = db.execute(
         "SELECT m.n, m.content_hash, m.text FROM memory m "
         "LEFT JOIN vector v ON v.n = m.n AND v.model = ? "

@@ -192,7 +192,8 @@ class AccessedMemories:
 
 
 def _past(seconds: float | None, now: float) -> float | None:
-    """Return the time, or `now` if it is in the future, so that the memory does not stay new."""
+    """Return the time, or `now` if it is in the future. Otherwise, the memory would count as the
+    newest until then."""
     return None if seconds is None else min(seconds, now)
 
 

@@ -19,7 +19,7 @@ class Change(Struct, frozen=True):
 
 
 class Cursor(Struct, frozen=True):
-    """The last change in a project that a copy has applied. `version` is the version of the change,
+    """The last change that a copy of a project has applied. `version` is the version of the change,
     and `after` is the id of the changed memory. A new copy begins at version -1.
 
     While a copy is being filled, `version` is `-2 - base`, where `base` is the store's version when
