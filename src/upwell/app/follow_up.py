@@ -76,8 +76,8 @@ class FollowUp:
 
     def shortened_by_hook(self, call: ToolCall, cut: Cut) -> None:
         """Count a shortened result from an agent's own tool. It does not count for the tool's
-        learned budget, because the agent reads the original on the command line, in another
-        process.
+        learned budget, because the agent reads the original on the command line, where this process
+        does not see it.
         """
         TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)
         self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)

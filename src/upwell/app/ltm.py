@@ -96,7 +96,7 @@ class LtmServer:
     async def _ask(
         self, method: str, params: Mapping[str, Any], deadline: Deadline
     ) -> Mapping[str, Any]:
-        """Call the server. A call that times out is also cancelled there.
+        """Call the server. A call that times out is also cancelled on the server.
 
         Raises:
             RecallUnavailable: the call failed in any way.
