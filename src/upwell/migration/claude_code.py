@@ -134,8 +134,8 @@ def _record(
 
 
 def _project(folder: Path) -> str:
-    """The project's path, from a transcript beside the memory folder. If no transcript has it, this
-    is Claude Code's name for the project. The user can map that name to a path with `--project`.
+    """The project's path, from a transcript beside the memory folder. If no transcript has it,
+    returns Claude Code's name for the project, which the user can map to a path with `--project`.
     """
     for transcript in sorted(folder.parent.glob("*.jsonl")):
         if cwd := _cwd(transcript):

@@ -34,7 +34,7 @@ _KINDS_OF_CONCEPTS = {
     "pattern": "patterns",
 }
 _OPEN_TYPES = ("discovery", "change")
-"""Types too vague to determine the kind, so the first known concept determines it."""
+"""For these vague types, the first known concept determines the kind."""
 _SENSITIVE = "sensitive"
 _MANUAL = (
     "SELECT item.*, project.root_path FROM memory_items AS item "

@@ -95,8 +95,8 @@ def _rule(file: Path, root: Path) -> Item:
 
 def _text(fields: Fields, body: str, *, is_standing: bool) -> str:
     """The text of a rule. If a search has to find the rule, its text includes the description. A
-    standing rule keeps the exact text of its file. Cursor loads this file by itself, and upwell
-    does not show Cursor a rule with the same text again."""
+    standing rule keeps the exact text of its file. So upwell can see that Cursor has already loaded
+    the rule from the file, and does not show it again."""
     description = field(fields, "description")
     if not body or (not is_standing and description not in body):
         return f"{description}\n{body}".strip()

@@ -54,7 +54,7 @@ class Configuration(Protocol):
         ...
 
     def write(self, settings: Sequence[Setting], servers: Sequence[Server]) -> None:
-        """Write all of them or none.
+        """Write all these settings and servers, or nothing.
 
         Raises:
             ConfigError, StoreUnwritable: nothing was written.

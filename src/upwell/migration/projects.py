@@ -30,8 +30,8 @@ class Projects(Struct, frozen=True):
     everywhere: bool = False
 
     def place(self, name: str) -> tuple[str | None, str]:
-        """Return the folder of the project `name` and "". If there is no such folder, return None
-        and the reason. None and "" mean every project.
+        """Return the folder of the project `name` and "". If the folder is unknown or ambiguous,
+        return None and the reason. The pair `(None, "")` means every project.
         """
         if name in NO_PROJECT:
             return None, ""

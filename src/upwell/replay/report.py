@@ -14,7 +14,7 @@ from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
 from upwell.replay.silence import Material, in_words
 
 SHOWN = 3
-"""The report shows at most this many decisions per session in which a memory surfaced."""
+"""For each session, the report shows at most this many decisions in which a memory surfaced."""
 SUBJECT_CHARS, TEXT_CHARS, LABEL_CHARS = 90, 160, 600
 _CITED = ("commit", "learned")
 """The kinds of memory that the report identifies by their source."""

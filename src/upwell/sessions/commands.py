@@ -61,8 +61,8 @@ something elsewhere."""
 
 
 class _Purpose(Struct):
-    """The runs of one program and sub-command. `worked` maps each command to how often it worked,
-    ending with the one that worked last. `was_hard` is True if a failed run preceded one that
+    """The runs of one program and sub-command. `worked` counts how often each command worked. The
+    command that worked last comes last. `was_hard` is True if a failed run preceded one that
     worked."""
 
     worked: dict[str, int] = field(default_factory=dict[str, int])
@@ -87,8 +87,8 @@ class _Purpose(Struct):
 def carried(runs: Iterable[Run]) -> Sequence[str]:
     """The commands that an agent needs again when its context is lost, most useful first.
 
-    For each program and sub-command, this is the command that worked most often, provided that it
-    worked more than once or that a failed run preceded one that worked.
+    For each program and sub-command, returns the command that worked most often. It must have
+    worked more than once, unless a failed run preceded one that worked.
     """
     purposes: dict[tuple[str, ...], _Purpose] = {}
     for run in runs:

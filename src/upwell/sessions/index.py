@@ -96,8 +96,8 @@ class SessionIndex:
     async def refresh(
         self, show: Progress = lambda done, total: None, seconds: float | None = None
     ) -> bool:
-        """Index the new parts of the transcripts for at most `seconds`. Returns False if time ran
-        out, in which case the next call continues.
+        """Spend at most `seconds` on indexing the new parts of the transcripts. Returns False if
+        time ran out. The next call then continues.
 
         Raises:
             StoreError: the database cannot be written.

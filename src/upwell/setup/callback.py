@@ -24,8 +24,8 @@ _ANSWER = (
 
 
 class Callback:
-    """Listens while its context is open. `expect()` sets the state of the current login. A request
-    with another state is rejected."""
+    """Listens for the browser's request inside an `async with` block. `expect()` sets the OAuth
+    `state` of the current login. A request with another `state` is rejected."""
 
     def __init__(self, port: int = 0) -> None:
         self._port = port

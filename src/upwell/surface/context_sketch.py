@@ -122,9 +122,9 @@ class ContextSketch:
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
         """True if the context already contains this memory nearly word for word. A passage of a
-        file also counts if that file was opened, or if some host loads it by itself. For an
-        episode, only the code in its text matters, apart from code that is part of the call in
-        `cue`."""
+        file also counts as contained if that file was opened, or if some host loads the file by
+        itself. For an episode, only the code in its text matters, apart from code that is part of
+        the call in `cue`."""
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):

@@ -81,7 +81,7 @@ class Deliveries:
 
         if cue.door == Door.ASK:
             await self._record.learning.viewed(memories)
-        # Written at once, because a killed process loses its pending decisions.
+        # Write at once, because decisions still in the queue are lost if the process is killed.
         await self._record.write(log)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:

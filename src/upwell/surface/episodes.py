@@ -53,10 +53,10 @@ async def applicable(
     """Reduce the episodes among `hits` to at most one, and place it first. Also returns why an
     episode was left out, if none remains (otherwise "").
 
-    The triggers are tried one by one until one yields an episode. This is the newest conclusion if
-    it holds in `project`; older ones are outdated. Otherwise, it is a place (the location of a
-    file, identifier or ticket), but only if exactly one holds. Episodes that cannot be checked in
-    time are left out.
+    The triggers are tried one by one until one yields an episode. A trigger yields its newest
+    conclusion if that holds in `project`; older conclusions are outdated. Otherwise, it yields a
+    place (the location of a file, identifier or ticket), but only if exactly one place holds.
+    Episodes that cannot be checked in time are left out.
     """
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:

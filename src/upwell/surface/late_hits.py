@@ -18,7 +18,8 @@ LATE_SECONDS = 60.0
 
 
 class _Offer(Struct, frozen=True):
-    """`changes` is a token that any later change to the memory makes invalid."""
+    """`changes` records what `MemoryReader.changes()` returned. The hits lapse when it
+    returns something else."""
 
     tool: str | None
     query: Query
@@ -30,7 +31,7 @@ class _Offer(Struct, frozen=True):
 class LateHits:
     """The late hits of each session. A later cue gets them if it is about one of the same files. If
     neither cue names a file, both must have the same words and the same tool. The hits are offered
-    only once, and not after the memory has changed."""
+    only once, and not after any memory has changed."""
 
     def __init__(self, state: SessionState, reader: MemoryReader) -> None:
         self._state = state
@@ -43,8 +44,8 @@ class LateHits:
         delivers. With `judged`, the session's next call gets the hits, whatever it is about."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
-        # `changes()` is called before `known()`, so that deleting a memory in between makes the
-        # token invalid.
+        # `changes()` is called before `known()`, so that the hits also lapse if a memory is deleted
+        # in between.
         changes = repr(await self._reader.changes())
         existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
         offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
@@ -62,8 +63,9 @@ class LateHits:
         return await self._current(offer) if _is_about_the_same(offer, cue, query) else []
 
     async def take_judged(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
-        """The query and the hits from a late verdict, if this cue is a call and the memory has not
-        changed. A prompt may change the subject, so it gets only what `take()` returns."""
+        """The query and the hits from a late verdict, if this cue is a call. If any memory has
+        changed, there are no hits. A prompt may change the subject, so it gets only what `take()`
+        returns."""
         if cue.door != Door.TOOL or not cue.session:
             return None
         value = await self._state.get(cue.session, LATE)

@@ -56,8 +56,8 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 def _tokens_of(surfacing: Surfacing) -> int:
     """The number of tokens in `surfacing.text`. After `Deliveries.cut()`, `surfacing` has only the
-    dropped hits, but the text of the whole block. Then only the lines of these hits count, which
-    come last."""
+    dropped hits, but still the text of all hits. Then only the last lines count, because these
+    belong to the dropped hits."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)

@@ -109,7 +109,7 @@ _SCALES: Mapping[str, Mapping[str, int]] = {
 
 
 def scaled_to(size: str) -> Mapping[str, int]:
-    """The injection sizes for a `small` or `large` window; empty for other windows."""
+    """The limits on injected memories for a `small` or `large` context window; empty for others."""
     return _SCALES.get(size, {})
 
 

@@ -1,9 +1,9 @@
 """Matches phrases, written in the small language of `lexicon.toml`, in one pass over the words of a
 text.
 
-A match is attempted only where a phrase's first word occurs, and a gap never crosses the end of a
-sentence, so the time is linear in the length of the text. A word that is not in the lexicon but is
-one typo away from a word in a phrase counts as that word.
+A match is attempted only where a phrase's first word occurs, and a gap (`...`) never crosses the
+end of a sentence. So the time is linear in the length of the text. A word that is not in the
+lexicon but is one typo away from a word in a phrase counts as that word.
 """
 
 import re

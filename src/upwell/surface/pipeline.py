@@ -1,5 +1,5 @@
-"""The pipeline behind every door. A `Cue` (a prompt, a tool call, the start of a session …) goes
-in. A `Surfacing` (a text with memories) or a `Skip` (the reason for silence) comes out."""
+"""The pipeline that decides what to say. A `Cue` (a prompt, a tool call, the start of a session …)
+goes in. A `Surfacing` (a text with memories) or a `Skip` (the reason for silence) comes out."""
 
 import asyncio
 import secrets
@@ -75,7 +75,7 @@ class _Question(Struct, frozen=True):
 
 
 class Surfacer:
-    """Decides whether to speak and what to say. Doors report to `deliveries` which memories
+    """Decides whether to speak and what to say. Callers report to `deliveries` which memories
     arrived, and pass ratings to `ratings`. `journal` stores the decisions.
 
     `reader` reads the memory. `ttl_store` contains the home's log of deliveries and its journal.
@@ -164,9 +164,9 @@ class Surfacer:
         return outcome
 
     async def offer(self, cue: Cue) -> Outcome:
-        """Decide like `surface()`, but do not record a delivery. As soon as the door knows whether
-        the memories reached the agent, it tells `deliveries`. Until then, but for at most a minute,
-        they count as delivered."""
+        """Decide like `surface()`, but do not record a delivery. The caller must tell `deliveries`
+        as soon as it knows whether the memories reached the agent. Until then, but for at most a
+        minute, they count as delivered."""
         if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         started = self._clock.monotonic()
@@ -233,8 +233,8 @@ class Surfacer:
         return await self._session_start.begin(cue, self._clock.now())
 
     def _moment(self, cue: Cue, triggers: Sequence[str]) -> Moment | None:
-        """Note a cue in its session's sketch, and return its moment. None for an explicit request,
-        which is not noted, and if `surface.moments` is `all`."""
+        """Note a cue in its session's sketch, and return its moment. None if `surface.moments` is
+        `all`. An explicit request is not noted and has no moment."""
         if cue.door not in AUTOMATIC_DOORS:
             return None
         moment = moment_of(cue, self._sketches.of(cue.session).prompts, triggers)

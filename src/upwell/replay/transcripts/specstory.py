@@ -1,9 +1,9 @@
 """SpecStory: `.specstory/history/*.md`, the sessions of other hosts as Markdown.
 
 There are two generations of the format. In the newer one every heading has a time
-(`_**User (2026-…Z)**_`) and calls are `<tool-use>` blocks. In the older one a call is a summary or
-a line such as `Tool use: **grep**` or `Read file: …`, and times are estimated from the file's
-timestamp.
+(`_**User (2026-…Z)**_`), and calls are `<tool-use>` blocks. In the older one, a call is a
+`<summary>`, a shell code block, or a line such as `Tool use: **grep**` or `Read file: …`. Its times
+are estimated from the file's timestamp.
 """
 
 import re
