@@ -162,15 +162,15 @@ class Introduction(Struct, frozen=True):
         return self.also if modern and self.also else self.version
 
     def offers(self, kind: str, name: str = "") -> bool:
-        """Return whether the server declares the capability `kind`, such as `resources`, with the
-        feature `name`, such as `subscribe`.
+        """Return whether the server declares the capability `kind`, such as `resources`. If
+        `name` is given, the capability must include this feature, such as `subscribe`.
         """
         return flag(self.capabilities, kind, name) if name else kind in self.capabilities
 
 
 def introduction(result: RawObject, version: str = "") -> Introduction:
-    """Read a server's description of itself from the result of `initialize`, or from the result of
-    `server/discover` for the given `version`."""
+    """Read a server's description of itself from the result of `initialize` or, if `version` is
+    given, from the result of `server/discover`."""
     answered_version = version or result.value("protocolVersion")
     is_known = answered_version in HANDSHAKE_VERSIONS + MODERN_VERSIONS
     capabilities = result.value("capabilities", {})

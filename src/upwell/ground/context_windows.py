@@ -16,7 +16,7 @@ SMALL_WINDOW = 32_768
 LARGE_WINDOW = 200_000
 RESULT_TOKENS = {"small": 1500, "default": 4000, "large": 8000}
 """The budget of a response in tokens: `small` for windows up to 32 K, `default` up to 200 K, and
-`large` above (seed 000, docs/names.md)."""
+`large` above. docs/names.md explains where these values come from."""
 READ_SHARE = 0.25
 """The share of a known window that one file may fill when an agent reads it, unless
 `compress.read_tokens` is set."""
@@ -231,7 +231,7 @@ class AgentOptions:
     """The `agent.*` settings, which describe the agent that uses the gateway.
 
     `context_window`: in tokens. `model`: used to look up the window and the price. `input_price`:
-    US dollars per million input tokens; 0 takes the price from a table.
+    US dollars per million input tokens; if it is 0, the price is looked up in a table.
     """
 
     context_window: int | None = None

@@ -1,8 +1,8 @@
 """Find the agent's session that a gateway belongs to.
 
 Hooks record the session under two keys: the agent's process, which started them, and the working
-directory. A gateway that the same agent started looks the session up by process or, if a wrapper
-hides the agent's process, by working directory.
+directory. When the same agent starts a gateway, the gateway looks the session up by process or, if
+a wrapper hides the agent's process, by working directory.
 """
 
 import os
@@ -98,6 +98,7 @@ class Joined:
 
 def agent_of(pid: int) -> int:
     """Return the nearest process, from `pid` upwards, that is neither a shell nor a launcher.
+    At most `_MAX_WRAPPERS` processes are skipped.
 
     Returns `pid` itself where processes cannot be inspected (macOS).
     """

@@ -1,10 +1,10 @@
 """The first exchange on stdio. We reply to `initialize` before anything else is loaded or opened,
 because the agent waits for this reply when it starts.
 
-The upstreams are still unknown at that moment. Each run therefore saves the servers' combined offer
-(their capabilities and instructions). The next run presents it, unless the configuration file has
-changed. If no offer was saved for the current state of this file, the gateway waits a moment for
-the servers. Without a configuration file, it does not wait.
+At that moment, we do not know yet what the servers offer. Each run therefore saves their combined
+offer (their capabilities and instructions). The next run presents it, unless the configuration file
+has changed. If no offer was saved for the current state of this file, the gateway waits a moment
+for the servers. Without a configuration file, it does not wait.
 """
 
 import os
@@ -56,8 +56,8 @@ def save_offer(home: Home, offer: Offer) -> None:
 
 def load_offer(home: Home) -> Offer | None:
     """Return the offer that an earlier run saved for the current configuration. If none was saved,
-    return None, so that the servers are asked. Without a configuration file, return an offer of
-    `EVERYTHING` instead."""
+    return None: the reply must then wait for the servers. Without a configuration file, return an
+    offer of `EVERYTHING` instead."""
     everything = Offer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything
     if not home.offer_file.is_file():

@@ -61,7 +61,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 PATH = "/mcp"
 PRIMED_FROM = "2025-11-25"
-"""In this and later versions, a stream begins with an event that has an id and no data."""
+"""From this protocol version on, a stream begins with an event that has an id and no data."""
 
 
 class HttpFront:
@@ -276,8 +276,8 @@ class HttpFront:
         try:
             return answer_line(identity, await self._router.reply(message, context_for))
         except asyncio.CancelledError:
-            # Not raised again, because `_post()` awaits this task if the request is `initialize`.
-            # A cancelled request gets no reply.
+            # A cancelled request gets no reply. The exception must not leave this task, because
+            # `_post()` awaits the task of an `initialize` request and would be cancelled too.
             return b""
 
 

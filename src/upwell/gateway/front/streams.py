@@ -221,7 +221,7 @@ class Stream:
         self._has_messages = False
         self.used = False
         self.receipt = Receipt()
-        """Settled by the owner of the connection."""
+        """Settled by `HttpFront`, which knows whether the client is still connected."""
 
     async def request(self, method: str, params: bytes) -> Reply:
         return await self._questions.ask(self._put, method, params)

@@ -1,9 +1,9 @@
-"""Handles requests about prompts, resources and completions, and finds the upstreams that own them.
+"""Handles requests about prompts, resources and completions.
 
-Prompts are named like tools (`gateway/routing/tools.py`). Resources keep their URIs. If several
-servers list a URI, it belongs to the one configured first, and the other entries are dropped. A URI
-that no server lists belongs to a server with a matching template, or else to the first server that
-can read it.
+Each prompt or resource belongs to one server, which handles the requests about it. Prompts are
+named like tools (`gateway/routing/tools.py`). Resources keep their URIs. If several servers list a
+URI, it belongs to the one configured first, and the other entries are dropped. A URI that no server
+lists belongs to a server with a matching template, or else to the first server that can read it.
 """
 
 import asyncio

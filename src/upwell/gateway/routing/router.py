@@ -229,8 +229,8 @@ class Router:
 
         Raises:
             Refused: no server has such a tool.
-            UpstreamError: a server with the same prefix as the name (which may be "") has failed,
-                and has never listed a tool.
+            UpstreamError: the server with the name's prefix has failed, and none of its tools are
+                known. If the name has no prefix, the same holds for any server without a prefix.
         """
         target = self._catalog.resolve(name)
         if target is not None and target.upstream and target.upstream.state is State.STARTING:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SEND_SECONDS = 5.0
-"""How long a server has to read a notification once it is queued."""
+"""How long to wait until a server reads a notification, counted from when it was queued."""
 MAX_QUEUED = 100
 MAX_QUEUED_BYTES = 1024 * 1024
 """A notification that would exceed either limit is dropped."""

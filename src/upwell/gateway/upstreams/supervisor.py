@@ -73,7 +73,7 @@ RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 PING_PAUSE_SECONDS = 0.2
 """The pause between two pings of a server that does not answer them."""
 GRACE_SECONDS = 2.0
-"""How long a server has to exit after its stdin is closed, and again after SIGTERM."""
+"""How long to wait for a server to exit after its stdin is closed, and again after SIGTERM."""
 
 
 class State(StrEnum):

@@ -1,9 +1,9 @@
 """Connections to PostgreSQL: pooled, with one tenant per transaction and several statements per
 round trip.
 
-This works behind pgbouncer in transaction mode, because no state on the server outlives a
-transaction, and statements are prepared only without a pooler. A database that does not respond is
-not used again until a background task has reached it, so calls wait for a lost database only once.
+pgbouncer in transaction mode is supported: no state on the server outlives a transaction, and
+statements are prepared only without a pooler. A database that does not respond is not used again
+until a background task has reached it, so calls wait for a lost database only once.
 """
 
 import asyncio
@@ -182,7 +182,7 @@ class Postgres:
 
     @asynccontextmanager
     async def transaction(self, tenant: str) -> AsyncIterator[Transaction]:
-        """Write for one tenant in one transaction. An exception rolls it back.
+        """Open a transaction for one tenant. An exception in the block rolls it back.
 
         Raises:
             StoreError: the database failed. Nothing was changed, unless the connection broke while

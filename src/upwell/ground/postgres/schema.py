@@ -222,7 +222,8 @@ _EMBED = (
         used_at double precision NOT NULL, complete bigint NOT NULL, holder text NOT NULL,
         leased_until double precision NOT NULL, PRIMARY KEY (tenant, model))""",
     *_walls(_EMBEDDED),
-    # A trigger does this, because replicas on an earlier version do not delete from this table.
+    # A trigger deletes the vectors of deleted memories, because replicas on an earlier version do
+    # not delete from this table.
     """CREATE FUNCTION upwell.forget_embeddings() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         DELETE FROM upwell.embedding e USING changed c WHERE e.tenant = c.tenant AND e.n = c.n;
         RETURN NULL; END $$""",
@@ -236,17 +237,17 @@ _PRUNE = (
     """ALTER TABLE upwell.scope ADD COLUMN pruned_version bigint NOT NULL DEFAULT 0,
         ADD COLUMN pruned_id text COLLATE "C" NOT NULL DEFAULT ''""",
     "CREATE INDEX change_gone ON upwell.change (tenant, at) WHERE gone",
-    # Replicas on an earlier version cannot warn a developer's machine that it has missed deletions
-    # because they were pruned. The update makes every deletion look recent, so that none is pruned
-    # while such replicas still run.
+    # If deletions are pruned before a developer's machine has read them, replicas on an earlier
+    # version cannot warn that machine. The update makes every deletion look recent, so that none is
+    # pruned while such replicas still run.
     "ALTER TABLE upwell.change NO FORCE ROW LEVEL SECURITY",
     "UPDATE upwell.change SET at = extract(epoch FROM clock_timestamp())::float8 WHERE gone",
     "ALTER TABLE upwell.change FORCE ROW LEVEL SECURITY",
 )
 
 _CODE = (
-    # Replicas on an earlier version do not fill these columns, so they are nullable. Such replicas
-    # use other model numbers.
+    # These columns are nullable, because replicas on an earlier version do not fill them. Such
+    # replicas store their vectors under other model numbers.
     """ALTER TABLE upwell.embedding ADD COLUMN code bit varying,
         ADD COLUMN namespace text COLLATE "C" """,
     # The index is empty at first, so creating it delays no search.
