@@ -1,8 +1,8 @@
-"""Turns an event (a `Cue`) into a search (a `Query`). For a tool call, the text comes from the
-first of five sources that yields usable text. A message yields up to three texts.
+"""Turns an event (a `Cue`) into a search (a `Query`). For a tool call, the query's text comes from
+the first of five sources that yields usable text. A message yields up to three texts.
 
-The query also carries the files and identifiers mentioned in the call, because in coding work they
-identify the subject better than words do.
+The query also carries the files and identifiers mentioned in the call or the message, because in
+coding work they identify the subject better than words do.
 """
 
 import re
@@ -42,7 +42,7 @@ _ROOT_FOLDERS = frozenset("tmp etc usr var home opt dev proc mnt srv sys root".s
 _COMMANDS = frozenset(
     "help status usage whoami new compact clear mcp doctor who context memory".split()
 )
-"""Slash commands of the hosts and of the program behind seed 003."""
+"""Slash commands of the hosts, and of the program behind seed 003 (docs/names.md)."""
 _QUESTION_MARKS = "?？؟՞⸮\u037e"
 """Question marks, including those of Arabic, Armenian and Greek."""
 _SENTENCE_ENDS = (".", "!", "?", ":", "…", "。", "？", "！")

@@ -269,7 +269,8 @@ def _line_within(room: Profile, hit: Hit, query_texts: Sequence[str], least: int
         line = entry(hit, query_texts, room)
         if room.holds(line):
             return line
-        # The shown text may be shorter than its limit, and the line also has a citation.
+        # Start from the line's length if it is below the limit. The line also has a citation, so
+        # one round may not be enough.
         shown_chars = min(preview_chars, len(line))
         excess = max(1, len(line) - room.chars)
         by_tokens = shown_chars * max(0, room.tokens) // max(1, count(line))

@@ -37,8 +37,7 @@ MAX_RULES = 10
 RULE_CHARS = 300
 EVERYWHERE = RuleScope()
 MAX_BYTES = 2_000
-"""The maximum size in bytes of the rules added to a prompt or a call (our own constant, like
-`MAX_RULES` and `RULE_CHARS`)."""
+"""The maximum size in bytes of the rules added to a prompt or a call."""
 SILENT = frozenset(
     {
         SkipReason.DISABLED,
@@ -61,8 +60,8 @@ class Rules:
         self._ttl_seconds = ttl_seconds
 
     async def of(self, cue: Cue) -> Sequence[Memory]:
-        """The rules for the start of the cue's session: the user's own rules, then the others, each
-        newest first. Empty if they cannot be read."""
+        """The rules for the start of the cue's session: the user's own rules, newest first, then
+        the others, newest first. Empty if the rules cannot be read."""
         with contained("reading the standing rules"):
             rules = [rule for rule in await self._pinned(cue) if not _is_scoped(rule)]
             return await _not_loaded(rules, cue)

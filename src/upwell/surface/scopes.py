@@ -37,7 +37,8 @@ _RUNNERS = frozenset("chroot doas env ionice nice parallel setsid stdbuf sudo xa
 MAX_SCRIPTS = 16
 """The maximum number of scripts read in one call, including nested ones."""
 MAX_OPTIONS = 8
-"""The command that a runner such as `sudo` starts must begin within this many words."""
+"""The command that a runner such as `sudo` starts is recognised only if it begins within the first
+`MAX_OPTIONS` words."""
 
 
 class RuleScope(Struct, frozen=True, kw_only=True):

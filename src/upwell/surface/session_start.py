@@ -76,8 +76,8 @@ class Compaction(Struct, frozen=True):
         return bool(session) and session in await self.ttl_store.get(Kind.COMPACTION, [session])
 
     async def after(self, cue: Cue) -> Sequence[Memory]:
-        """The memories that the cue's session may need again: first those that it used, then those
-        that it neither used nor ignored."""
+        """The memories that the cue's session may need again: first those that were used when last
+        observed, then those that were not observed yet. Ignored memories are left out."""
         session = cue.session
         await self.before(session)
         item = (await self.ttl_store.get(Kind.COMPACTION, [session])).get(session)
@@ -112,7 +112,7 @@ it already has them."""
 SUBAGENT = "subagent"
 """Our own value: a subagent started. It already has its task, so it gets only the rules."""
 LOOKED_AT = 200
-"""How many of the newest memories (from this project, or from none) compete for a place."""
+"""How many of the newest memories (of this project or of no project) compete for a place."""
 MAX_NOTES = 6
 MAX_OWED = 500
 PREVIEW_CHARS = 180
@@ -303,9 +303,9 @@ def _joined(outcome: Surfacing | Skip, opening: Surfacing) -> Surfacing:
 
 
 def standing(memory: Memory, project: str | None, touched: float, now: float) -> Hit:
-    """A memory as a hit that no search found. Its score is the probability that it is useful
-    without a question. `touched` (0 to 1) says how recently one of the memory's files was changed.
-    """
+    """A memory as a hit that no search found. Its score is the probability that it is useful before
+    the user has asked anything. `touched` (0 to 1) says how recently one of the memory's files was
+    changed."""
     created = memory.created_at if memory.created_at is not None else now
     used = memory.viewed_at is not None and memory.viewed_at > created + 1.0
     age_days = max(0.0, now - max(created, memory.viewed_at or 0.0)) / _DAY_SECONDS

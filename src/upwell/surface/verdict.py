@@ -59,7 +59,7 @@ _ADDRESSES = (
     rb"(?i)\b(you are|act as|pretend)\b.{0,30}\b(judge|assistant|model|colleague|system)\b",
     rb"(?i)<\|[a-z_]+\|>|\[/?(inst|system)\]|</?(system|assistant|user)>|\bsystem prompt\b",
 )
-"""Phrases that address a model choosing between notes."""
+"""Patterns of phrases that are addressed to the judge."""
 
 
 class Question(Struct, frozen=True):

@@ -261,7 +261,7 @@ def numbered(path: str, rows: Sequence[str], first: int | None, count: int | Non
     """Return the requested lines with their numbers, up to `MAX_READ_CHARS`.
 
     Raises:
-        UsageError: the document ends before the first line.
+        UsageError: the first requested line is beyond the end of the document.
     """
     start = max(1, first or 1)
     if start > len(rows):

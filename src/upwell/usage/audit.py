@@ -180,7 +180,7 @@ class Audit:
         self._record_denial(actor, why)
 
     def stranger(self, address: str, why: str) -> None:
-        """Record the denial of a request without a valid token that came from `address`."""
+        """Record that a request from `address` was denied. It had no valid token."""
         now = self._clock.monotonic()
         self._record_unlisted(now)
         if self._strangers.is_new(address, why, now):

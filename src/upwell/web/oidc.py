@@ -230,9 +230,9 @@ def open_oidc(options: OidcOptions) -> Oidc | None:
 
 
 def name_of(subject: str) -> str:
-    """Return the name of the principal with this subject. Apart from the colons in its prefix, the
-    name contains no character that separates the parts of a key in upwell's stores. Names of
-    upwell's own tokens contain no colon, so they cannot clash with it."""
+    """Return the name of the principal with this subject. The subject is percent-encoded or hashed,
+    because some characters separate the parts of keys in upwell's stores. Names of upwell's own
+    tokens contain no colon, so none of them can equal this name."""
     name = f"oidc:{quote(subject, safe='', errors='surrogatepass')}"
     if len(name) <= MAX_NAME_CHARS:
         return name

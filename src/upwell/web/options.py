@@ -20,8 +20,8 @@ class OidcOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
-    """The `limits.*` settings. 0 means no limit. `requests_per_minute` limits each token or
-    subject. Both request limits apply to each replica separately, and never to the owner.
+    """The `limits.*` settings. 0 means no limit. `requests_per_minute` limits each principal. Both
+    request limits apply to each replica separately, and never to the owner.
     """
 
     requests_per_minute: int = 0

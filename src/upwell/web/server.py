@@ -1,5 +1,5 @@
-"""Serve an ASGI application with uvicorn on our own socket. uvicorn handles no signals and writes
-to upwell's log."""
+"""Serve an ASGI application with uvicorn on our own socket. uvicorn leaves signals to the caller,
+and its messages go to upwell's log."""
 
 import asyncio
 import contextlib

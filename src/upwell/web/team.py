@@ -155,7 +155,8 @@ async def _body(request: Request) -> bytes:
 
 
 async def _check_source(memories: AccessedMemories, source: str) -> None:
-    """Check that a machine copied this store, and the part of it that the principal may see now.
+    """Check that a machine has copied this store, or the part of it that the principal may see now.
+    `source` names what the machine has copied.
 
     Raises:
         _Refusal: the machine must fill its copy again.

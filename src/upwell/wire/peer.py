@@ -38,7 +38,7 @@ class PeerGone(ConnectionError):
 
 
 class PeerLost(PeerGone):
-    """This request will get no answer, because its exchange broke off."""
+    """This request will get no answer, although the connection is still open."""
 
 
 class ProtocolError(ValueError):
@@ -221,7 +221,7 @@ class Peer:
 
         Raises:
             PeerGone: the connection ended before the answer.
-            PeerLost: the exchange broke off before the answer.
+            PeerLost: the request will get no answer, although the connection is still open.
             ProtocolError: the answer has neither a result nor an error, or is too large.
         """
         if self._closed_reason is not None:

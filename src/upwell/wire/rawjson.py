@@ -118,7 +118,8 @@ def dumps(value: Any) -> bytes:
 
 
 class RawObject(Struct, frozen=True):
-    """One level of a JSON object. `members` has the raw keys and values in order."""
+    """One level of a JSON object. `members` has the raw keys and values in their
+    original order."""
 
     members: tuple[tuple[bytes, bytes], ...] = ()
 
@@ -159,7 +160,8 @@ class RawObject(Struct, frozen=True):
         return default if raw is None else loads(raw)
 
     def replaced(self, name: str, value: bytes) -> "RawObject":
-        """Return a copy in which a member has this value. A new member is added at the end."""
+        """Return a copy in which the member `name` has this value. If there is no such member, it
+        is added at the end."""
         if any(_is(key, name) for key, _ in self.members):
             return RawObject(
                 tuple((key, value if _is(key, name) else old) for key, old in self.members)
@@ -277,8 +279,8 @@ def _comma(raw: bytes, offset: int) -> int:
 
 
 def _skip(raw: bytes, offset: int) -> int:
-    """Return the position after the value at `offset`. Brackets are counted, not matched by
-    kind."""
+    """Return the position after the value at `offset`. Brackets are only counted, so `[1}` passes
+    as a value."""
     first = raw[offset : offset + 1]
     if first == b'"':
         return _string_end(raw, offset)
