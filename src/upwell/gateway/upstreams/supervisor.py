@@ -45,7 +45,8 @@ class ListenStream:
         await self._tasks.aclose()
 
     async def _listen(self, params: RawObject) -> None:
-        # Over HTTP, a stream often ends. Notifications may be missed until it is open again.
+        # Over HTTP, a stream often ends. `_on_gap()` is then called, because notifications may be
+        # missed until the stream is open again.
         wait_seconds = LISTEN_AGAIN_SECONDS
         while True:
             began = time.monotonic()
