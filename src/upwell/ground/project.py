@@ -16,7 +16,7 @@ MAX_POINTER_CHARS = 65_536
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
-"""The layout of git's index. Paths are compressed from version `_COMPRESSED`. The header has
+"""The layout of git's index. Since version `_COMPRESSED`, paths are compressed. The header has
 `_HEADER` bytes. Each entry has `_FIXED` bytes before its path, or two more if the flag `_EXTENDED`
 is set."""
 

@@ -44,8 +44,8 @@ def address_of(folder: str | None) -> str | None:
 
 
 def main_worktree_of(folder: str | None) -> str | None:
-    """If `folder` is the root of a linked worktree (git-worktree(1)), return the root of its
-    repository, or the repository's own folder if it is bare. Otherwise, return None.
+    """If `folder` is the root of a linked worktree (git-worktree(1)), return the root of the
+    main worktree, or the repository's own folder if the repository is bare. Otherwise, return None.
     """
     if not folder or folder[0] != "/" or "\0" in folder:
         return None

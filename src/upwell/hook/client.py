@@ -236,8 +236,7 @@ def _ask(place: Place, host: str, name: str, event: bytes, deadline: float) -> b
     if left <= 0 or not is_private(place.folder):
         return None
     words = (host, name, f"{left * 1000:.0f}", str(os.getppid()))
-    # This is a little longer than the daemon's own limit, so that a last-moment answer still
-    # counts.
+    # Wait a little longer than the daemon's own limit, so that a last-moment answer still counts.
     answer, _peer = _exchange(place, words, event, left + MARGIN_SECONDS / 2)
     return answer
 
@@ -306,7 +305,8 @@ def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: floa
     _set_deadline(deadline)
     while deadline - MARGIN_SECONDS - time.monotonic() > LOOK_SECONDS:
         time.sleep(LOOK_SECONDS)
-        # Checked before asking, because a daemon removes its `starting` file once it listens.
+        # A daemon removes its `starting` file once it listens. A check after `_ask()` would miss a
+        # daemon that began to listen in between.
         is_coming = bool(daemon) or is_starting(place, STARTING_SECONDS)
         answer = _ask(place, host, name, event, deadline - MARGIN_SECONDS)
         if answer is not None:

@@ -59,9 +59,9 @@ class Service(Protocol):
 
 
 class Request(Struct):
-    """The first line of a request. `name` is the name of the host's event, `left_ms` is the maximum
-    time that the client still waits, `parent` is the process that ran the client, and `length` is
-    the number of bytes that follow."""
+    """The first line of a request. `name` is the name of the host's event, `left_ms` is how
+    many milliseconds the client will still wait, `parent` is the process that ran the client, and
+    `length` is the number of bytes that follow."""
 
     protocol: str
     version: str

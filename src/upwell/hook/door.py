@@ -60,8 +60,8 @@ class OptIns(Struct, frozen=True, kw_only=True):
     - `guards` blocks calls according to the user's rules.
     - `is_excluded()` returns whether the user has excluded a folder. Events in it are neither
       answered nor recorded.
-    - `read_command` is the shell command with which the agent reads the full text of a memory. The
-      agent may not have upwell's MCP tools.
+    - `read_command` is the shell command that prints the full text of a memory, for an agent
+      without upwell's MCP tools.
     """
 
     shorten: Shorten = no_shortening

@@ -1,8 +1,8 @@
 """The hook launcher: a script in upwell's home that agents' settings files call.
 
-It contains the paths of the Python interpreter and the hook client of whichever upwell ran last.
-Hooks therefore stay valid when Python is upgraded or upwell moves. Starting the script takes less
-than 0.5 ms.
+It contains the paths of a Python interpreter and of the hook client. The daemon and commands such
+as `upwell doctor` update these paths, so that hooks stay valid when Python is upgraded or upwell
+moves. Starting the script takes less than 0.5 ms.
 """
 
 import contextlib

@@ -13,8 +13,8 @@ START_AGAIN_SECONDS = 15.0
 
 
 def start(place: Place) -> int:
-    """Start the daemon, unless a hook has just done so. Does not wait. Returns its process id, or
-    0."""
+    """Start the daemon without waiting for it, unless a hook has just started one. Returns its
+    process id, or 0."""
     if not os.path.isdir(place.folder):
         os.mkdir(place.folder, 0o700)
     if not is_private(place.folder) or is_starting(place, START_AGAIN_SECONDS):

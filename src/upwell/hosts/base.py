@@ -140,8 +140,8 @@ class Host(Struct, frozen=True, kw_only=True):
       servers (`clientInfo.name`).
     - `hooks_off` returns the setting that stops the host from running the user's hooks in a folder,
       or "" if they run.
-    - `shares_hooks`: the host also runs the hooks in another host's file, so one event may arrive
-      under several host names.
+    - `shares_hooks`: the host also runs another host's hooks, or another host runs its hooks. One
+      event may therefore arrive under several host names.
     """
 
     name: str

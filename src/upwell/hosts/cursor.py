@@ -2,9 +2,9 @@
 
 Cursor drops context of more than 10,000 characters. Hook output is flat, with snake_case keys. MCP
 tools are named `MCP:tool`, without the server's name, so upwell recognises its own tools by their
-names. Only the results of MCP tools can be replaced; `tool_output` is a JSON string. At the end of
-a turn, Cursor submits a `followup_message` as the user's next message. `loop_count` counts these
-messages.
+names. A tool's result arrives as a JSON string, `tool_output`. Only the results of MCP tools can be
+replaced. At the end of a turn, Cursor submits a `followup_message` as the user's next message.
+`loop_count` counts these messages.
 
 Sources: notes on its bundle (CLI 2026.09.18) and its documentation of hooks and rules.
 """

@@ -1,6 +1,8 @@
 """Gemini CLI.
 
-A hook's stdout must contain only JSON. Gemini CLI documents no limit; we stay within 10,000 bytes.
+A hook's stdout must contain only JSON. No size limit is documented for the context that a hook
+adds; we stay within 10,000 bytes.
+
 Without a terminal, Gemini CLI puts the context from the session's start in front of the first
 prompt, so the event for that prompt also contains it. A resumed session has lost that context.
 

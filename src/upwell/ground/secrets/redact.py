@@ -3,7 +3,8 @@
 
 The rules are in `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and `rules/upwell.toml`.
 They run on RE2, which takes linear time. With the same rules, Python's `re` needs 20 s for 200 KB
-of Base64. A rule is compiled when first needed, and matched only near its keywords.
+of Base64. A rule is compiled when first needed, and matched only near its keywords if it
+has any.
 
 A text is searched in several forms: as is, without escapes and colour codes, with wrapped lines
 joined, and decoded from Base64. Mask a text before you truncate it, because no rule recognises half

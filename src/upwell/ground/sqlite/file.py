@@ -32,8 +32,8 @@ _SIGNS_OF_DAMAGE = (
     "no such module: ",
     "unsupported file format",
 )
-"""The beginnings of error messages for which there is no specific error code. They mean damage,
-because upwell's statements use only tables and columns that the migrations create.
+"""The beginnings of error messages that mean damage but have no specific error code. A missing
+table or column means damage, because upwell's statements use only those that the migrations create.
 """
 _CHECK_OWNER = "check its owner and permissions"
 _LOCKED = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})

@@ -102,7 +102,7 @@ def _mode(path: Path) -> str:
 
 @contextmanager
 def foreign_database(path: Path) -> Iterator[ForeignDatabase]:
-    """Open another program's database. Errors that SQLite raises in the block are converted too.
+    """Open another program's database. An SQLite error in the block also becomes a `UsageError`.
 
     Raises:
         UsageError: the file is missing, locked, damaged, or lacks an expected column.

@@ -2,9 +2,9 @@
 
 SQLite reads nothing from a file whose header or schema is damaged, even if most pages are intact.
 This module needs neither the header nor the schema. It collects the leaf pages of every b-tree and
-decodes the records. A table is recognised by its root page, if the schema can be read, or by the
-shape of its rows. Pages in the write-ahead log replace those in the file. The format is described
-at https://www.sqlite.org/fileformat2.html.
+decodes the records. A table is recognised by the shape of its rows. If several tables fit, the
+schema decides, provided that it can be read. Pages in the write-ahead log replace those in the
+file. The format is described at https://www.sqlite.org/fileformat2.html.
 """
 
 import sqlite3

@@ -2,8 +2,8 @@
 
 The caller holds the lock of the file (`files.exclusively()`). The file is checked again, because
 another process may have repaired it. If SQLite can still lock the damaged file, its write lock is
-held until the new file is in place, because a row that another process commits meanwhile would be
-lost.
+held until the new file is in place. Without the lock, rows that other processes commit in the
+meantime would be lost.
 """
 
 import json

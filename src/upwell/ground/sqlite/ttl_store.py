@@ -48,9 +48,9 @@ OWNER = Owner("shelf", [_create, _add_sum], expendable=True)
 
 
 def _sum(kind: str, key: str, value: bytes) -> int:
-    """SQLite does not detect damage inside a value. An entry with a wrong checksum counts as
-    absent, so that no reader gets half a document. Entries created by version 0.1.0 have no
-    checksum."""
+    """Return a checksum of an entry, because SQLite does not detect damage inside a value. An entry
+    with a wrong checksum counts as absent, so that no reader gets half a document. Entries created
+    by version 0.1.0 have no checksum."""
     return crc32(value, crc32(f"{kind}\0{key}".encode(errors="surrogatepass")))
 
 

@@ -150,7 +150,7 @@ def _looks_like_code(name: str) -> bool:
 
 
 def path_parts(path: str) -> list[str]:
-    """Return the components of a path, without its root, drive and dots."""
+    """Return the components of a path, except for its root, a drive, `~`, `.` and `..`."""
     names = path.replace("\\", "/").split("/")
     parts = [name for name in names if name not in ("", ".", "..", "~")]
     return parts[1:] if parts and _DRIVE.fullmatch(parts[0]) else parts

@@ -15,7 +15,7 @@ beginning is enough to show a line's shape.
 """
 _LANGUAGE_CHARS, _LITERALS_PER_LINE = 12_000, 0.05
 _SOME_CODE = 0.15
-"""A text is checked for code only if more than this share of its lines look like code."""
+"""The literals in `_LOOKS` are counted only if more than this share of the lines look like code."""
 
 
 def _lines(pattern: str) -> re.Pattern[str]:

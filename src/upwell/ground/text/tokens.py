@@ -41,9 +41,9 @@ _MIN_REPEATED, _MAX_BLOCKS = 1_024, 16
 because long texts are often measured several times in a row.
 """
 _CHARS_PER_TOKEN, _CUT_PIECE = 4.5, 64.0
-"""`exceeds()` first reads only `_CHARS_PER_TOKEN * limit` characters. If a text is too long, that
-is usually enough to show it. If this cuts a piece in two, the estimate for the first part may be up
-to `_CUT_PIECE` tokens higher than for the whole piece.
+"""`exceeds()` first estimates the beginning of a text, about `_CHARS_PER_TOKEN * limit` characters.
+That is usually enough to show that a text is too long. If the beginning ends inside a piece, the
+estimate for the first part of the piece may be up to `_CUT_PIECE` tokens higher than for the whole.
 """
 _MAX_PIECES, _LONGEST_PIECE = 60_000, 48
 """The maximum number of pieces in a cache, and the length of the longest piece that is cached."""
@@ -189,8 +189,8 @@ def _word_tokens(before: str, letters: str) -> float:
 _SIGNS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t"
 _NO_SIGN, _OTHER_SIGN = len(_SIGNS) + 1, len(_SIGNS)
 _JOINING, _APART = "/._-", 2.15
-"""Punctuation marks inside paths and names, and the number of tokens that such a mark and a common
-word take together if they do not share one. The number includes a margin. Without it, the estimates
+"""Punctuation marks inside paths and names, and the number of tokens for such a mark and a common
+word that do not share a token. The number includes a margin. Without it, the estimates
 for some lists of paths, which repeat the same words in every line, would be too low.
 """
 _LOWER, _TITLE, _UPPER, _MIXED = range(4)

@@ -50,7 +50,7 @@ class Cue(Struct, frozen=True, kw_only=True):
     `answer`: the tool's result, if the cue comes after the call. `at`: epoch seconds; None means
     now. `host`: the agent's name in `HOSTS`; "" if unknown. `transcript`: the file in which the
     host records the session, if the host reports it when the session starts. `read_command`: a
-    shell command that reads a memory, for an agent that may not have upwell's tools.
+    shell command that reads a memory, in case the agent lacks upwell's tools.
     """
 
     door: Door | str

@@ -23,7 +23,8 @@ class Scope(Struct, frozen=True, kw_only=True):
 
 
 class QuerySource(StrEnum):
-    """The source of a query. The first five members are the levels of seed 000."""
+    """The source of a query. For a tool call, the first five are tried in this order
+    (`surface/query.py: five_levels`)."""
 
     TEMPLATE = "template"
     AGENT = "context_query"
