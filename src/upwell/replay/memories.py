@@ -24,8 +24,8 @@ from upwell.replay.git import Repository
 
 _AFTER_ROOT = r"""(?=[/\s"'`:,;)\]}]|$)"""
 _MIN_PARTS = 2
-"""How many of a path's last parts must match a file in the repository before the rest counts as the
-repository's folder. One is not enough, because every repository has a README.md.
+"""If at least this many of a path's last parts name a file in the repository, the parts before them
+count as the repository's folder. One is not enough, because every repository has a README.md.
 """
 _MAX_ROOTS = 8
 

@@ -57,7 +57,7 @@ MAX_CARRIED, MAX_CARRIED_TOKENS = 6, 150
 _MIN_RUNS = 2
 _ONE_TIME = re.compile(r"\$\(|`|/tmp/|^git\s|\d{5}|\b[0-9a-f]{7,}\b|\s-(?:f|F|X)\s|--version\b")
 """A command that matches is about one particular object (a commit, a temporary file), or changes
-something elsewhere."""
+something outside the project (`gh api -X POST`)."""
 
 
 class _Purpose(Struct):

@@ -44,8 +44,8 @@ class Tally(Struct):
 
     @property
     def score(self) -> tuple[float, int]:
-        """The score of the session, and the key of its best turn. In a tie, this is the last of the
-        best turns, which is likely to contain more."""
+        """The score of the session, and the key of its best turn. In a tie, the last turn is
+        chosen, because it is likely to contain more."""
         score, key = max(zip(self.turns.values(), self.turns, strict=True))
         return score + WHOLE_SHARE * self.whole, key
 

@@ -69,7 +69,8 @@ async def log_in(request: LoginRequest, show: Show = in_browser) -> Login:
     """Sign in. The user has five minutes to do so in the browser.
 
     Raises:
-        UpstreamUnavailable: the server needs no login or rejected it, or the user did not return.
+        UpstreamUnavailable: the server cannot be reached, needs no login or rejected it, or the
+            user did not finish in time.
         UsageError: the SDK is not installed, or the port is in use.
     """
     _check_installed()

@@ -37,8 +37,8 @@ class Gate:
         self._options = options
 
     def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
-        """The reason to show no memories for this cue, whatever its query, or None. `Rules` decides
-        separately about standing rules."""
+        """The reason to show no memories for this cue, whatever its query; None if there is none.
+        `Rules` decides separately about standing rules."""
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
