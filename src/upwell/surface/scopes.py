@@ -82,7 +82,7 @@ def is_own(rule: Memory) -> bool:
 
 
 def replaced_among(rules: Sequence[Memory]) -> set[str]:
-    """The ids of the rules that another of these rules replaces, even if the newer rule is paused.
+    """The ids of the rules that another of these rules replaces, even if the other rule is paused.
     Somebody else's rule never replaces one of the user's own."""
     successors: dict[str, list[Memory]] = {}
     for rule in rules:

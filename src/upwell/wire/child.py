@@ -2,8 +2,8 @@
 
 Its environment contains only the variables on an allow-list and those that the user configured. It
 has its own process group. On Linux, a `tied` child dies with the gateway: the kernel kills the
-child, and a watcher kills the processes that it has started. The last lines of the child's stderr
-are kept for error messages.
+child, and a watcher kills the processes that the child has started. The last lines of the child's
+stderr are kept for error messages.
 """
 
 import asyncio

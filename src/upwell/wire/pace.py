@@ -16,7 +16,7 @@ UNASKED_AT_ONCE = 2_000.0
 BYTES_A_MESSAGE = 4_096
 """A longer message counts as several messages."""
 TURN_SECONDS = 0.002
-"""After this time, the event loop gets to run other tasks."""
+"""How long one server's messages may be read before the event loop gets to run other tasks."""
 OFFENCE_SECONDS = 60.0
 """A server that exceeds the rate for this long is restarted."""
 

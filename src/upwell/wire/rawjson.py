@@ -118,8 +118,7 @@ def dumps(value: Any) -> bytes:
 
 
 class RawObject(Struct, frozen=True):
-    """One level of a JSON object. `members` has the raw keys and values in their
-    original order."""
+    """One level of a JSON object. `members` has the raw keys and values in original order."""
 
     members: tuple[tuple[bytes, bytes], ...] = ()
 
