@@ -1,4 +1,4 @@
-"""Edits JSON with comments as text, so that no byte outside the edit changes.
+"""Edits JSON that may have comments. It works on the text, so no byte outside the edit changes.
 
 Comments (`//`, `/* */`) and trailing commas are accepted, as in the agents' own parsers. An agent's
 settings may be megabytes long, but an edit needs only a few lines of them. So one pass checks the
@@ -153,7 +153,7 @@ class _Reader:
 
     def _end_of_brackets(self, offset: int, depth: int) -> int:
         outer, end = depth, offset
-        # `finditer()` would search again from every character if no bracket follows.
+        # If no bracket follows, `finditer()` would search again from every later character.
         while match := _BRACKET.match(self.text, end):
             end = match.end()
             if match[1] in "]}":

@@ -55,7 +55,7 @@ _OWN_TOOLS = frozenset(
     write_file
     """.split()
 )
-"""Built-in tools of OpenCode or other hosts whose names look like `server_tool`."""
+"""Built-in tools, of OpenCode or other hosts, whose names look like `server_tool`."""
 
 
 class OpenCodeEvents:

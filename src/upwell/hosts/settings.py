@@ -23,8 +23,8 @@ _URL = r"http://127\.0\.0\.1:\d+/hook/"
 class JsonHooks(Struct, frozen=True, kw_only=True):
     """A JSON file whose `hooks` table holds a list for each event.
 
-    - `file` is relative to `folder`, the host's folder. The environment variable `variable` can
-      name another folder.
+    - `file` is relative to `folder`, the host's folder. `variable`, if set, is the environment
+      variable that can name another folder.
     - `matchers` maps each event to its matcher, or "" for none. Those in `guard_matchers` are
       installed only if the user has a guard (a rule that blocks tool calls).
     - `nested`: the list of an event holds groups, each with a matcher and a list of handlers

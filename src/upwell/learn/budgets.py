@@ -57,7 +57,7 @@ class Report(StrEnum):
 
 _SAYS_TOO_LITTLE = (Report.TRUNCATED, Report.MISSING_EXAMPLE, Report.MISSING_METADATA)
 MOVING = frozenset({*_SAYS_TOO_LITTLE, Report.TOO_LONG})
-"""The reports by agents that change a budget. `WRONG_TOPIC` and `OTHER` are only for people to
+"""These reports by agents change a budget. `WRONG_TOPIC` and `OTHER` are only for people to
 read."""
 
 

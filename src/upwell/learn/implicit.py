@@ -89,11 +89,12 @@ ENOUGH = 2
 contains a digit (a port, a version)."""
 MAX_READ_CHARS = 20_000
 MAX_INLINE_CHARS = 2_000
-"""Splitting a text up to this length into words takes less time than handing it to a thread."""
+"""A text of at most this length is not handed to a thread: splitting it into words takes less
+time."""
 _MAX_DEPTH = 6
 
 Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
-"""Returns those of the words that few memories contain."""
+"""Takes words, and returns those that only a few memories contain."""
 
 
 class Watched(Struct, frozen=True, kw_only=True):

@@ -48,7 +48,7 @@ _UNKNOWN = (-1, -1)
 class Limits(Struct, frozen=True, kw_only=True):
     """The configured limits. `min_score` is `surface.min_score`. `negatives` is
     `surface.feedback_demotion_negative_threshold` (0: demote nothing). `of_tool` returns the
-    `min_score` of a tool that has its own. `asked` is the threshold for explicit requests. It is
+    `min_score` that is configured for a tool. `asked` is the threshold for explicit requests. It is
     low, because they should return every relevant memory."""
 
     min_score: float = 0.5
@@ -187,8 +187,8 @@ class Learned:
         await self.load_learned()
 
     async def reset(self, memory: str | None = None) -> int:
-        """Discard everything that was learned, or the evidence about one memory. Returns the number
-        of ratings and observations.
+        """Discard everything that was learned, or the evidence about one memory. Returns how many
+        ratings and observations were discarded.
         """
         discarded = await self._usable().forget(memory)
         discarded += await self._uses.forget(memory)

@@ -3,9 +3,9 @@ earlier memories were for that tool.
 
 The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows whether
 `p` is too high or too low for this tool. An intercept `b` on the log-odds is fitted to the
-feedback, and `min_score` is shifted by `-b`. The fit is a logistic regression with one coefficient
-and a Gaussian prior of mean 0 and variance 1 (maximum a posteriori). So a tool whose scores promise
-too much gets a higher threshold. Evidence fades with a half-life, so without new evidence every
+feedback, and `min_score` is shifted by `-b`. So a tool whose scores promise too much gets a higher
+threshold. The fit is a logistic regression with one coefficient and a Gaussian prior of mean 0 and
+variance 1 (maximum a posteriori). Evidence fades with a half-life, so without new evidence every
 threshold returns to its configured value.
 """
 

@@ -209,9 +209,9 @@ def _stems(text: str, stems: set[str]) -> set[str]:
 
 
 def quoted(text: str, queries: Iterable[str]) -> str:
-    """Return the paragraphs, items, tables or fences of `text` that contain the lines for these
-    queries, or the whole text if no line matches. If that is a single list item, its marker is
-    removed."""
+    """Return the paragraphs, items, tables or code blocks of `text` that contain the lines for
+    these queries. A single list item is returned without its marker. If no line matches, the whole
+    text is returned."""
     span = lines_for(text, queries)
     if span is None:
         return text

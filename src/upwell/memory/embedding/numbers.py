@@ -37,8 +37,8 @@ def usual_cosines(
     sample: Floats, sampled: Numbers, question: Floats, scopes: Sequence[int]
 ) -> tuple[float, float]:
     """Return the mean and spread of a question's cosines with a sample of the store's vectors. If
-    enough of the sample is in `scopes`, only that part counts. `sampled` has the number of the
-    memory in each row of `sample`."""
+    enough of the sample is in `scopes`, only that part counts. `sampled` has a memory's number for
+    each row of `sample`."""
     visible = np.isin(sampled >> SEQUENCE_BITS, np.asarray(scopes, np.int64))
     cosines = (sample[visible] if visible.sum() >= MIN_SAMPLE else sample) @ question
     return float(cosines.mean()), max(MIN_SPREAD, float(cosines.std()))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 0.15
 """How long a search waits for the vector of its query."""
 DEADLINE_SHARE = 0.5
-"""The maximum share of its remaining time that a search waits for a vector."""
+"""A search waits for a vector for at most this share of its remaining time."""
 CACHED_QUERIES, MAX_RUNNING = 256, 4
 MAX_FAILURES, RESET_SECONDS = 3, 60.0
 MAX_CHARS = 2_000
@@ -40,8 +40,8 @@ class VectorIndex(Protocol):
     questions: "Questions"
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector from this model yet. Returns how many were
-        embedded."""
+        """Embed the memories that have no vector from the configured model yet. Returns how many
+        were embedded."""
         ...
 
     async def counts(self) -> tuple[int, int]:

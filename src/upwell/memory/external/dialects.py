@@ -112,7 +112,8 @@ def any_word(query: Query) -> list[str]:
 
 
 def word_by_word(query: Query) -> list[str]:
-    """Request each of the longest words, for servers that match the query literally."""
+    """Make one request for each of the longest words, for servers that match the query
+    literally."""
     return sorted(telling_words(query), key=len, reverse=True)[:MAX_SINGLE_WORDS]
 
 

@@ -32,7 +32,8 @@ MAX_CHARS = 300
 
 
 class Labels(Struct, frozen=True, kw_only=True):
-    """`namespace` is "" for the default namespace. `kind` is one of `KINDS`, or ""."""
+    """The labels of one note. `kind` is one of `KINDS`, or "". If `namespace` is "", the namespace
+    follows from the kind."""
 
     namespace: str = ""
     kind: str = ""

@@ -44,8 +44,9 @@ from upwell.memory.ranking.terms import sound
 
 MERGED_RATIO = 20
 """The postings of a pair of words are merged in order if the commoner word has at most this many
-times the postings of the rarer word. Otherwise, each posting of the rarer word is looked up. A
-look-up takes 3 µs, and reading the next posting takes 0.1 to 0.2 µs."""
+times the postings of the rarer word. Otherwise, each posting of the rarer word is looked up among
+those of the commoner word. A look-up takes 3 µs, and reading the next posting takes 0.1 to 0.2
+µs."""
 _LEAST_IDF = 1e-6
 READ = f"m.n, m.extra, m.keys, m.is_turn, {', '.join(f'm.{name}' for name in COLUMNS.split(', '))}"
 _LEADING = 4

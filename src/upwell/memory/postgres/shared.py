@@ -220,8 +220,8 @@ async def _beyond(
     transaction: Transaction, writes: Sequence[Outgoing], limits: Limits
 ) -> list[Refused]:
     """Return the writes that would change, delete or supersede a memory that the machine may not
-    change, or would exceed the maximum number of memories. Their tokens are deleted, as if they had
-    never arrived."""
+    change, and those that would exceed the maximum number of memories. Their tokens are deleted, as
+    if the writes had never arrived."""
     ids = {id for write in writes for id in _touched(write)}
     _, rows, trashed, ((size,),) = await transaction.run(
         LOCK_TENANT,

@@ -1,1 +1,1 @@
-"""Documentation, split into sections that are indexed, ranked, judged and quoted in passages."""
+"""Documentation: splitting into sections, indexing, ranking, scoring, and quoting passages."""

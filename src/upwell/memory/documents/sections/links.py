@@ -65,8 +65,8 @@ def _target(path: str, url: str) -> tuple[str, str] | None:
 
 
 class Targets:
-    """Maps pages and anchors to sections. If several sections have the same page and anchor, the
-    first is found."""
+    """Maps pages and anchors to sections. If several sections have the same page and anchor,
+    `find()` returns the first."""
 
     def __init__(self) -> None:
         self._by_page: dict[tuple[str, str], int] = {}

@@ -119,8 +119,8 @@ def _chosen(blocks: Sequence[Block], worth: Sequence[float], best: int) -> set[i
 
 def _with_lead(blocks: Sequence[Block], best: int) -> set[int]:
     """Return a block, the blocks that introduce it, and the block that it introduces. A block is
-    introduced by the items that contain it, by the text before its list, fence or table, and by the
-    opening of its callout."""
+    introduced by the items that contain it, by the text before its list, code block or table, and
+    by the opening of its callout."""
     block_numbers = {best, *_leading(blocks, best)}
     block, following = blocks[best], blocks[best + 1 : best + 3]
     if _announces(block) and following:
@@ -253,8 +253,8 @@ def _pieces(
 def _excerpt(
     index: Index, block: Block, reading: Reading, max_chars: int, *, is_lead: bool
 ) -> Piece:
-    """Shorten a long block to the sentences, or rows of a fence or table, that contain most of the
-    question. A lead-in (`is_lead`) keeps its last sentences or rows instead."""
+    """Shorten a long block to the sentences that contain most of the question. Code and tables are
+    shortened to rows instead. A lead-in (`is_lead`) keeps its last sentences or rows."""
     by_rows = block.kind in (CODE, TABLE)
     parts = block.text.split("\n") if by_rows else _SENTENCE.split(block.text)
     begins, position = list[int](), 0

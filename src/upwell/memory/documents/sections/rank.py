@@ -105,7 +105,7 @@ def _contributions(
     index: Index, term: str, reading: Reading, among: frozenset[int] | None
 ) -> dict[int, float]:
     """Return the BM25F of a term in each section, or that of its best variant if this is higher. If
-    `among` is given, only those sections are scored."""
+    `among` is given, only the sections in it are scored."""
     own = index.idf(term)
     is_known = bool(index.postings(term).frequencies)
     scores: dict[int, float] = {}
