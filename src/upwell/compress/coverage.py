@@ -2,9 +2,9 @@
 
 Agents use code, search results, diffs and command output for the identifiers, paths and numbers
 that they contain. Units are selected by their worth per character. The worth of a unit comes from
-names that no selected unit contains. The units that it needs add to its worth and its length. A
-unit next to a selected unit needs no omission mark, so the selection grows in runs of lines. The
-order does not depend on the budget.
+names that no selected unit contains. If a unit needs others, such as the lines that enclose it,
+their worth and length are added to its own. A unit next to a selected unit needs no omission mark,
+so the selection grows in runs of lines. The order does not depend on the budget.
 
 The constants were fitted to the tool outputs in recorded agent sessions, and to the names that the
 agents used in their next actions. Half of the repositories were used for fitting, the other half
@@ -36,8 +36,8 @@ _LINE = 0.16
 """The worth of a unit apart from its names. Because of it, the selection fills gaps in runs of
 lines."""
 _EARLY_PART = 0.3
-"""The share of the units, at the beginning of a text, that are worth more. `_LINE` is multiplied by
-`1 + Units.early` for the first unit, and by less for each later one."""
+"""The first units of a text, up to this share of all its units, are worth more. `_LINE` is
+multiplied by `1 + Units.early` for the first unit, and by less for each later one."""
 _RUN = 0.2
 """Each selected neighbour raises the worth of a unit by this share."""
 _RAISED, _SIGNATURE = 2.0, 4.0
@@ -49,8 +49,9 @@ _COMMON = [math.sqrt(math.log(1 + count)) for count in range(_MOST + 1)]
 _SAME = 1e-9
 _NEARLY = 0.8
 """The top unit of the heap is selected if its density (worth per character), once recomputed, is
-still at least this share of the next unit's density. That density is not recomputed; it is an upper
-bound, so the top unit is usually the best. This saves a third of the steps.
+still at least this share of the next unit's density. The next unit's density has not been
+recomputed and is usually too high, so the top unit is usually the best. This saves a third of the
+steps.
 """
 _LEAST_LINE = 12
 """A unit shorter than this, such as a bracket, is worth nothing unless it contains a new name."""

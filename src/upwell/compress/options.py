@@ -11,10 +11,10 @@ class Options:
     """The `compress.*` settings. Each key can also be set per server and tool pattern.
 
     `strategy`: a name in `STRATEGIES`.
-    `profile`: how much of a result is delivered if no limit is set. `balanced` gives commands,
-    searches and pages less than other tools. `lean` gives half of what `balanced` gives, and
-    `light` gives every kind of tool twice the agent's usual budget. Files that the agent reads are
-    not affected.
+    `profile`: how much of a result is delivered if no limit is set. With `balanced`, commands,
+    searches and pages get less than other tools. With `lean`, every tool gets half as much. With
+    `light`, every tool gets twice the agent's usual budget. Files that the agent reads are not
+    affected.
     `read_tokens`: files that the agent reads are delivered whole up to this size, or up to the
     agent's usual budget if that is larger.
     `max_result_tokens`: soft limit. If only `max_result_chars` is set, tokens are not limited. If

@@ -1,9 +1,9 @@
 """Store the original (the full text) of every shortened response under a key until it expires.
 
-A key is an HMAC of the tenant, the principal, the text and its name, with a secret of this home.
-Keys cannot be guessed, and the same response always gets the same key, which prompt caches depend
-on. A text is stored in parts, so that a chunk of a long text can be read without the rest. A text
-that contains a secret stays in memory and is never written to disk. Parts in memory are compressed.
+A key is an HMAC of the tenant, the principal, the text and its name, so it cannot be guessed. The
+same response always gets the same key, which prompt caches depend on. A text is stored in parts, so
+that a chunk of a long text can be read without the rest. A text that contains a secret stays in
+memory and is never written to disk. Parts in memory are compressed.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class StoredOriginal(Struct, frozen=True):
 class Originals:
     """Stores originals in `durable`, which survives a restart, or in `private` (in memory).
 
-    `secret` returns the secret of this home, at least 16 bytes. `has_secret` returns whether a text
+    `secret` returns the secret for the keys, at least 16 bytes. `has_secret` returns whether a text
     contains a secret and must not be written to disk.
     """
 

@@ -126,9 +126,9 @@ def _unique(sections: list[Section]) -> list[Section]:
 MAX_ENTRIES = 200
 _PREVIEWS = (80, 40, 20, 0)
 _FEWER = (150, 120, 100, 80, 60, 45, 30, 20, 12, 6)
-"""How many groups to try, in this order, if a table of `MAX_ENTRIES` groups exceeds the budget."""
+"""The numbers of groups to try, in this order, if a table of `MAX_ENTRIES` groups is too long."""
 _GROUP = "…"
-"""In the key of a group, separates the numbers of its first and last section."""
+"""Separates the numbers of the first and the last section in the key of a group."""
 
 
 class Selection(Struct, frozen=True):
@@ -173,8 +173,8 @@ def table(
 def select(
     passage: Passage, keys: Sequence[str], remaining: RemainingBudget, offset: int = 0
 ) -> Selection:
-    """Join the sections with these `keys`, in this order, and return the text from `offset`. A
-    group is represented by its table of contents."""
+    """Join the sections that have these keys, in the order of `keys`, and return the text from
+    `offset`. A group is represented by its table of contents."""
     sections = sections_of(passage)
     section_by_key = {section.key: section for section in sections}
     parts: list[str] = []

@@ -39,8 +39,7 @@ _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 class _Open(Struct, eq=False):
     """A failure for which no working command has been found yet. `age` is the number of shell calls
-    since the failure. `others` contains the commands of these calls. Calls with usage errors are
-    left out.
+    since the failure. `others` contains the commands of those calls that had no usage error.
     """
 
     event: Event

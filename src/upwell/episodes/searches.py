@@ -141,7 +141,7 @@ def _defined_in(line: str, name: str, place: str) -> str:
 
 def _introduces(before: str) -> bool:
     """Return whether a keyword that defines something precedes the name. The receiver of a Go
-    method may be between them. An indented constant does not count, because it is local.
+    method may be between them. A keyword in `_VALUES` must not be indented.
     """
     code = before.rstrip()
     if code == before:

@@ -109,7 +109,7 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _alone(name: str) -> tuple[str, ...]:
-    """Return the trigger for a name alone, if the name is long or has several words."""
+    """Return the trigger for a name without a folder, if the name is long or has several words."""
     words = [word for word in _WORDS.findall(name.rpartition(".")[0]) if word not in _ROLES]
     letters = sum(map(len, words))
     return (f"file:{name}",) if letters >= 12 or (len(words) > 1 and letters >= 8) else ()

@@ -62,7 +62,7 @@ class Client(Protocol):
 
     @property
     def principal(self) -> Principal:
-        """The holder of the token or, on stdio, the owner of the home."""
+        """The holder of the token or, on stdio, the owner of upwell's home."""
         ...
 
     @property
@@ -154,7 +154,7 @@ class Session:
     """One agent's connection and what the agent has declared about itself.
 
     `channel` carries messages that do not belong to a request from the agent. A `shared` session
-    represents all requests of a principal that do not specify a session.
+    represents all requests that a principal sends without specifying a session.
     """
 
     def __init__(
@@ -363,7 +363,7 @@ class Audience:
         return any(uri in receiver.uris for receiver in self._receivers())
 
     async def relay(self, message: Message, clients: Iterable[Client]) -> None:
-        """Pass on an upstream's notification. `clients` are waiting for replies from it."""
+        """Pass on an upstream's notification. `clients` are waiting for this upstream's replies."""
         method = message.method or ""
         try:
             params = RawObject.parse(message.params)

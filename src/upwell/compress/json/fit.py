@@ -153,7 +153,8 @@ class Basket:
         return opened
 
     def _head(self, cell: Cell) -> None:
-        """Pay for a column's name when its table has enough rows to get a head."""
+        """Pay for the name of a column that has just reached `MIN_ROWS` rows. For the first column,
+        also pay for the rest of the table's head."""
         table = cell.table
         if table.depth[cell.column] == MIN_ROWS:
             self._pay(f'"{table.columns[cell.column]}", ')
@@ -232,7 +233,7 @@ _LIFT = 2.5
 first. Otherwise they are raised by `_LIFT` only, and rank behind the names of records."""
 _DEEPER = 2.0
 """A top-level key is represented by its value with the highest salience. In this comparison, a
-value loses this much for each level that it lies deeper, because every level needs brackets."""
+value loses this much for each level below the key, because every level needs brackets."""
 _ROUNDS = 6
 """The maximum number of rounds of selection. No unit costs more than its estimate, so a larger
 budget never selects less."""

@@ -47,9 +47,9 @@ _NAMING = 0.5
 class Table(Struct):
     """An `array` whose items share key paths.
 
-    `columns`: the dotted key paths, most salient first. `same` maps the key path of each value that
-    is equal in all rows to its units, one for each row. `depth`: for each column, the number of
-    rows in which it was bought. `gaps`: whether any item lacks a column.
+    `columns`: the dotted key paths, most salient first. `same`: the values that are equal in all
+    rows, as a map from key path to units, one unit for each row. `depth`: for each column, the
+    number of rows in which it was bought. `gaps`: whether any item lacks a column.
     """
 
     array: Node

@@ -83,9 +83,9 @@ _LISTS = frozenset({Kind.GREP, Kind.TEXT, Kind.CODE})
 _MIXED = frozenset({Kind.TEXT, Kind.MARKDOWN, Kind.API_DOCS})
 """Kinds that may have arrays of objects among their lines."""
 _TABLES_SAVE = 2.5
-"""Tables are tried only if the document is at most this many times the budget. In a larger document
-they would hardly ever fit, because they rarely take less than two fifths of its size (measured:
-0.68 on average; 0.27, 0.35 and 0.44 in the best three files)."""
+"""Tables are tried only if the document is at most this many times the budget. The tables of a
+larger document would hardly ever fit, because they rarely take less than two fifths of its size
+(measured: 0.68 on average; 0.27, 0.35 and 0.44 in the best three files)."""
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 
 

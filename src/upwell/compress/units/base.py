@@ -14,7 +14,7 @@ from upwell.ground.text.safe import boundary
 
 BLANK = -4.0
 """A low salience, for blank lines and for units that matter only because other units need them. If
-units are ordered by names (`coverage.py`), these are never selected for their own sake."""
+units are ordered by names (`coverage.py`), such units are never selected for their own sake."""
 FIRST = 50.0
 """The salience of raised units. They are selected before all others or, if units are ordered by
 names, from a reserved share of the budget."""
@@ -27,7 +27,7 @@ _MOST_GROUPS, _MOST_PIECES = 16_000, 64_000
 
 
 class Units(Struct):
-    """Units in order, without gaps: unit `i` is `text[starts[i]:ends[i]]`.
+    """The units of a text, in its order and without gaps: unit `i` is `text[starts[i]:ends[i]]`.
 
     `salience[i]`: how much unit `i` matters when there is no question.
     `needs[i]`: the units without which unit `i` makes no sense (its heading, its file, both ends of

@@ -136,8 +136,8 @@ def _line_worth(line: str) -> float:
 
 
 def parts(text: str, kind: Kind) -> str:
-    """Count the commits that begin in this part of a git log or diff, else the files, else the
-    hunks. Returns a phrase such as `2 files`, or "" if none begins here."""
+    """Count the commits that begin in this part of a git log or diff, as in `2 commits`. If there
+    are none, count the files instead, or else the hunks. Returns "" if nothing begins here."""
     for pattern, noun in ((_COMMITS, "commit"), (_FILES, "file"), (_HUNKS, "hunk")):
         count = 0 if noun == "commit" and kind == Kind.DIFF else len(pattern.findall(text))
         if count:

@@ -220,7 +220,7 @@ def _raise_trouble(units: Units, text: str) -> None:
 
 def _raise_ends(units: Units) -> None:
     """Raise the first line and the last lines, because they show which program ran and how it
-    ended. Blank and long lines do not count.
+    ended. Blank and long lines are skipped.
     """
     sizes = map(sub, units.ends, units.starts)
     filled = [

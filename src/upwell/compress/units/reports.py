@@ -75,8 +75,8 @@ LAST_RESULT, FAILED, ERROR, BAD_RESULT, RESULT = 6.0, 5.0, 4.5, 4.3, 4.2
 DETAIL, WARNING = 4.0, 1.5
 _AGAIN, _LATER = 0.4, 0.2
 """An error that was reported before loses `_AGAIN` of salience, and a failed test that was reported
-before loses twice that. Each detail of a failure loses `_LATER` more than the detail before it, and
-so does each result that is not bad."""
+before loses twice that. Each detail of a failure loses `_LATER` more than the detail before it.
+Each result that is not bad loses `_LATER` more than the one before it."""
 _MOST_DETAILS = 6
 _MENTIONS_FAILURE = re.compile(r"\bfail", re.I)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^“”]*”|(?<!\S)[^\s/'\"`]*+/\S*")

@@ -364,9 +364,9 @@ async def blocks_of(result: RawObject) -> list[bytes] | None:
 
 def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
     """Return the blocks and their texts. If there are more than `MAX_TEXTS` texts, they are joined
-    in the first text block, and the other text blocks are left out. Beyond this number, only
-    strings are kept, because with so many objects the garbage collector would hold up the event
-    loop.
+    in the first text block, and the other text blocks are left out. Text blocks beyond this number
+    are kept only as strings, because with so many objects the garbage collector would hold up the
+    event loop.
     """
     texts: list[_Text] = []
     strings: list[str] = []
