@@ -143,7 +143,8 @@ class Agent:
 
 
 async def play(show: Print, environment: Mapping[str, str], decisions: Decisions) -> None:
-    """Run the demo in a temporary folder. `decisions` reads the decisions recorded in a home.
+    """Run the demo in a temporary folder. `decisions` reads the decisions recorded in upwell's
+    home.
 
     Raises:
         DemoFailed: one of the demo's claims does not hold.

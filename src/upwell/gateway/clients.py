@@ -75,8 +75,8 @@ class Client(Protocol):
 
     @property
     def host(self) -> str:
-        """The agent host in which the client runs. If it is unknown, this is the client's own name,
-        or ""."""
+        """The agent host in which the client runs, or the client's own name if the host is unknown.
+        Without a name, this is ""."""
         ...
 
     @property
@@ -383,8 +383,8 @@ class Audience:
 
     async def _relay_log(self, params: RawObject, clients: list[Client]) -> None:
         """Send a log message to `clients` or, if there are none, to all handshake-era agents. If
-        the receivers belong to several principals, the message is dropped, because it could be
-        about any of them.
+        the receivers belong to several principals, the message is dropped, because it may concern
+        only one of them.
         """
         receivers: list[Client] = clients or list(self._handshake_sessions())
         if len({client.principal for client in receivers}) > 1:

@@ -283,7 +283,7 @@ def _with_heads(
     ordered: Sequence[int], relevances: Mapping[int, float], implied: Mapping[int, int]
 ) -> Iterator[int]:
     """Leave out the values that the head of a table shows for all rows, unless they answer the
-    question. Before such an answer, yield the value of the first row, which stands in the head.
+    question. Before such a value, yield its copy in the first row, which the head shows.
     """
     shown: set[int] = set()
     for unit in ordered:

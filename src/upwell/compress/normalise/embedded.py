@@ -6,7 +6,7 @@
     - Cranes <https://example.org/c>
     - Quays <https://example.org/q>
 
-Web search tools return such arrays. Each line of the list can be selected or left out.
+Web search tools return such arrays. Each line of the list can be selected or left out by itself.
 """
 
 import json
