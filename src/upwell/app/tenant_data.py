@@ -92,7 +92,8 @@ async def delete(tenant: str) -> dict[str, int]:
 
 
 async def audit(tenant: str, limit: int) -> list[Event]:
-    """The latest entries of the audit log of `tenant` ("" is the home's own), newest first.
+    """The latest entries of the audit log of `tenant`, newest first. "" stands for the tenant for
+    which this home is configured.
 
     Raises:
         UsageError: the name is invalid.

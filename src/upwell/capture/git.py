@@ -214,7 +214,7 @@ def _output(command: list[str], root: str, environment: Mapping[str, str]) -> It
 
 def _redirects_git(name: str) -> bool:
     """Return whether the variable could make git run a program or read another repository, as
-    `GIT_DIR` in a hook does. Returns False for `GIT_CONFIG…` variables, which git still gets.
+    `GIT_DIR` in a hook does. `GIT_CONFIG…` variables are an exception: git still gets them.
     """
     return name.startswith("GIT_") and not name.startswith("GIT_CONFIG")
 

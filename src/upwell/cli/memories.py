@@ -113,8 +113,8 @@ def _absent(memory: Memory) -> list[str]:
 
 async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
     """If the memory replaces one of the user's standing rules, make it a standing rule too. It then
-    keeps the old rule's scope and tags (a tag marks a guard or a paused rule). Unless `everywhere`
-    is set, it also keeps the old rule's project."""
+    keeps the old rule's triggers and tags (a tag marks a guard or a paused rule) and, unless
+    `everywhere` is set, its project."""
     old = await app.memory.get(memory.supersedes) if memory.supersedes else None
     if memory.pinned or old is None or not old.pinned or old.trust is not Trust.USER:
         return memory

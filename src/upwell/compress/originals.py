@@ -122,8 +122,8 @@ class Originals:
         return original
 
     async def readable(self, originals: Sequence[StoredOriginal]) -> list[StoredOriginal]:
-        """Return the originals of one result. The key is removed from an original that could not be
-        read later, because memory had no room for it or because it expires immediately."""
+        """Return the originals of one result. If an original will not be readable later (memory had
+        no room for it, or it expires immediately), its key is removed."""
         return [
             original if await self._is_readable(original) else replace(original, key="", private="")
             for original in originals

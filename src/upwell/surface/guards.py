@@ -128,7 +128,8 @@ def check_guard(scope: RuleScope) -> None:
     """Check the scope of a guard.
 
     Raises:
-        UsageError: the scope has no tool, or one that is neither a command nor a server's tool.
+        UsageError: the scope names no tool, or names something other than a command or a tool of
+            a server.
     """
     if scope.paths and not scope.tools:
         raise UsageError(

@@ -53,8 +53,8 @@ def fold(text: str, *, matches: bool = True) -> str:
 
 
 def count_lines(text: str) -> int:
-    """Count the lines of the original that the lines of a folded list represent. An entry or match
-    represents one line, and a folder or file represents none.
+    """Count how many lines of the original a folded list represents. An entry or match represents
+    one line, and a folder or file represents none.
     """
     rows = text.removesuffix("\n").split("\n")
     heads = [row for row in rows if row.endswith((FOLDER, FILE)) and not _LIKE_MEMBER.match(row)]
@@ -97,8 +97,8 @@ def _full_names(rows: list[str], heads: list[re.Match[str] | None]) -> dict[str,
 
     A search may show a file under its absolute path and also under its path from the working
     directory. This is recognised only if all absolute paths are below that directory. A search
-    finds each line of a file once. If two names that would be merged share a line number, they
-    are therefore different files, and all names are left as they are.
+    reports each line of a file only once. If two names that would be merged share a line number,
+    they must be different files; then no names are merged.
     """
     names = {name: name for head in heads if head for name in (head[1] or head[2],)}
     absolute = [name for name in names if name.startswith("/")]

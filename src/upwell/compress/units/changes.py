@@ -107,7 +107,8 @@ class _Changes:
         return _FILE.match(line) is not None
 
     def add(self, start: int, end: int, above: tuple[int, ...]) -> None:
-        """Add a line. `above` contains the units that the whole diff needs (its commit)."""
+        """Add a line. `above` contains the units that must be kept along with any line of the diff
+        (the line with its commit)."""
         line, units = self._text[start:end], self._units
         if self.begins(line) or (line.startswith("--- ") and not self._in_header):
             self._file = (*above, units.add(start, end, 3.0, above))

@@ -232,8 +232,8 @@ class Fitter:
 
         The notice is appended to the last shortened text. If that text is a chunk, the notice
         precedes it, because a chunk must end with its footer (seed 002, docs/names.md). All texts
-        stay unchanged if shortening saves nothing, or if another process could not read an original
-        later.
+        stay unchanged if shortening saves nothing, or if an original is not stored where another
+        process can read it.
         """
         options = self._options(call.server, call.tool)
         if options.strategy == "none":

@@ -185,7 +185,7 @@ def word_signals(
 def join_signals(
     joins: Mapping[str, Join], corpus: Corpus, candidate: Candidate
 ) -> Mapping[str, float]:
-    """Return the signals of a candidate's strongest join by file and strongest join by symbol."""
+    """Return the signals of a candidate's two strongest joins: one by file, one by symbol."""
     if not joins:
         return NO_JOIN
     signals = dict(NO_JOIN)
