@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.tables import expand
@@ -12,16 +13,29 @@ QUICK = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCh
 queries = st.sampled_from(["", "value 17", "name of id 5", "error"])
 
 
+def records(number: int) -> str:
+    data = [
+        {"id": n, "name": f"name-{n}", "value": {"x": f"v{n * 31}", "note": "word " * (n % 9)}}
+        for n in range(number)
+    ]
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize("rows", [5, 7])
+def test_each_further_character_keeps_the_values_of_json(rows: int) -> None:
+    before: set[str] = set()
+    for limit in range(30, 300):
+        after = values(expand(json.loads(compress(records(rows), max_chars=limit).text)))
+        assert before <= after, f"{before - after} disappears at {limit} characters"
+        before = after
+
+
 @QUICK
 @given(st.integers(5, 60), st.integers(30, 2_000), st.integers(0, 1_500), queries)
 def test_a_larger_budget_keeps_the_values_of_json(
     rows: int, small: int, more: int, query: str
 ) -> None:
-    data = [
-        {"id": n, "name": f"name-{n}", "value": {"x": f"v{n * 31}", "note": "word " * (n % 9)}}
-        for n in range(rows)
-    ]
-    text = json.dumps(data)
+    text = records(rows)
     less = compress(text, max_chars=small, query=query)
     much = compress(text, max_chars=small + more, query=query)
     assert values(expand(json.loads(less.text))) <= values(expand(json.loads(much.text)))

@@ -2,7 +2,7 @@
 
 A unit is a value, or a piece of a long string. Units are selected ("bought") in an order that does
 not depend on the budget, until a unit does not fit. Because costs are overestimated, further rounds
-spend what is left.
+spend what is left, and in the end units are tried one by one.
 """
 
 import math
@@ -127,6 +127,8 @@ class Basket:
         while self._is_empty(node) and node.parent is not None:
             assert node.parent.selected is not None
             node.parent.selected.remove(node)
+            if node.kind != SCALAR:
+                node.selected = None
             node = node.parent
 
     def _is_empty(self, node: Node) -> bool:
@@ -235,8 +237,10 @@ _DEEPER = 2.0
 """A top-level key is represented by its value with the highest salience. In this comparison, a
 value loses this much for each level below the key, because every level needs brackets."""
 _ROUNDS = 6
-"""The maximum number of rounds of selection. No unit costs more than its estimate, so a larger
-budget never selects less."""
+"""The maximum number of rounds of selection."""
+_TRIES = 20
+"""How many units are tried one by one at the end. Estimates are too high by amounts that depend on
+the round, so without this step a larger budget could select less."""
 
 
 def fit(
@@ -313,6 +317,11 @@ def _spend(
         for _ in range(max(1, len(purchases) // 20)):
             basket.give_back(purchases.pop())
         fitted = write()
+    for unit in ordered[len(purchases) :][:_TRIES]:
+        basket.settle("")
+        if not basket.buy([unit]) or not remaining.holds((larger := write()).text):
+            break
+        fitted = larger
     return fitted
 
 
