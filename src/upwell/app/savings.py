@@ -14,9 +14,9 @@ from upwell.hook.tool_output import UNTOUCHED_TOOLS
 
 
 class Savings(Struct):
-    """Counts the results from an agent's own tools: their tokens, and the tokens that shortening to
-    the configured budgets would have saved. The readers of transcripts truncate very long results,
-    so both token counts are lower bounds.
+    """Counts the results of all tools that an agent called: their tokens, and the tokens that
+    shortening to the configured budgets would have saved. The readers of transcripts truncate very
+    long results, so both token counts are lower bounds.
     """
 
     config: Config

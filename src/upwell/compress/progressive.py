@@ -26,8 +26,9 @@ _FOOTER_ROOM = len(PROGRESSIVE_FOOTER_TOKEN) + 12
 def chunk(text: str, offset: int = 0, limit: int = DEFAULT_CHUNK_CHARS) -> str:
     """Return at most `limit` characters of `text` from `offset`, and the footer.
 
-    If a paragraph, line or word ends in the second half of the chunk, the chunk ends there. It
-    never ends inside a grapheme. At the end of `text`, the chunk consists of the footer only.
+    If a paragraph ends in the second half of the chunk, the chunk ends there; if not, it ends after
+    a line, sentence, clause or word. It does not end inside a grapheme, unless the grapheme alone
+    exceeds `limit`. At the end of `text`, the chunk consists of the footer only.
 
     Raises:
         UsageError: `offset` is outside the text, or `limit` is not positive.

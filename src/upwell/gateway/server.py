@@ -113,8 +113,8 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the servers inside the block. Afterwards, abandon calls that still wait for their
-        clients."""
+        """Run the servers inside the block. Afterwards, abandon the calls whose clients have not
+        yet answered a question of a server."""
         try:
             async with self._fleet.running():
                 yield
@@ -130,8 +130,8 @@ class Gateway:
             upstream.options = options
 
     async def replace_servers(self, servers: Sequence[ServerOptions]) -> None:
-        """Replace the servers, without losing calls in flight. The tool list is rebuilt in any
-        case, because the configuration of individual tools may have changed.
+        """Replace the servers. A replaced server gets a minute to finish its calls. The tool list
+        is rebuilt in any case, because the configuration of individual tools may have changed.
         """
         listing_before, changed = self._catalog.listing, await self._fleet.replace(servers)
         await self._catalog.refresh(force=True)
@@ -158,8 +158,8 @@ class Gateway:
                 introducing.cancel()
 
     async def _introduce(self) -> None:
-        """Wait for the servers to start, then save their combined offer, so that the next run can
-        answer `initialize` immediately even if a server never starts.
+        """Wait until each server has started or failed, or the time for that is up. Then save their
+        combined offer, with which the next run can answer `initialize` immediately.
         """
         await self._resources.settled()
         self._records.save_offer(offer_of(self.upstreams))

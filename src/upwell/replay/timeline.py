@@ -55,7 +55,8 @@ class Timeline:
     """The events of the sessions that `selects()` accepts. `show()` receives the number of files
     surveyed so far and the total.
 
-    `done` counts the events so far. `copies` counts the sessions that were skipped as copies.
+    `done` is the number of events replayed so far, without the starts and ends of sessions.
+    `copies` counts the sessions that were skipped as copies.
     """
 
     def __init__(
@@ -77,7 +78,8 @@ class Timeline:
 
     @property
     def begins(self) -> float:
-        """The time of the first event, in seconds since the epoch; 0 if there are no events."""
+        """The time of the first event in the files, in seconds since the epoch; 0 if there is none.
+        Sessions that are not replayed count, too."""
         return min(self._file_begins.values(), default=0.0)
 
     @property

@@ -51,7 +51,8 @@ _FAILURES, _RESET_SECONDS = 3, 60.0
 
 
 class JudgeModel:
-    """Asks the model, within the limits, and counts questions, tokens and cost."""
+    """Asks the model, up to the session's limit of questions and not right after repeated failures.
+    Counts questions, tokens and cost."""
 
     def __init__(
         self, chat: Chat, options: JudgeOptions, counts: Counts, clock: Clock = SYSTEM_CLOCK

@@ -215,8 +215,9 @@ class ShortTerm:
         return True
 
     def clear(self) -> int:
-        """Move notes that have not been viewed for `retention_days` to the trash, which keeps them
-        for 30 days. Notes without a readable time are kept. Returns the number of moved notes."""
+        """Move notes that have not been viewed for `retention_days` to the trash. They stay there
+        for at least 30 days, until notes are next moved to the trash. Notes without a readable time
+        are kept. Returns the number of moved notes."""
         horizon = self._clock.now() - self.options.retention_days * _DAY
         old = {raw["id"] for raw, _ in self._with_origins() if _is_forgotten(raw, horizon)}
         return self._move_out(old, self._to_trash)

@@ -107,10 +107,11 @@ def probability(signals: Mapping[str, float]) -> float:
 
 
 ASKED_SHARE = 0.9
-"""For an explicit request, the probability is at least this share of the hit's `idf_coverage`. The
-share is less than 1 because no hit is certain. For development questions whose answer is in memory,
-the first hit was the answer about as often as its `idf_coverage` suggests: in 85 % of the cases
-with a coverage of .7 or more, in 55 % with .5, and in 35 % with .3."""
+"""For an explicit request, the probability of a hit with a telling word is at least this share of
+its `idf_coverage`. The share is less than 1 because no hit is certain. For development questions
+whose answer is in memory, the first hit was the answer about as often as its `idf_coverage`
+suggests: in 85 % of the cases with a coverage of .7 or more, in 55 % with .5, and in 35 % with
+.3."""
 
 
 def asked_probability(signals: Mapping[str, float]) -> float:

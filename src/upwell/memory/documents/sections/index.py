@@ -77,7 +77,8 @@ class Place(Struct, frozen=True):
 class Postings(Struct):
     """The sections that contain a term. `frequencies` maps each section to the term's weighted,
     length-normalised and saturated frequency in it (0 to 1). `sections` is the number of sections
-    with the term in their own text, and `occurrences` counts the term in these texts."""
+    with the term in their body (without headings), and `occurrences` counts the term in these
+    bodies."""
 
     frequencies: dict[int, float] = field(default_factory=dict)
     sections: int = 0
