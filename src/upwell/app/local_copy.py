@@ -33,7 +33,8 @@ CHECK_SECONDS = 60.0
 """How often to poll for changes even without a notification, and to resend refused changes."""
 RETRY_SECONDS = 2.0
 TURN_SECONDS = 5.0
-"""How often a waiting process checks whether the process that keeps the copy has exited."""
+"""How often a waiting process checks whether the process that keeps the copy has exited, and notes
+the projects in which it has been used."""
 SEND_SECONDS = 3.0
 """How long a command waits for the team's store to accept what the command shares."""
 TRIAL_SECONDS = 2.0
@@ -50,7 +51,7 @@ async def keep_copy(config: Config, store: Store) -> None:
     except ConfigError as error:
         LOG.error("the team's memories are not copied: %s", error)
         return
-    async with _turn(config.home.root / LOCK), _connected(config) as shared:
+    async with _turn(config.home.root / LOCK, store), _connected(config) as shared:
         woken, following = asyncio.Event(), BackgroundTasks("changes of the team")
         following.start(shared.follow(woken.set))
         try:
@@ -199,9 +200,9 @@ def _import_library(config: Config) -> None:
 
 
 @asynccontextmanager
-async def _turn(path: Path) -> AsyncIterator[None]:
+async def _turn(path: Path, store: TeamStore) -> AsyncIterator[None]:
     """Wait until no other process of the home keeps the copy. A process that exits releases its
-    lock."""
+    lock. Meanwhile, note the projects that this process uses."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path, mode=0o600)
@@ -210,11 +211,19 @@ async def _turn(path: Path) -> AsyncIterator[None]:
             lock.acquire(timeout=0)
             break
         except Timeout:
+            await _note_use(store)
             await asyncio.sleep(TURN_SECONDS)
     try:
         yield
     finally:
         lock.release()
+
+
+async def _note_use(store: TeamStore) -> None:
+    try:
+        await store.note_use()
+    except StoreError as error:
+        LOG.debug("the projects in use cannot be noted: %s", error)
 
 
 def _described(state: CopyState, now: float) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from msgspec import Struct
 
+from upwell.app.learning import forget_notes
 from upwell.app.wiring import App, Settings, assemble
 from upwell.gateway.calls.pipeline import Pipeline
 from upwell.gateway.clients import Client
@@ -91,6 +92,7 @@ class Tenants:
                     await opened.app.learning.learned.load_learned()
                 if minute % _MINUTES_OF_HOUSEKEEPING == 0:
                     with contained("housekeeping"):
+                        await forget_notes(opened.app.notes)
                         await opened.app.run_housekeeping()
 
     async def follow(self) -> None:
@@ -168,4 +170,6 @@ async def open_tenant(own: App, tenant: str) -> App:
     )
     LOG.info("a tenant's memory opens in %s", home.root.name)
     settings = Settings(tolerant=True, is_replica=True)
-    return await assemble(tenants, settings, own.postgres)
+    app = await assemble(tenants, settings, own.postgres)
+    await forget_notes(app.notes)
+    return app

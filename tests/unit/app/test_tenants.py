@@ -122,6 +122,20 @@ async def test_a_principal_of_the_homes_own_tenant_uses_its_app(tenants: Tenants
         assert other.app is not own.app
 
 
+@pytest.mark.parametrize("tenants", ["sqlite"], indirect=True)
+async def test_the_expired_notes_of_a_tenant_go_to_the_trash(
+    tenants: Tenants, tmp_path: Path
+) -> None:
+    async with tenants.of("") as own:
+        home = own.app.config.home.of_tenant("acme").prepare()
+    long_ago = "2020-01-01T00:00:00+00:00"
+    times = {"created_at": long_ago, "viewed_at": long_ago}
+    home.notes_file.write_text(json.dumps([{"id": "n1", "content": "the tide turns", **times}]))
+    async with tenants.of("acme") as opened:
+        assert opened.app.notes.entries() == []
+        assert "the tide turns" in opened.app.notes.trash.read_text()
+
+
 @pytest.mark.parametrize("clock", [ManualClock()])
 async def test_idle_apps_are_closed_and_opened_again(
     tenants: Tenants, clock: ManualClock, monkeypatch: pytest.MonkeyPatch

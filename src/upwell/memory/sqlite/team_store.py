@@ -89,6 +89,15 @@ class TeamStore(SqliteStore):
 
         return await self._database.write(look)
 
+    async def note_use(self) -> None:
+        """Add projects that have come into use in this process, so that the process that keeps the
+        copy also copies their memories."""
+        if not self.wanted.is_set():
+            return
+        self.wanted.clear()
+        projects, now = list(self._in_use), self._clock.now()
+        await self._database.write(lambda db: copied.use(db, projects, now))
+
     async def take(self, page: Page) -> None:
         """Apply a page of changes and store the new cursor, in one transaction."""
         removed = await self._database.write(partial(copied.take, page=page))
