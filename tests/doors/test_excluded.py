@@ -132,6 +132,15 @@ def test_the_gateway_passes_results_unchanged_and_records_nothing(
     assert upwell("top", "--once", "--json").out == ""
 
 
+def test_the_gateway_does_not_cache_results(gateway: Gateway, secret: Path) -> None:
+    settings = {"projects": {"exclude": [str(secret)]}, "cache": {"tools": ["up__read"]}}
+    peer = gateway({"up": script("upstream")}, cwd=secret, **settings)
+    peer.wait_for_tools("up__read")
+    # Each result has the line that the server received, which differs for every call.
+    results = {text_of(peer.call("up__read", path="a")) for _ in range(3)}
+    assert len(results) == 3
+
+
 def test_the_gateway_counts_a_call_for_the_agent_that_made_it(
     gateway: Gateway, upwell: Upwell, tmp_path: Path
 ) -> None:

@@ -38,7 +38,9 @@ def feedback_tool(rate: Rate) -> Tool:
         if "ratings" in args:
             if "rating" in args or "memory_id" in args:
                 raise UsageError("feedback takes either rating or ratings, not both")
-            feedback = [_single(surfacing_id, item) for item in args["ratings"][:MAX_AT_ONCE]]
+            if len(args["ratings"]) > MAX_AT_ONCE:
+                raise UsageError(f"feedback takes at most {MAX_AT_ONCE} ratings at once")
+            feedback = [_single(surfacing_id, item) for item in args["ratings"]]
         elif "rating" in args:
             feedback = [_single(surfacing_id, args)]
         else:

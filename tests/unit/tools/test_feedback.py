@@ -69,6 +69,7 @@ async def test_several_ratings_in_one_call(app: App) -> None:
         ({"ratings": [{"rating": "helpful"}]}, "needs a memory_id"),
         ({"ratings": [{"memory_id": "a", "rating": "great"}]}, "a rating is one of helpful"),
         ({"ratings": ["helpful"]}, "a rating is one of"),
+        ({"ratings": [{"memory_id": "a", "rating": "helpful"}] * 51}, "at most 50"),
         ({"ratings": [{"memory_id": 7, "rating": "helpful"}]}, "needs a memory_id"),
         (
             {"ratings": [{"memory_id": m, "rating": "helpful"} for m in ("a", "stranger")]},

@@ -339,13 +339,14 @@ class Pipeline:
         first, is passed on unchanged."""
         if self._paused(self._surfacing.session_of(client)):
             current.set_attribute("paused", True)
-            return await self._send(call, upstream, client)
+            # Without the cache, which would store results of excluded projects.
+            return await self._send(call, upstream, client, None)
         if refusal := await self._surfacing.refusal(call, client):
             current.set_attribute("refused_by_guard", True)
             return refusal
         call = self._surfacing.with_request(call, client)
         async with self._surfacing.race(call, client) as race:
-            reply = await self._send(call, upstream, client)
+            reply = await self._send(call, upstream, client, self._cache)
             current.set_attribute("bytes_received", len(reply.result or reply.error))
             if reply.error or wants_input(reply.result):
                 return reply
@@ -363,7 +364,9 @@ class Pipeline:
         """Stop all searches."""
         await self._surfacing.aclose()
 
-    async def _send(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
+    async def _send(
+        self, call: ToolCall, upstream: Upstream, client: Client, cache: Cache | None
+    ) -> Reply:
         """Return the reply from the upstream or the cache. An upstream's failure becomes a result
         that the model can read."""
         params = RawObject.parse(call.params)
@@ -372,9 +375,9 @@ class Pipeline:
             return await upstream.call("tools/call", params, client, idempotent=_idempotent(call))
 
         try:
-            if self._cache is None:
+            if cache is None:
                 return await send()
-            return await self._cache.through(call, upstream.server, client, send)
+            return await cache.through(call, upstream.server, client, send)
         except UpstreamError as error:
             LOG.warning("%s", error)
             return error_result(str(error))
