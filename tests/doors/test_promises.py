@@ -140,7 +140,7 @@ def test_a_large_answer_does_not_wait_behind_a_huge_one(gateway: Gateway) -> Non
 
 
 def test_a_large_answer_survives_the_death_of_its_worker(gateway: Gateway) -> None:
-    """The work is done once more in another process."""
+    """The agent gets the beginning of the result, and a key with which it can read the rest."""
     limits = {**QUICK, "call_timeout_seconds": 120.0}
     peer = gateway({"good": script("upstream")}, gateway=limits)
     peer.wait_for_tools("good__echo")

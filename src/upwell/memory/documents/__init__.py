@@ -1,1 +1,1 @@
-"""Imported files as memories: scanning, splitting into chunks, citing."""
+"""Imported files as memories: scanning, splitting into sections and passages, citing."""
