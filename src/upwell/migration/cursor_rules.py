@@ -2,8 +2,8 @@
 
 A rule that always applies becomes a standing rule. A rule with globs becomes a standing rule for
 the files that match. Cursor uses all other rules only if the agent asks for them or the user
-mentions them, so they become memories that a search finds by their description. Rules in a
-subfolder's `.cursor/rules` apply to that subfolder.
+mentions them, so they become memories that a search finds by their description. Standing rules in
+a subfolder's `.cursor/rules` apply to that subfolder.
 
 Source: Cursor's documentation of rules. The front matter of a rule need not be valid YAML.
 """

@@ -2,8 +2,8 @@
 carries it out.
 
 A memory gets the same id on every import, so it is imported only once. If its text has changed
-since, the new text replaces the old. Texts that the project already has and memories that the user
-has deleted from upwell are left out.
+since, the new text replaces the old. Texts that the project already has and memories in upwell's
+trash are left out.
 """
 
 import asyncio

@@ -23,8 +23,9 @@ class Omission(Struct):
 
 
 class Plan(Struct):
-    """What an import writes and leaves out. `redacted` counts the masked secrets by rule. `changed`
-    counts the memories that replace an earlier version. `notes_file` receives the notes."""
+    """What an import writes and leaves out. `redacted` counts, for each rule, the items in which
+    it masked secrets. `changed` counts the memories that replace an earlier version. `notes_file`
+    receives the notes."""
 
     program: str
     stores: list[str]

@@ -27,7 +27,7 @@ def program_named(name: str) -> "Program":
     """Return the program with this name.
 
     Raises:
-        UsageError: there is none. The hint suggests the nearest name.
+        UsageError: there is none. The hint lists the known names.
     """
     if name not in PROGRAMS:
         nearest = get_close_matches(name.lower(), PROGRAMS, 1, 0.5)
