@@ -34,7 +34,7 @@ class Fingerprint(Struct):
 
     def copies(self, other: "Fingerprint") -> bool:
         """True if both sessions begin with the same prompts and the other one has more than
-        `MIN_SHARE` of this one's events.
+        `MIN_SHARE` of this one's events. False if this one has fewer than `MIN_EVENTS`.
         """
         if len(self.events) < MIN_EVENTS:
             return False

@@ -35,7 +35,7 @@ class Repository:
     """The repository around `folder`, which may itself be a bare repository.
 
     Raises:
-        UsageError: git is not installed, or there is no repository around `folder`.
+        UsageError: git is not installed, or there is no repository with commits around `folder`.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:

@@ -93,7 +93,7 @@ def share_of(labels: Sequence[Label]) -> Share:
 
 def fitted(labels: Sequence[Label]) -> Fit | None:
     """The `surface.min_score` at which useful memories outnumber the others by the widest margin.
-    None if they never do, or if there are fewer than `MIN_LABELS` answers. The result is never
+    None if they never do, or if there are fewer than `MIN_LABELS` answers. The result is rarely
     below the current threshold, because nobody has judged the memories that did not surface."""
     answers = [label for label in labels if label.useful is not None]
     if len(answers) < MIN_LABELS:

@@ -1,4 +1,4 @@
-"""A replay's report for people: each session, and the totals."""
+"""A replay's report for people: the sessions in which a memory surfaced, and the totals."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

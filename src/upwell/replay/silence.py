@@ -78,7 +78,8 @@ def _why(material: Material) -> str:
 
 
 def _commonest(outcomes: Mapping[str, int]) -> str:
-    """The most common reason for silence. `ROUTINE` counts only if there is no other reason."""
+    """The most common reason for silence. `ROUTINE` counts only if there is no other `SkipReason`,
+    and `NO_HOOK` only if there is none at all."""
     reasons = sorted(
         (SkipReason(code) for code in outcomes if code in SkipReason),
         key=lambda reason: (reason is SkipReason.ROUTINE, -outcomes[reason]),

@@ -2,7 +2,7 @@
 
 Hosts copy history: a resumed or forked session may begin with the events of another, and the
 checkpoints of a session repeat each other. An event belongs to the first file that records it, and
-a session that copies an earlier one is skipped. Unreadable files are left out.
+a session that copies an earlier one is skipped. A file is read up to its first error.
 
 Every file is read twice: first to find the sessions and where they end, then to replay them.
 """

@@ -33,7 +33,7 @@ def read(path: Path) -> Iterator[Event]:
     """The events of a session.
 
     Raises:
-        Unreadable: the file is not a Gemini CLI session.
+        Unreadable: a `.json` file is not a Gemini CLI session, or is too large.
     """
     return closed(_events(path))
 

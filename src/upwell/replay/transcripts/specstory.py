@@ -3,7 +3,8 @@
 There are two generations of the format. In the newer one every heading has a time
 (`_**User (2026-…Z)**_`), and calls are `<tool-use>` blocks. In the older one, a call is a
 `<summary>`, a shell code block, or a line such as `Tool use: **grep**` or `Read file: …`. Its times
-are estimated from the file's timestamp.
+are estimated from the time in the file's name or at its beginning, or else from when the
+file last changed.
 """
 
 import re
