@@ -102,7 +102,7 @@ async def turn_at(index: SessionIndex, locator: str, environment: Mapping[str, s
     """The turn with this locator.
 
     Raises:
-        UsageError: no session matches, or several do.
+        UsageError: no session matches, several do, or the session has no such turn.
         StoreError: the index cannot be read.
     """
     match = await index.located(locator)
@@ -145,7 +145,7 @@ def answer_of(
 
 
 def file_states(turn: Turn, environment: Mapping[str, str], file: str = "") -> list[FileState]:
-    """The current state of the files that the turn changed, or only of `file`."""
+    """The current state of the first `MAX_FILES` files that the turn changed, or only of `file`."""
     root = turn.cwd or "/"
     changed = [path for path in turn.changed if not file or f"/{path}".endswith(f"/{file}")]
     paths = changed[:MAX_FILES]

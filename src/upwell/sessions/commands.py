@@ -56,8 +56,8 @@ def _is_notable(step: Step) -> bool:
 MAX_CARRIED, MAX_CARRIED_TOKENS = 6, 150
 _MIN_RUNS = 2
 _ONE_TIME = re.compile(r"\$\(|`|/tmp/|^git\s|\d{5}|\b[0-9a-f]{7,}\b|\s-(?:f|F|X)\s|--version\b")
-"""A command that matches is about one particular object (a commit, a temporary file), or changes
-something outside the project (`gh api -X POST`)."""
+"""A command that matches is usually about one particular object (a commit, a temporary file), or
+changes something outside the project (`gh api -X POST`)."""
 
 
 class _Purpose(Struct):
@@ -88,7 +88,8 @@ def carried(runs: Iterable[Run]) -> Sequence[str]:
     """The commands that an agent needs again when its context is lost, most useful first.
 
     For each program and sub-command, returns the command that worked most often. It must have
-    worked more than once, unless a failed run preceded one that worked.
+    worked more than once, unless a failed run preceded one that worked. At most `MAX_CARRIED`
+    commands with `MAX_CARRIED_TOKENS` tokens together.
     """
     purposes: dict[tuple[str, ...], _Purpose] = {}
     for run in runs:

@@ -96,8 +96,8 @@ class SessionIndex:
     async def refresh(
         self, show: Progress = lambda done, total: None, seconds: float | None = None
     ) -> bool:
-        """Spend at most `seconds` on indexing the new parts of the transcripts. Returns False if
-        time ran out. The next call then continues.
+        """Index the new parts of the transcripts. After `seconds`, no further transaction is begun.
+        Returns False if time ran out. The next call then continues.
 
         Raises:
             StoreError: the database cannot be written.
@@ -145,7 +145,7 @@ class SessionIndex:
         """The turn with this locator, or the first turn if the locator names only a session.
 
         Raises:
-            UsageError: no session matches, or several do.
+            UsageError: no session matches, several do, or the session has no such turn.
             StoreError: the database cannot be read.
         """
         database = await self._open()

@@ -30,8 +30,9 @@ _SHOWN = frozenset({Kind.SAY, Kind.TOOL, Kind.COMPACT})
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """A step of a turn. `text` is the agent's remark or the command in a call. `trouble` is the
-    line in the call's result that reports an error."""
+    """A step of a turn. `text` is the agent's remark, or the command, pattern or question in a
+    call. `trouble` is the line in a failed call's result that reports an error, or else its first
+    line."""
 
     kind: Kind
     at: float

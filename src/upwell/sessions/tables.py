@@ -8,8 +8,8 @@ No transcript is copied here. A turn has the offset of its question in the file,
 excerpts that remain if the host removes the file. All tables can be rebuilt.
 
 A turn's key is its session's number followed by its own number, so that a posting identifies both
-in 32 bits. Postings are appended in batches. A turn that has grown is posted again under the same
-key. It still contains all of its earlier terms, so the older postings remain valid.
+in 32 bits. Postings are appended in batches. A turn whose conclusion has changed is posted again
+under the same key. It still contains nearly all of its earlier terms, so the older postings stay.
 """
 
 import sqlite3
@@ -211,7 +211,7 @@ def _session(db: sqlite3.Connection, transcript: int, entry: Entry) -> int:
 
 
 def _put_turn(db: sqlite3.Connection, session: int, entry: Entry, postings: "Postings") -> None:
-    """Store a turn, unless another session already contains it or nothing in it has changed."""
+    """Store a turn, unless another session already contains it or its row would stay the same."""
     key = session << TURN_BITS | entry.number
     others = db.execute("SELECT key FROM turn WHERE digest = ?", (entry.digest,)).fetchall()
     if others and (key,) not in others:
@@ -436,7 +436,7 @@ def counts(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def drop_oldest(db: sqlite3.Connection, most: int) -> None:
-    """Remove the turns of the sessions that ended first, until at most `most` turns remain."""
+    """Remove the turns of the sessions that ended first, until about `most` turns remain."""
     (turns,) = db.execute("SELECT count(*) FROM turn").fetchone()
     for no, count in db.execute("SELECT no, turns FROM session ORDER BY ended").fetchall():
         if turns <= most:

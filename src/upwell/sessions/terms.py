@@ -1,7 +1,8 @@
 """The terms of a turn, and their weights.
 
 A term is a number: the hash of a stem, of the path of a file or of the signature of an error. Apart
-from short masked excerpts, the index therefore contains no text from transcripts.
+from short masked excerpts and the names and folders of sessions, the index therefore contains no
+text from transcripts.
 
 The weight of a term in a turn is BM25F (Robertson, Zaragoza and Taylor, 2004). The mean lengths are
 fixed, so that the weight is known when the turn is indexed. The frequency in each field is divided

@@ -15,7 +15,7 @@ MAX_QUESTION_CHARS, MAX_ANSWER_CHARS = 4_000, 6_000
 MAX_REMARKS_CHARS, MAX_REMARK_CHARS = 6_000, 1_200
 MAX_COMMAND_CHARS = 400
 MAX_RUNS, MAX_FILES, MAX_CHANGES = 200, 200, 100
-"""The maximum numbers of commands, of files read and of changes that are kept for one turn."""
+"""Once a turn has this many commands, files read or changes, no further ones are kept."""
 SHORT_ANSWER_CHARS = 200
 """A shorter closing answer (`Done.`) is read together with the remark before it."""
 MAX_ERRORS, MAX_ERROR_CHARS, ERROR_EDGE_CHARS = 6, 240, 3_000
@@ -142,7 +142,8 @@ def _opened(event: Event, number: int) -> Turn:
 
 
 def error_lines(text: str) -> list[str]:
-    """The lines that report an error. Only the beginning and end of a long output are searched."""
+    """The first `MAX_ERRORS` lines that report an error. Only the beginning and end of a long
+    output are searched."""
     if len(text) > 2 * ERROR_EDGE_CHARS:
         text = f"{text[:ERROR_EDGE_CHARS]}\n{text[-ERROR_EDGE_CHARS:]}"
     lines: dict[str, None] = {}
