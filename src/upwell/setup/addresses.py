@@ -53,7 +53,8 @@ def check(address: str, url: str) -> None:
 
 
 async def check_resolved(address: str, url: str) -> None:
-    """Check an address and all IP addresses that its host resolves to now.
+    """Check an address and, unless it is at the origin of `url`, all IP addresses that its host
+    resolves to now.
 
     Raises:
         PermissionError: one of them is not allowed.

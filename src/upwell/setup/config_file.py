@@ -17,6 +17,7 @@ def set_setting(
 
     Raises:
         ConfigError: the file is not TOML. It stays unchanged.
+        StoreUnwritable: the file cannot be written.
     """
     files = Home(home or default_home()).prepare()
     with exclusively(files.config_file):

@@ -38,6 +38,7 @@ def exclude_project(project: str, home: Path | None = None) -> Path:
     Raises:
         ConfigError: the file is not TOML, or `projects.exclude` is not a list. The file stays
             unchanged.
+        StoreUnwritable: the file cannot be written.
     """
     return _change(home, lambda patterns: [*_without(patterns, project), glob.escape(project)])
 
@@ -46,7 +47,7 @@ def include_project(project: str, home: Path | None = None) -> Path:
     """Remove the project from `projects.exclude`.
 
     Raises:
-        ConfigError: as in `exclude_project()`.
+        ConfigError, StoreUnwritable: as in `exclude_project()`.
         UsageError: another pattern excludes the project.
     """
 

@@ -121,6 +121,9 @@ def add_to_record(path: Path, addition: SetupRecord) -> None:
 def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) -> None:
     """Drop the learned findings if `forgotten`, and everything else if `undone`. An empty record is
     deleted.
+
+    Raises:
+        StoreUnwritable: the file is damaged or cannot be written.
     """
     with exclusively(path):
         record = read_record(path) or SetupRecord()

@@ -29,6 +29,7 @@ def add_server(
     Raises:
         UsageError: the name is invalid or taken.
         ConfigError: the file is not TOML. It stays unchanged.
+        StoreUnwritable: the file cannot be written.
     """
     check_server_name(name)
     files = Home(home or default_home()).prepare()
@@ -58,7 +59,8 @@ def set_auth(name: str, home: Path | None = None) -> Path:
     """Record that a server needs a login.
 
     Raises:
-        ConfigError: there is no such server.
+        ConfigError: there is no such server, or the file is not TOML.
+        StoreUnwritable: the file cannot be written.
     """
     files = Home(home or default_home()).prepare()
     with exclusively(files.config_file):
@@ -88,7 +90,8 @@ def remove_server(name: str, home: Path | None = None) -> Path:
     """Remove `[server.NAME]`.
 
     Raises:
-        ConfigError: there is no such server.
+        ConfigError: there is no such server, or the file is not TOML.
+        StoreUnwritable: the file cannot be written.
     """
     files = Home(home or default_home()).prepare()
     with exclusively(files.config_file):

@@ -1,8 +1,9 @@
 """Moves the agents' MCP servers behind upwell, and gives them back.
 
-The servers move to `config.toml`, and each agent keeps one server: upwell. If a server is the proxy
-memtomem-stm, the servers behind the proxy move instead. Everything is planned before the first
-change. A file that cannot be read is reported and left alone; the others are still changed.
+The servers move to `config.toml`, and upwell takes their place in each agent's file. Servers that
+cannot move stay. If a server is the proxy memtomem-stm, the servers behind the proxy move instead.
+Everything is planned before the first change. A file that cannot be read is reported and left
+alone; the others are still changed.
 """
 
 import re
@@ -58,7 +59,8 @@ class OutdatedRule(Struct, frozen=True):
 
 class Takeover(Struct):
     """A plan. `refused` gives the reason for each file that cannot be changed. `outdated` lists the
-    permission rules that will match nothing afterwards. Changing them is left to the user.
+    permission rules that will match nothing afterwards and that no other rule replaces. Changing
+    them is left to the user.
     """
 
     config: Plan
