@@ -73,8 +73,8 @@ class _TextHashes:
         return hash(name) not in self._hashes and not any(name in text for text in self._pending)
 
     def new_among(self, terms: Set[str]) -> int:
-        """The number of these terms that occur nowhere in the texts, not even inside a word. Does
-        not split the texts."""
+        """The number of these terms that occur nowhere in the texts and, in texts that are not
+        split yet, not even inside a word. Does not split the texts."""
         for text, folded in self._pending.items():
             self._pending[text] = folded or fold(text.replace("’", "'"))
         texts = self._pending.values()

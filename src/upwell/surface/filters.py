@@ -104,9 +104,9 @@ RATE_SECONDS = 60.0
 
 
 class Pace:
-    """Limits how often a session gets memories: at most `surface.rate_per_minute` times a minute,
-    and not twice for similar queries within the cooldown. All of a session's tools share the
-    counts; the limits are those of the tool being called."""
+    """Limits how often a session gets memories unasked: at most `surface.rate_per_minute` times a
+    minute, and not twice for similar queries within the cooldown. All of a session's tools share
+    the counts; the limits are those of the tool being called."""
 
     def __init__(self, state: SessionState, options: Options) -> None:
         self._state = state

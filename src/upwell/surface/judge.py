@@ -241,7 +241,8 @@ class Judge:
 
     async def choose(self, case: Case, seconds: float) -> Choice:
         """The model's choice, or the filters' choice if the model is not asked or gives no verdict.
-        A prompt waits up to `seconds` for the verdict."""
+        A prompt waits up to `seconds` for the verdict, and a call does not wait. While the verdict
+        is pending, the choice is a `Skip`."""
         cue, chosen = case.cue, case.chosen
         # The owner pays for the model, so other principals' clients must not use it.
         if cue.door not in (Door.PROMPT, Door.TOOL) or cue.principal.name or _is_exact(chosen):

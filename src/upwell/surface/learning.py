@@ -65,8 +65,9 @@ def _tokens_of(surfacing: Surfacing) -> int:
 
 
 class Learning:
-    """What one `Surfacer` learns. During a call, it only queues events and reads values that are
-    already loaded. `jobs()` returns the work to do afterwards.
+    """What one `Surfacer` learns. During a call, it queues events and, except in
+    `was_ignored_twice()`, reads only values that are already loaded. `jobs()` returns the work to
+    do afterwards.
 
     `rare` returns those of the given words that few memories contain. `mark_used` receives the ids
     of the memories that were used.

@@ -43,9 +43,9 @@ class InjectionMode(StrEnum):
 class SurfaceOptions:
     """The `surface.*` settings. `templates` maps a tool pattern to a query with `{argument}`
     placeholders. Intents missing from `namespace_weights` use the weights in `NAMESPACE_WEIGHTS`.
-    `moments` lists the moments at which upwell may speak unasked. If it is "all", every cue starts
-    a search, and every kind of memory may surface. With `judge`, the model in `llm.*` chooses the
-    memories, at most `judge_calls` times per session."""
+    `moments` lists the moments at which upwell may speak unasked. If it is "all", a search may
+    start at any moment, and every kind of memory may surface. With `judge`, the model in
+    `llm.*` chooses the memories, at most `judge_calls` times per session."""
 
     enabled: bool = True
     moments: Literal["all"] | tuple[Moment, ...] = TELLING_MOMENTS

@@ -162,8 +162,8 @@ def _tokens(text: str) -> list[str]:
 
 class Slips:
     """Corrects typos in the words of `vocabulary`: one letter that is wrong, missing or extra, or
-    two adjacent letters that are swapped. In the shortest words, and at the first letter, it
-    corrects only swaps. It never changes words in `known`."""
+    two adjacent letters that are swapped. In short words, not all of these are corrected, and at
+    the first letter only swaps. It never changes words in `known`."""
 
     def __init__(self, vocabulary: Iterable[str], known: Iterable[str]) -> None:
         self._vocabulary = {word for word in vocabulary if len(word) >= 3 and word.isalpha()}

@@ -60,7 +60,8 @@ MAX_EPISODES = 16
 class _Question(Struct, frozen=True):
     """A cue that may start a search, and its query. `missing` lists the places that could not be
     searched. `asked` contains the texts that were sent to other programs and servers instead of the
-    query's own texts. `moment` is None if `surface.moments` is `all`."""
+    query's own texts. `moment` is None for an explicit request, or if `surface.moments` is
+    `all`."""
 
     cue: Cue
     query: Query
