@@ -1,4 +1,5 @@
-"""The configuration, which collects the options of all packages. It is read once and never changes.
+"""The configuration, which collects the options of all packages. A `Config` never changes; a
+running gateway reads a new one when the file changes.
 
 The sources are `config.toml` in upwell's home, environment variables such as
 `UPWELL_SECTION__KEY`, and flags. A later source overrides an earlier one. No file in the working
@@ -229,7 +230,7 @@ def load(
     """Read a home's configuration and lexicon. `flags` maps dotted keys to values.
 
     Raises:
-        ConfigError: a setting is invalid. Only the first mistake is reported.
+        ConfigError: a setting or a file is invalid. Only the first mistake is reported.
     """
     config, mistakes = read(home, flags, environment)
     if mistakes:

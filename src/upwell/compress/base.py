@@ -82,7 +82,7 @@ class Fitted(Struct, frozen=True):
 
 def note(omitted: Sequence[Omission], key: str) -> str:
     """Return the last line of a shortened text. It counts the omissions and gives the key of the
-    original."""
+    original, if there is one."""
     key_note = f'; all of it: key="{key}"' if key else ""
     counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in omitted]
     return f"[{' and '.join(counts)} left out{key_note}]"

@@ -2,7 +2,8 @@
 
 A `Compressor` detects the kind of a passage and removes noise. It then tries lossless forms, the
 strategy, and the fallback ladder, in this order. The result is within the budget, with three
-exceptions: `none`, tables of contents (`selective`), and JSON for which even `{}` is too long.
+exceptions: `none`, tables of contents (`selective`), and JSON that stays valid only over budget (a
+long number, or `{}` in a tiny budget).
 """
 
 import math
@@ -44,7 +45,7 @@ leaves up to 3 % of a budget unused, and the result must still reach the floor.
 _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
 MAY_EXCEED = frozenset({"selective", "progressive"})
 """Strategies whose results are not checked against the budget. A table of contents (`selective`)
-must list all sections. `progressive` never exceeds the budget.
+must list all sections. `progressive` fits its chunk to the budget itself.
 """
 
 

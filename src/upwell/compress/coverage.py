@@ -60,9 +60,9 @@ _LEAST_LINE = 12
 def by_names(units: Units, text: str, limit: float, request: str = "") -> list[int]:
     """List units, best first, until they fill `limit` characters.
 
-    Each unit comes after the units that it needs. Names are worth more if they contain a word from
-    the user's `request`. They are also worth more in a unit with a salience above zero, such as a
-    definition, an error or a changed line.
+    Each unit comes after the units that it needs, except in a pair of units that need each other.
+    Names are worth more if they contain a word from the user's `request`. They are also worth more
+    in a unit with a salience above zero, such as a definition, an error or a changed line.
     """
     return _Coverage(units, text, request).order(limit)
 

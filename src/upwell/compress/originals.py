@@ -59,7 +59,8 @@ class Originals:
     """Stores originals in `durable`, which survives a restart, or in `private` (in memory).
 
     `secret` returns the secret for the keys, at least 16 bytes. `has_secret` returns whether a text
-    contains a secret and must not be written to disk.
+    contains a secret and must not be written to disk. Storing and reading raise `StoreError` if the
+    database fails.
     """
 
     def __init__(

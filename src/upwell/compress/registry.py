@@ -26,7 +26,7 @@ def load(name: str) -> "Strategy":
     """Import the strategy called `name`.
 
     Raises:
-        UsageError: no strategy has this name; the hint suggests the nearest one.
+        UsageError: no strategy has this name; the hint suggests the nearest one or lists all.
     """
     check(name)
     return _function_at(STRATEGIES[name])
@@ -44,7 +44,7 @@ def check(name: str) -> None:
     """Check that a strategy has this name.
 
     Raises:
-        UsageError: no strategy has this name; the hint suggests the nearest one.
+        UsageError: no strategy has this name; the hint suggests the nearest one or lists all.
     """
     if name in STRATEGIES:
         return

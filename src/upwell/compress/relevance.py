@@ -46,7 +46,8 @@ _EXPECTS = (
 class Term(Struct, frozen=True):
     """A search term: its folded `text` and its `weight`.
 
-    `exact` terms (ids, versions, addresses) match only exactly as written.
+    `exact` terms (ids, versions, addresses, quotations) are not reduced to stems. If one ends in a
+    digit, no letter or digit may follow its match.
     """
 
     text: str

@@ -67,7 +67,8 @@ def _line(text: str, offset: int) -> int:
 
 
 def matches(passage: Passage, question: Question) -> list[Match]:
-    """Return every place in the passage that answers `question`, best first.
+    """Return the places in the passage that answer `question`, best first. In very large JSON, only
+    a part of the records is searched.
 
     In JSON a match is a value with its key path; in other text it is a run of matching units.
     """

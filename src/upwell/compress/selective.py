@@ -42,7 +42,8 @@ class Section(Struct, frozen=True):
 def sections_of(passage: Passage) -> list[Section]:
     """Split a passage into sections: JSON entries, Markdown headings, or line ranges.
 
-    Keys are unique. A name that occurs again gets the suffix `#2`, `#3` ….
+    Keys are unique. A name that occurs again gets the suffix `#2`, `#3` …. Entries of very large
+    JSON that were not parsed have no section.
     """
     kind = passage.kind
     if kind == Kind.TEXT:

@@ -190,7 +190,8 @@ def _no_summary(reason: str) -> CompressionError:
 
 
 LARGE_ARRAY = 20
-"""An array with this many items counts as large. This threshold and `LARGE_MARKDOWN` come from
+"""An array with this many items counts as large, and so do the arrays in an object that have this
+many together. This threshold and `LARGE_MARKDOWN` come from
 memtomem-stm (seed 002, docs/names.md)."""
 LARGE_MARKDOWN = 5_000
 """Markdown with this many characters is worth an outline."""

@@ -1,7 +1,8 @@
 """The demo: an agent calls a real server through `upwell serve` over stdio.
 
-For each call the demo shows the reply, the memories that came with it, and the reason why they were
-shown. The demo also checks upwell. It fails if a shortened reply lost an answer, if any other reply
+For each call the demo shows the size of the reply, an excerpt if it was shortened, and the memories
+that came with it. At the end it shows why upwell spoke or stayed silent. The demo also checks
+upwell. It fails if a shortened reply lost an answer, if any other reply
 changed, or if an original cannot be read back in full.
 """
 
@@ -148,6 +149,7 @@ async def play(show: Print, environment: Mapping[str, str], decisions: Decisions
 
     Raises:
         DemoFailed: one of the demo's claims does not hold.
+        UpstreamUnavailable: a command or a request failed.
     """
     scratch = Path(tempfile.mkdtemp(prefix="upwell-demo-"))
     try:

@@ -23,9 +23,10 @@ class EpisodeKind(StrEnum):
 class Episode(Struct, frozen=True, kw_only=True):
     """A conclusion from a session.
 
-    `text` is the conclusion with its reason, in one or two complete sentences. It surfaces on
-    events that have one of the `triggers` (see `triggers_of()`), provided that `paths` and
-    `identifiers` still exist. The paths are relative to `cwd`, the folder of the session.
+    `text` is the conclusion, in one or two complete sentences. Unless it is a rule, which has no
+    triggers, it surfaces on events that have one of the `triggers` (see `triggers_of()`), provided
+    that `paths` and `identifiers` still exist. The paths are relative to `cwd`, the folder of the
+    session.
     `evidence` lists the indexes (`Event.i`) of the events in `session` that led to the episode.
     `at` is the time of the last of these events, in seconds since the epoch. `tool` is the
     tool of that event, or "" for tickets and rules.

@@ -43,7 +43,7 @@ class PlaceMiner:
                     self._symbols.pop(next(iter(self._symbols)))
 
     def end(self) -> Iterator[Episode]:
-        """End the session. Yields an episode for each place."""
+        """End the session. Yields the episodes for the files and the names."""
         for path, event in self._files.items():
             if keys := of_place(path):
                 folder, _, name = path.rpartition("/")

@@ -93,8 +93,9 @@ def digest(text: str) -> str:
 
 
 class _Splitter:
-    """Splits a script in one pass, following the rules of POSIX shells for quoting and separators
-    (Shell Command Language, 2.2 and 2.9). It stops at a here-document."""
+    """Splits a script in one pass, following the main rules of POSIX shells for quoting and
+    separators (Shell Command Language, 2.2 and 2.9). Commands in `$(…)` are not kept apart. It
+    stops at a here-document."""
 
     def __init__(self, command: str) -> None:
         self._command = command

@@ -1,9 +1,10 @@
 """Parse a JSON passage into a tree. From a very large document, read only the records that matter.
 
 A document's records are the items of the array that makes up most of it. A large document is first
-scanned without building nodes below its records. Records that match the question and a sample of
-the others are then read in full; the rest are only counted. The number of records read does not
-depend on the budget, so a smaller budget still selects a subset of what a larger one selects.
+scanned without building nodes below its records. The records that best match the question and a
+sample of the others are then read in full; the rest are only counted. The number of records read
+does not depend on the budget, so a smaller budget still selects a subset of what a larger one
+selects.
 """
 
 import re
@@ -15,7 +16,8 @@ from upwell.ground.types.compression import Kind, Passage
 
 LARGE_CHARS = 2_000_000
 _READ_CHARS = 800_000
-"""The records read in full have about this many characters in total."""
+"""The records read in full have at most about this many characters in total; without a question,
+they have about half as many."""
 _FROM_EVERYWHERE = 0.5
 """The share of `_READ_CHARS` that is reserved for a sample of all records."""
 _CHARS_PER_ITEM = 8

@@ -37,7 +37,7 @@ _LOOKS = 8
 deeply nested arrays."""
 _TIE = 1e-6
 _LATER, _FIRST = 0.25, 16
-"""Beyond row `_FIRST`, a cell loses `_LATER` of salience each time its row number doubles. The
+"""Well beyond row `_FIRST`, a cell loses `_LATER` of salience each time its row number doubles. The
 first rows therefore show more of their columns, and the budget still reaches many rows.
 """
 _NAMING = 0.5
@@ -111,7 +111,7 @@ class Tables:
         columns are bought one after the other.
 
         If a string of the document begins with `…` or is `∅`, the document gets no tables. In a
-        table, these characters are therefore always marks.
+        table, such a string is therefore always a mark.
         """
         if any(sign in text for sign in _TABLE_SIGNS):
             return

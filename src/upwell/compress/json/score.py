@@ -55,7 +55,7 @@ IDENTITIES = (
 """Keys that identify a record, best first. A longer key that ends in one of these words, such as
 `messageHeadline`, may also identify it."""
 _CODES = frozenset({"sha", "oid", "email", "type"})
-"""Keys that identify a record only if nothing else does."""
+"""Keys that identify a record only if no other key at the same depth does."""
 _FEW = 3
 """In an array of at most this many records, the position of a record identifies it, so most records
 need no other identity. A `name` is still given. So is a file, because a line number or a message is

@@ -19,7 +19,7 @@ LINK = re.compile(r"- .* <https?://[^\s>]+>\s*\Z")
 
 
 def as_lists(text: str) -> str:
-    """Write the arrays in `text` as lists."""
+    """Write arrays of objects in `text` as lists, if all their values are one-line strings."""
     return _ARRAY.sub(_list, text) if "[{" in text else text
 
 

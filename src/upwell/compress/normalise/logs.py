@@ -23,7 +23,7 @@ _ALIKE = 0.4
 
 
 def fold(text: str) -> str:
-    """Fold every run of at least four equal or similar lines.
+    """Fold runs of at least four equal or similar lines.
 
     If the text already contains lines that look like heads, only equal lines are folded, because
     readers could not tell these lines from heads written here.

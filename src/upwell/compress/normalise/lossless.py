@@ -110,8 +110,8 @@ def normalise(
 ) -> Normal:
     """Find a shorter form with the same content.
 
-    If that form fits `remaining`, the result is finished. It is attributed to `strategy`, or for
-    JSON to the strategy that `choice` returns.
+    If that form fits `remaining`, the result is finished. It is attributed to `strategy`
+    (`truncate` for `auto`), or for JSON to the strategy that `choice` returns.
     """
     if passage.kind in JSON_KINDS:
         return _json(passage, remaining, choice)

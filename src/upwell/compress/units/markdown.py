@@ -19,7 +19,7 @@ _EARLY = 30.0
 
 
 def split(text: str, name: str = "") -> Units:
-    """Split Markdown. Each unit needs the headings above it."""
+    """Split Markdown. Units that are not blank need the headings above them, at most four."""
     units = Units(reach=1, by_names=True, early=_EARLY)
     above: dict[int, tuple[int, ...]] = {-1: ()}
     for number, block in enumerate(blocks(text)):

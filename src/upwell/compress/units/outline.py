@@ -158,7 +158,8 @@ def split_text(text: str, name: str = "") -> Units:
 
 def _raise_links(units: Units, text: str) -> None:
     """Raise the links of search results, because results are of little use without their addresses.
-    If the units are ordered by names, the share `_LINKS_SHARE` of the budget is reserved for links.
+    If the units are ordered by names, the share of the budget that is reserved for raised units
+    becomes `_LINKS_SHARE`.
     """
     if " <http" not in text:
         return

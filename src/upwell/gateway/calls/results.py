@@ -17,7 +17,7 @@ def error_result(reason: str) -> Reply:
 
 
 def text_of(block: bytes) -> str:
-    """Return the text of a raw content block, or "" if it is malformed or not a text block."""
+    """Return the text of a raw content block, or "" if it is malformed or has no text."""
     try:
         text = RawObject.parse(block).value("text")
     except NotJson:

@@ -121,7 +121,8 @@ class WorkerPool:
     `private` stores the originals that must not be written to disk, for `ttl_seconds`. `brief` fits
     a result on which a worker failed. It also fits a result over `MAX_LOCAL_BYTES` if no worker can
     be started. One server's results are fitted one at a time, so that they do not delay other
-    servers' results. The second worker is stopped as soon as both are idle.
+    servers' results; those that wait for a language model are fitted in parallel. The second worker
+    is stopped as soon as both are idle.
     """
 
     def __init__(
