@@ -69,7 +69,11 @@ class ConfigFile(Protocol):
 
     def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
         """Return `text` without our entries, or "" if nothing else remains. `backups` are earlier
-        versions of the file, from which entries that moved to upwell are restored."""
+        versions of the file, from which entries that moved to upwell are restored.
+
+        Raises:
+            ConfigError: the file does not have the expected structure.
+        """
         ...
 
 

@@ -97,7 +97,7 @@ def parse(text: str) -> Node:
     same text.
 
     Raises:
-        ConfigError: the text is not JSON with comments.
+        ConfigError: the text is not JSON with comments, or is nested too deeply.
     """
     reader = _Reader(text, is_strict=_is_strict(text))
     start = reader.space(0)

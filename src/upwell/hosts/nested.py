@@ -1,5 +1,5 @@
 """Events in the format that Claude Code introduced. The payload has keys for the event's name, the
-session, the folder and the tool; the output goes into `hookSpecificOutput`. Codex, Gemini CLI and
+session, the folder and the tool; most output goes into `hookSpecificOutput`. Codex, Gemini CLI and
 VS Code use the same format, with their own names for events and tools."""
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,8 @@
 """OpenCode. Our plugin, `opencode_plugin.js`, runs inside OpenCode. It sends events to the daemon,
 under the names of OpenCode's plugin hooks, and inserts the text that the daemon returns.
 
-While the daemon runs, an event starts no process. Like `hook/place.py`, the plugin connects only to
-a socket that belongs to the user, in a folder that only the user can enter. A compaction loses
+While the daemon answers, an event starts no process. Like `hook/place.py`, the plugin connects only
+to a socket that belongs to the user, in a folder that only the user can enter. A compaction loses
 the context that was added when the session started. The plugin adds it again to the next prompt or
 to the next result of a tool that does not write files, whichever comes first.
 

@@ -84,7 +84,7 @@ class ServerFile(Struct, frozen=True, kw_only=True):
         return self.folder is not None and self.folder(installation).is_dir()
 
     def entries(self, text: str) -> list[Entry]:
-        """The servers in `text`, in the order of the text.
+        """The servers in `text`, table by table, in the order of the text.
 
         Raises:
             ConfigError: the file does not have the expected structure.

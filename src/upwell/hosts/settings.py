@@ -167,8 +167,8 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
         return bool(events) and isinstance(url, str) and bool(re.fullmatch(_URL + path, url))
 
     def _without(self, text: str, *, keep_empty: bool) -> str:
-        """`text` without our handlers, and without groups that hold nothing else. Empty lists, and
-        an empty `hooks` table, are removed too, unless `keep_empty` is set."""
+        """`text` without our handlers, and without groups that hold nothing else. Lists that this
+        empties, and an empty `hooks` table, are removed too, unless `keep_empty` is set."""
         while (handler_path := self._first_of_ours(parse(text))) is not None:
             event, group, handler = handler_path
             hooks = _hooks(parse(text))
