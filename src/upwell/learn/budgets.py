@@ -28,7 +28,8 @@ RETENTION_SECONDS = 30 * 86_400.0
 MIN_RATIO, MAX_RATIO = 0.5, 3.0
 _STEP = 0.15
 FEW = 3
-"""A budget changes only after this many reports, because a single report does not show a trend."""
+"""A budget changes only after this many reports and fetches of the rest, because a single one does
+not show a trend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,8 @@ class Ratio(Struct, frozen=True, kw_only=True):
 def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     """The ratio that follows from how often each `Report` was made on `tool`.
 
-    The ratio is 1.15 to the power of n. A report of "too little" adds 1 to n, and a report of "too
+    The ratio is 1.15 to the power of n, between `MIN_RATIO` and `MAX_RATIO`, or 1 if there are
+    fewer than `FEW` reports and fetches. A report of "too little" adds 1 to n, and a report of "too
     much" subtracts 1. Each time an agent fetches the rest, 1/3 is added to n, but for every five
     deliveries one such fetch is ignored.
     """
@@ -199,7 +201,7 @@ class Budgets:
         return await ratios(self._ttl_store)
 
     async def forget(self) -> int:
-        """Discard all reports and remarks. Returns how many there were."""
+        """Discard all reports and remarks. Returns the number of discarded counters and remarks."""
         return await forget(self._ttl_store) + await forget_missed(self._ttl_store)
 
     async def report(
@@ -230,7 +232,8 @@ class Budgets:
             self._tools.popitem(last=False)
 
     def on_follow_up(self, key: str) -> None:
-        """Count that an agent read the original under `key`, at most once for each delivery."""
+        """Count that an agent read the original under `key`, at most once for each time that the
+        key was delivered."""
         tool = self._tools.pop(key, "")
         if tool:
             self._counts[f"{tool}|{Report.CAME_BACK}"] += 1

@@ -124,7 +124,8 @@ class LearningStore(Protocol):
         ...
 
     async def version(self) -> Hashable:
-        """A value that changes when any process changes ratings or thresholds."""
+        """A value that changes when any process changes ratings or thresholds. `purge()` may leave
+        it as it is."""
         ...
 
     async def forget(self, memory: str | None = None) -> int:
@@ -139,8 +140,9 @@ class LearningStore(Protocol):
 
 
 async def copy_ratings(source: LearningStore, target: LearningStore) -> int:
-    """Copy the ratings that `target` lacks, and the thresholds that changed more recently in
-    `source`. Returns the number of copied ratings.
+    """Copy the valid ratings of `source` that are not valid ratings of `target`, and the thresholds
+    that `target` lacks or that changed more recently in `source`. Returns the number of copied
+    ratings.
 
     Raises:
         StoreError: a store failed. The next call copies what is still missing.

@@ -328,7 +328,8 @@ def _written_since(
 
 
 def spoken(cue: Cue) -> frozenset[str]:
-    """The words of a cue: its text, its tool's name, and all strings in its arguments."""
+    """The words of a cue: its text, its tool's name, and the strings and numbers in its arguments.
+    Very long text and deeply nested arguments are left out."""
     return frozenset(terms(_spoken_text(cue)))
 
 

@@ -34,7 +34,7 @@ from upwell.learn.thresholds import (
 )
 
 BETWEEN_STEPS_SECONDS = 3600.0
-"""Without new ratings, a threshold moves at most one step in this many seconds."""
+"""`tune()` moves a threshold at most one step in this many seconds."""
 
 CASE_SIGN = " / "
 """Separates the moment and the kind in the name of a case. No tool name contains spaces."""
@@ -117,8 +117,8 @@ class Learned:
         return {key: value for key, value in self._demoted.items() if without_rater(key) == key}
 
     async def version(self) -> Hashable:
-        """A value that changes when any process writes to the database. It is constant while the
-        database cannot be read."""
+        """A value that changes when any process changes ratings or thresholds. It is constant while
+        the database cannot be read."""
         try:
             return await self._ratings.version() if self._ratings else _UNKNOWN
         except StoreError as error:
@@ -126,8 +126,9 @@ class Learned:
             return _UNKNOWN
 
     async def ratings_given(self) -> dict[tuple[str, str], Rating]:
-        """The valid ratings, keyed by surfacing and memory. Empty if the database cannot be read.
-        They are read again only after the database has changed."""
+        """The valid ratings, keyed by surfacing and memory. If the database cannot be read, there
+        are none, or those of an earlier call. They are read again only after the database has
+        changed."""
         version = await self.version()
         if self._ratings is None or version is _UNKNOWN:
             return {}
@@ -141,8 +142,8 @@ class Learned:
         return self._given
 
     async def load_learned(self) -> None:
-        """Refresh thresholds and demotions if the database has changed. If this fails, the old
-        values stay."""
+        """Refresh thresholds and demotions if the database has changed. Values that cannot be read
+        stay as they were."""
         if self._ratings is None:
             return
         try:
@@ -157,10 +158,11 @@ class Learned:
             LOG.warning("thresholds and demotions cannot be read: %s", error)
 
     async def rate(self, rated: Sequence[Rated]) -> None:
-        """Store ratings, and move the thresholds of their tools one step towards the evidence.
+        """Store ratings and, with `auto_tune`, move the thresholds of their tools one step towards
+        the evidence.
 
         Raises:
-            StoreError: the ratings could not be stored.
+            StoreError: the ratings could not be stored, or the thresholds could not be moved.
         """
         ratings = self._usable()
         await ratings.add(rated)
@@ -170,7 +172,8 @@ class Learned:
         await self.load_learned()
 
     async def tune(self) -> None:
-        """Move every threshold one step towards its evidence, and remove old ratings."""
+        """Remove old ratings. With `auto_tune`, also move each threshold that did not move within
+        the last hour one step towards its evidence."""
         if self._ratings is None:
             return
         await self._ratings.purge(self._clock.now())
