@@ -91,7 +91,7 @@ class Store(IndexSource, Protocol):
 
         Raises:
             UsageError: a text is empty.
-            StoreError: nothing was stored.
+            StoreError: nothing was stored, unless a database server was lost while it committed.
         """
         ...
 
@@ -99,7 +99,7 @@ class Store(IndexSource, Protocol):
         """Replace the memory that has the same id, but keep its time of creation.
 
         Raises:
-            UsageError: no memory has this id.
+            UsageError: no memory has this id, or the text is empty.
         """
         ...
 

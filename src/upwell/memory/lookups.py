@@ -22,11 +22,11 @@ SEQUENCE_BITS = 34
 """The low bits of a memory's number are its position in its project. The bits above them are the
 number of the project's scope, so the memories of a scope form a range."""
 SHUFFLE_FACTOR, SHUFFLE_PRIME = 1_103_515_245, 2**31 - 1
-"""Samples of memories are drawn in the order of `number % prime * factor % prime`. This order has
-nothing to do with the memories' content, and every store draws the same samples."""
+"""Searches by meaning draw samples of memories in the order of `number % prime * factor % prime`.
+This order has nothing to do with the memories' content, and is the same in every store."""
 ROW_BUDGET = 1_000
-"""The maximum number of rows that a lookup of words may read. With FTS5, each row costs 2 to 6 µs
-of CPU."""
+"""The number of rows that a lookup of words should find at most. A lookup exceeds it if even its
+rarest word is commoner and no pair fits. With FTS5, each row costs 2 to 6 µs of CPU."""
 MAX_PAIRS, MAX_PAIRED = 2, 20_000
 """The maximum number of pairs of common words, and the maximum number of memories that may contain
 the rarer word of a pair."""
@@ -41,8 +41,8 @@ same memories at a lower cost."""
 PER_ANCHOR = 60
 PER_TRIGGER = 8
 MAX_JOINED = 160
-"""How many of the newest memories become candidates: for each file or symbol, for each trigger, and
-for all files and symbols together."""
+"""How many memories become candidates: the newest of each scope for each file or symbol, the newest
+of each range of scopes for each trigger, and in total for all files and symbols."""
 
 
 class Clause(Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Places: the locations of files, identifiers and tickets, as found in past sessions.
 
 Places are derived data, like an index. A search finds a place only by its triggers. Places are in
-the TTL store, separate from people's memories, and each place expires unless a session finds it
-again.
+the TTL store, separate from people's memories. The places of a trigger expire unless a session
+finds one of them again.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ class Places:
         return Found(tuple(hits[: query.limit]))
 
     async def get(self, memory_id: str) -> Memory | None:
-        """The place with an id that `search()` returned; None if it has expired."""
+        """The place with an id that `search()` returned; None if it is no longer stored."""
         key = memory_id.removeprefix(_ID).partition(".")[0]
         if not memory_id.startswith(_ID):
             return None

@@ -46,7 +46,7 @@ class Notes(Protocol):
 
 class Reader(Struct, frozen=True):
     """Reads files for a tenant. `notes` are those in the tenant's `stm.json`. If `embeds` is set,
-    every section also becomes a memory, so that searches by meaning find it."""
+    every section with text also becomes a memory, so that searches by meaning find it."""
 
     tenant: str
     notes: Notes | None = None

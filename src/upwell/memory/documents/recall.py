@@ -291,7 +291,7 @@ def _lines_of(path: str, source: str) -> list[str]:
 def _deleted(
     known: Mapping[str, Known], look: Look, within: set[str], every: set[str]
 ) -> list[str]:
-    """Return the indexed files that no longer exist or whose source was removed. `within` and
+    """Return the indexed files that were not found again or whose source was removed. `within` and
     `every` are the keys of the scanned sources and of all sources. The notes of another project are
     kept while their file exists, because they are a source only for processes in that project."""
     return [

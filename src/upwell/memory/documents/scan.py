@@ -1,8 +1,8 @@
 """List the imported files, find those that have changed, and read them.
 
-Symbolic links are not followed, devices and pipes are never opened, and hidden files and folders
-are left out. A scan therefore cannot leave an imported folder, and nothing in the folder can make a
-search hang.
+Symbolic links are not followed, devices and pipes are never read, and hidden files and folders
+inside a source are left out. A scan therefore cannot leave an imported folder, and nothing in the
+folder can make a search hang.
 """
 
 import os

@@ -50,7 +50,7 @@ class VectorIndex(Protocol):
 
 
 class Questions:
-    """The vectors of query texts. Each text is embedded only once, for all stores.
+    """The vectors of query texts. The vector of a recent text is reused, for all stores.
 
     `failure` says why the model cannot be used, or is "" if the model works.
     """
@@ -64,8 +64,8 @@ class Questions:
         self.failure = "" if self._has_numpy else f"numpy is missing: {extra_hint('embed')}"
 
     async def vector(self, text: str, deadline: Deadline) -> "Vector | None":
-        """Return the vector of `text`, or None if the text is blank or the model fails or takes too
-        long."""
+        """Return the vector of `text`, or None if the text is blank or the model fails, is busy or
+        takes too long."""
         if not text.strip():
             return None
         text = text[:MAX_CHARS]

@@ -1,7 +1,8 @@
 """The search tools of MCP memory servers: their names, arguments and result formats.
 
 A result is structured content, JSON in a text block, or plain text for people. Arguments that the
-server's tool does not declare are not sent, except in the generic profile.
+server's tool does not declare are not sent, except in the generic profile or if the tool declares
+none at all.
 """
 
 import json
@@ -54,8 +55,8 @@ _NUMBERED_END = re.compile(r"^   Hash: \S*+\n   Created: [^\n]*+$", re.M)
 _CITED = re.compile(
     r"^\[(?P<source>[^\]\n]*+)\] \((?P<score>\d\.\d{1,30}), id [^\s),]++[^)\n]*+\)\n", re.M
 )
-"""Tool results are untrusted. Every pattern is possessive and matches only from the start of a
-line, so that matching takes linear time."""
+"""Tool results are untrusted. In every pattern, repetitions are possessive or bounded, and matches
+begin only at the start of a line, so that matching takes linear time."""
 
 
 class Unreadable(Exception):

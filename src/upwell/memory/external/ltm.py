@@ -79,7 +79,7 @@ class Calls(Protocol):
 
 class KeptHits:
     """Stores hits so that they can be read by id later, because most servers have no tool for that.
-    The latest hits are held in RAM. After each search, its hits are also written to `ttl_store`,
+    The latest hits are held in RAM. After each search, new hits are also written to `ttl_store`,
     where other processes can read them for 30 days. If `ttl_store` fails, `get()` finds only the
     hits in RAM."""
 
@@ -100,7 +100,7 @@ class KeptHits:
             self._writes.start(self._write(self._ttl_store, fresh))
 
     async def get(self, memory_id: str) -> Memory | None:
-        """Return the memory with this id, or None if it was not a hit within the last 30 days."""
+        """Return the memory with this id, or None if it is not stored (any more)."""
         latest = self._latest.get(memory_id)
         if latest is not None or self._ttl_store is None:
             return latest
@@ -165,7 +165,7 @@ class LtmRecall:
         return found
 
     async def get(self, memory_id: str) -> Memory | None:
-        """Return the memory with this id, if it was a hit within the last 30 days."""
+        """Return the memory with this id, if `kept` still has it."""
         return await self._kept.get(memory_id) if memory_id.startswith(LTM_ID) else None
 
     async def ping(self) -> Ping:

@@ -60,7 +60,8 @@ class Passages(Struct, frozen=True):
 
 
 class QmdRecall:
-    """`Recall` from qmd's index. The program runs in `folder` with `environment`."""
+    """`Recall` from qmd's index. The program runs in `folder` with `environment`, except upwell's
+    own variables."""
 
     name = "qmd"
 
@@ -143,7 +144,7 @@ class QmdRecall:
         await self._waiting.aclose()
 
     async def get(self, memory_id: str) -> Memory | None:
-        """Return the passage with this id, or None if qmd no longer has it."""
+        """Return the passage with this id, or None if qmd no longer has it or fails to read it."""
         match = _PASSAGE.fullmatch(memory_id)
         if match is None:
             return None

@@ -82,7 +82,7 @@ class ShortTerm:
 
     @property
     def trash(self) -> Path:
-        """The file in which cleared notes remain for 30 days."""
+        """The file in which cleared notes remain for at least 30 days."""
         return self._cleared.path
 
     def add(
@@ -169,11 +169,11 @@ class ShortTerm:
         project: str | None = None,
         namespaces: Sequence[str] = (),
     ) -> list[Entry]:
-        """Find at most `max_results` notes that meet every given condition: words, id, and day of
-        creation (UTC). Notes with the whole phrase rank first, then notes with all words, then
-        those with the most occurrences, then the newest. With `namespaces`, only notes in these
-        namespaces are found. The returned notes are marked as viewed, but their `viewed_at` still
-        shows the previous time.
+        """Find at most `max_results` notes that meet every given condition: any of the words, id,
+        and day of creation (UTC). Notes with the whole phrase rank first, then notes with all
+        words, then those with the most occurrences, then the newest. With `namespaces`, only notes
+        in these namespaces are found. The returned notes are marked as viewed, but their
+        `viewed_at` still shows the previous time.
 
         Raises:
             UsageError: no condition is given, or `date` is invalid.

@@ -301,8 +301,8 @@ def corpus_of(rows: Rows) -> tuple[Corpus, float]:
 
 def key_of(scope: Scope, sizes: Rows) -> int | None:
     """Return the scope number under which the null scores for `scope` are stored. It is that of the
-    project, or that of the global scope if the project has no scope yet. Returns None if no scope
-    is visible."""
+    project, or that of the global scope if the project has no scope yet. Without a project, it is
+    `WHOLE_TENANT`. Returns None if no scope is visible."""
     if not sizes:
         return None
     numbers = {row[1]: int(row[0]) for row in sizes}

@@ -1,6 +1,6 @@
 """Look up the candidates for a query in two round trips. The first reads the frequencies of the
-query's words, files and symbols (`counts.py`). The second reads the matching memories, their
-neighbours and their successors.
+query's words, files and symbols (`counts.py`, which needs another one after a change). The second
+reads the matching memories, their neighbours and their successors.
 
 The second round trip is one transaction. Statements that find memories add the memories' numbers to
 a transaction-local setting, which the statements that read memories use.

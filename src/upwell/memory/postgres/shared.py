@@ -20,7 +20,7 @@ from upwell.memory.team.access import Limits, Received
 from upwell.memory.team.base import Change, Cursor, Outgoing, Page, Refused, Removal
 
 MAX_COPIED = 50_000
-"""The maximum number of memories of one project in a copy. If there are more, the most recently
+"""The maximum number of memories of one project in a new copy. If there are more, the most recently
 changed ones are copied."""
 PAGE = 100
 """The number of changes in one page. A copy applies a page in about 50 ms."""

@@ -23,7 +23,7 @@ KIND_SHARES = {CODE: 0.6, TABLE: 0.8}
 OPENING_BONUS = 1.25
 FOLLOWING_SHARE = 0.3
 NEIGHBOUR_SHARE = 0.5
-"""A neighbour joins the passage if it is worth at least this share of the best block."""
+"""A neighbour may join the passage if it is worth at least this share of the best block."""
 GOVERNING = re.compile(
     r"(?i)\b(?:do not|don't|never|avoid|must not|should not|anti-?patterns?|out of scope|"
     r"non-goals?|deprecated|obsolete|legacy|no longer|not supported|unsupported|removed in|"

@@ -21,7 +21,7 @@ STRUCTURE = frozenset(
     "main init utils util py rs go ts js tsx toml json yaml yml md lock core common base txt cfg "
     "crat util".split()
 )
-"""Parts of paths that occur in every repository."""
+"""Parts of paths that occur in many repositories."""
 
 
 class Question(Struct, frozen=True):

@@ -21,8 +21,8 @@ from upwell.memory.documents.sections.vocabulary import UNKNOWN_BURST
 EVERYDAY_WEIGHT, UNKNOWN_NAME_WEIGHT = 0.3, 0.3
 MAX_PHRASES = 3
 SECOND_SHARE = 0.8
-"""If nobody asked for a passage, a second section is shown only if its score is at least this share
-of the first one's."""
+"""If nobody asked for a passage, a second section is usually shown only if its score is at least
+this share of the first one's."""
 
 
 class Calibration(Struct, frozen=True):

@@ -33,7 +33,7 @@ class Vocabulary(Struct, frozen=True):
     """Prior knowledge about stems.
 
     - `burst`: the average number of occurrences in a passage that contains the stem. Everyday words
-      are spread evenly (`leave` 1.2), and technical words come in bursts (`proxy` 2.6).
+      are spread evenly (`know` 1.2), and technical words come in bursts (`proxy` 2.6).
     - `everyday`: words that are common in conversation and in all coding work.
     - `synonyms`: the synonyms of each stem, with their weights.
     """
