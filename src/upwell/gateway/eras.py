@@ -328,9 +328,9 @@ EVERYTHING: Mapping[str, Any] = {
     "completions": {},
     "logging": {},
 }
-"""The capabilities that we declare until every server has declared its own. Declaring too many is
-harmless, because a list may be empty. Declaring too few is not: a client never uses a capability
-that was not declared.
+"""The capabilities that we declare to handshake-era clients until every server has declared its
+own. Declaring too many is harmless, because a list may be empty. Declaring too few is not: a client
+does not use a capability that was not declared.
 """
 
 
@@ -412,7 +412,7 @@ class Offer(Struct, frozen=True):
 
 
 def without_disguise(instructions: str) -> str:
-    """Remove terminal control and bidirectional characters from a server's instructions, and escape
+    """Make invisible and terminal control characters in a server's instructions visible, and escape
     headings that imitate the start of another server's chapter."""
     return _OUR_HEADING.sub(r"\1\\\2", visible(instructions))
 

@@ -29,7 +29,8 @@ from upwell.wire.lines import Line, Sink
 
 LISTED_KINDS = ("prompts", "resources")
 HURRIED_GRACE_SECONDS = 0.2
-"""How long each step of a server's shutdown may take after the gateway has received a signal."""
+"""How long each step of a server's shutdown may take after a gateway on stdio has received a
+signal."""
 
 
 class OwnServer(Struct, frozen=True, kw_only=True):

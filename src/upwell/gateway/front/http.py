@@ -1,4 +1,4 @@
-"""The front for streamable HTTP, which serves any number of agents, of either era, at one address.
+"""The front for streamable HTTP, which serves many agents, of either era, at one address.
 
 In the handshake era, `Mcp-Session-Id` identifies a session, which is bound to the principal that
 opened it. In the modern era, every POST is independent, and its headers must repeat parts of its
@@ -61,7 +61,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 PATH = "/mcp"
 PRIMED_FROM = "2025-11-25"
-"""From this protocol version on, a stream begins with an event that has an id and no data."""
+"""From this version of the handshake era on, the stream for a POST begins with an event that has an
+id and no data."""
 
 
 class HttpFront:
@@ -238,8 +239,8 @@ class HttpFront:
                 raise BadRequest(409, INVALID_REQUEST, "this session's stream is already open")
             return own, own.last_read
         if foreign:
-            # The reply was lost with the process that worked on it. A 404 makes the client start a
-            # new session.
+            # Only the process that worked on the reply has it, and that process has probably ended.
+            # A 404 makes the client start a new session.
             raise BadRequest(404, INVALID_REQUEST, "the process that served this stream has ended")
         position = streams.find(last_event)
         if position is None:

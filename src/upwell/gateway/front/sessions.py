@@ -4,8 +4,8 @@ A session's streams and requests belong to the process that serves the session. 
 which replicas may share, contains a record of the session: its principal and what its agent has
 declared. With this record, another process can continue the session, but without its streams. While
 the shared state is unreachable, a process cannot tell which sessions exist. It then continues its
-own sessions, opens any other session that a principal asks for, and records all of them once the
-state is reachable again.
+own sessions, and opens any other session that a principal asks for by a plausible name. Once the
+state is reachable again, each of these sessions is recorded when it is next used.
 """
 
 import asyncio
@@ -95,7 +95,11 @@ class HttpSessions:
             http_session.is_recorded = not self._state.is_cut_off
 
     async def find(self, name: str, principal: Principal) -> HttpSession | None:
-        """Find the session with this name, if it belongs to the principal."""
+        """Find the session with this name, if it belongs to the principal.
+
+        Raises:
+            BadRequest: another process opened the session, and there is no room for it in this one.
+        """
         known = self._sessions.get(name) or await self._restored(name, principal)
         if known is None or known.session.principal != principal:
             return None
@@ -123,7 +127,7 @@ class HttpSessions:
         return True
 
     async def end(self, http_session: HttpSession) -> None:
-        """End a session in all processes."""
+        """End a session. Other processes notice this when they next look for the session."""
         self._drop(http_session)
         with contained("ending an HTTP session"):
             await self._state.delete(http_session.session.id, KIND)

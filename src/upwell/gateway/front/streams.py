@@ -1,7 +1,8 @@
 """HTTP responses: a JSON body, or a stream of events.
 
-A response becomes a stream if the client prefers events, or if a message is sent before the reply.
-It also becomes a stream after some seconds of silence, so that no proxy closes the connection.
+A response becomes a stream if a handshake-era client prefers events, or if a message is sent before
+the reply. It also becomes a stream after some seconds of silence, so that no proxy closes the
+connection.
 """
 
 import asyncio
@@ -204,7 +205,8 @@ class Questions:
 
 class Stream:
     """The response to one POST, and a channel to its client until the reply is sent. Later messages
-    go to `fallback`. A `primed` stream begins with an event id from which the client can resume."""
+    go to `fallback`, if given. A `primed` stream begins with an event id from which the client can
+    resume."""
 
     def __init__(
         self,

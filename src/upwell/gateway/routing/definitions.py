@@ -1,6 +1,6 @@
-"""Shortens a tool list that would take up too much of the agent's context window. Each tool's
-description is cut to one line, and its schema is replaced with a permissive one. The
-`describe_tools` tool returns the full definitions.
+"""Shortens a tool list that would take up too much of the agent's context window. Each
+upstream tool's description is cut to one line, and its schema is usually replaced with a permissive
+one. The `describe_tools` tool returns the full definitions.
 
 Names, annotations and `_meta` stay, so that an agent's rules about a tool keep working. If the
 arguments of a call cannot fit the full schema, the call is not sent, and the reply contains the
@@ -77,8 +77,9 @@ class Definitions:
         return list(self._full)
 
     def search(self, query: str) -> Mapping[str, str]:
-        """Return the tools that match a query, best first: full definitions up to `ANSWER_TOKENS`,
-        then only names and descriptions. Slow for long lists, but thread-safe."""
+        """Return the `MAX_MATCHES` tools that best match a query, best first: at least one full
+        definition, more up to `ANSWER_TOKENS`, then only names and short descriptions. Slow for
+        long lists, but thread-safe."""
         matches: dict[str, str] = {}
         remaining_tokens, full = ANSWER_TOKENS, self._full
         for name in _ranked(full, query):

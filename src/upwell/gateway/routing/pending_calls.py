@@ -80,7 +80,11 @@ class PendingCalls:
 
     async def resume(self, state: str, params: RawObject, context: RequestContext) -> Reply | None:
         """Continue the call identified by `state` with the client's answers. Returns None if this
-        session has no such call."""
+        session has no such call.
+
+        Raises:
+            NotJson: the answers are not a JSON object.
+        """
         # A process that is not running the call must not claim the right to resume it.
         if state not in self._pending:
             return None

@@ -2,8 +2,9 @@
 
 Each prompt or resource belongs to one server, which handles the requests about it. Prompts are
 named like tools (`gateway/routing/tools.py`). Resources keep their URIs. If several servers list a
-URI, it belongs to the one configured first, and the other entries are dropped. A URI that no server
-lists belongs to a server with a matching template, or else to the first server that can read it.
+URI, it belongs to the one configured first, and the other entries are dropped. A URI that is in no
+list so far belongs to the first server that can read it. Servers with a matching template are tried
+first.
 """
 
 import asyncio
@@ -90,7 +91,8 @@ class UpstreamResources:
         return kind in self._requested_kinds
 
     def notify(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on to all servers, without waiting."""
+        """Pass a client's notification on to the handshake-era servers that are up, without
+        waiting."""
         try:
             check(params)
         except NotJson as error:

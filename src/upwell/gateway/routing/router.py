@@ -89,7 +89,7 @@ class Router:
     async def reply(
         self, message: Message, context_for: Callable[[Envelope | None], RequestContext]
     ) -> Reply:
-        """Handle a request. Never raises: every failure becomes a JSON-RPC error."""
+        """Handle a request. Every failure except a cancellation becomes a JSON-RPC error."""
         method = message.method or ""
         try:
             params = _readable(message.params)
@@ -107,7 +107,7 @@ class Router:
             return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
 
     def notify(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on to all upstreams."""
+        """Pass a client's notification on to the handshake-era upstreams that are up."""
         self._resources.notify(method, params)
 
     async def mirrors(self, name: str) -> tuple[Mirror, ...]:
@@ -119,7 +119,8 @@ class Router:
             return ()
 
     async def tools_changed(self) -> None:
-        """Notify all listeners, and the sessions whose tool list is out of date."""
+        """Notify the listeners that requested this, and the handshake-era sessions whose tool list
+        is out of date."""
         listing = self._catalog.listing
         for session in list(self._audience.sessions.values()):
             if session.listed and session.listed != listing:
@@ -325,7 +326,8 @@ def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) 
 
 
 def _decoded(arguments: RawObject) -> dict[str, Any]:
-    """Decode the arguments, except those that are nested too deeply."""
+    """Decode the arguments. Those that cannot be decoded, such as deeply nested ones, are left
+    out."""
     decoded: dict[str, Any] = {}
     for key, value in arguments.members:
         try:

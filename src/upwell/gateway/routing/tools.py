@@ -166,7 +166,7 @@ class Catalog:
 
     async def refresh(self, *, force: bool = False) -> None:
         """Rebuild the list if any upstream has changed, or if `force` is set. A long list is
-        rebuilt in a thread, so that no call has to wait for it."""
+        rebuilt in a thread, so that it does not block the event loop."""
         async with self._refreshing:
             upstreams = self._upstreams()
             state = [(entry, entry.tools, entry.state, entry.about.version) for entry in upstreams]

@@ -112,14 +112,15 @@ _MAX_PAGES = 1000
 DISCOVER_SECONDS = 2.0
 PING_SECONDS = 2.0
 MAX_ROUNDS = 10
-"""How many times a server may ask for more input during one call, as in the official Python SDK."""
+"""A call fails if its server asks for input this many times. The official Python SDK has the same
+limit."""
 
 Listed = Callable[[Sequence[RawObject]], tuple[RawObject, ...]]
 
 
 class Connection:
-    """A connection to a running server. `listed` receives the tools of a modern server and returns
-    those that may be called.
+    """A connection to a running server. `listed` receives the tools of a server that supports the
+    modern era, and returns those that may be called in it.
     """
 
     def __init__(
@@ -220,7 +221,8 @@ class Connection:
         """Send a client's request and wait for the reply. Cancelling the wait cancels the request.
 
         Raises:
-            UpstreamError: the server disconnected, or its reply is malformed.
+            UpstreamError: the server disconnected, its reply is malformed, or it did not get the
+                input that it asked for.
         """
         with self._in_flight.track(params, client, timeout) as call:
             for _ in range(MAX_ROUNDS):
@@ -235,7 +237,7 @@ class Connection:
         raise self._violation(f"it asked for input {MAX_ROUNDS} times")
 
     def notify(self, method: str, params: bytes = b"") -> None:
-        """Queue a notification without waiting. It is sent before any later request."""
+        """Queue a notification without waiting. It is sent or dropped before any later `ask()`."""
         self._notifications.put(method, params)
 
     async def _exchange(self, method: str, call: Call) -> Reply:

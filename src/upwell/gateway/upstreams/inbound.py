@@ -115,9 +115,9 @@ class InFlight:
 
     def addressee(self, idle_client: Client | None = None) -> Client | None:
         """Return the client that a server's request is for, or None if that is uncertain. If no
-        call is in flight, return `idle_client`. If all clients belong to one principal, those that
-        are already being asked are skipped, because a call that is waiting for an answer rarely
-        asks again.
+        call is in flight, only `idle_client` is considered. If all clients belong to one principal,
+        those that are already being asked are skipped, because a call that is waiting for an answer
+        rarely asks again.
         """
         client = self._waiting_client() if self.clients() else idle_client
         is_certain = client is not None and self._abandoned_agents() <= {client.agent}

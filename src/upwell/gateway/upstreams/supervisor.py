@@ -85,8 +85,8 @@ class State(StrEnum):
 
 
 class Backoff:
-    """The wait before the next restart. It doubles with each restart, and is reset once a server
-    has run for more than `HEALTHY_SECONDS`."""
+    """The wait before the next restart. It doubles with each restart, up to `MAX_BACKOFF_SECONDS`,
+    and is reset once a server has run for more than `HEALTHY_SECONDS`."""
 
     def __init__(self) -> None:
         self._seconds = FIRST_BACKOFF_SECONDS
@@ -104,7 +104,7 @@ class Upstream:
     """Keeps one server running and sends requests to it.
 
     A server that goes down is restarted after a wait (see `Backoff`). A call to a server that is
-    down cuts the wait short. `on_change` is called whenever the tools may have changed. All other
+    down cuts the wait short. `on_change` is called whenever the tools may have changed. Most other
     notifications go to `audience`.
     """
 
@@ -222,7 +222,7 @@ class Upstream:
         return await self._update_subscription("resources/unsubscribe", uri, client)
 
     def notify(self, method: str, params: bytes) -> None:
-        """If the server is up, pass on a client's notification, without waiting."""
+        """If the server is up and not modern, pass on a client's notification, without waiting."""
         if self._connection is not None and self.state is State.READY and not self.about.modern:
             self._connection.notify(method, params)
 
@@ -285,7 +285,7 @@ class Upstream:
         )
 
     async def _live(self) -> None:
-        """Run the server once. Sets `state` and `failure`; never raises."""
+        """Run the server once. Sets `state` and `failure`; raises only if it is cancelled."""
         self.state = State.STARTING
         self._settled.clear()
         self._ended.clear()
