@@ -39,8 +39,8 @@ async def tool_name(config: Config, host: Host, event: Event) -> str:
 
 
 async def has_noted(library: Library, notes: ShortTerm, event: Event, since: float) -> bool:
-    """True if, since the time `since`, anybody has stored a memory in the event's project, or an
-    agent has stored a note that is visible there.
+    """True if, since the time `since`, anybody has stored a memory, or an agent has stored a note,
+    that is visible in the event's project.
     """
     project = project_of(event.cwd)
     latest = await library.store.list(Scope(project=project), limit=1)
@@ -55,7 +55,7 @@ async def has_noted(library: Library, notes: ShortTerm, event: Event, since: flo
 
 async def commands_in(event: Event, since: float) -> Sequence[tuple[str, bool]]:
     """The commands that the event's session has run since the time `since`, and whether each
-    failed."""
+    failed, as far as the end of the transcript shows them."""
     return await asyncio.to_thread(_commands_in, event.transcript, since)
 
 

@@ -83,7 +83,7 @@ class Holdings(Struct, frozen=True, kw_only=True):
 
 class SessionCapture:
     """Stores the findings of sessions. The places of files and symbols are stored immediately.
-    Everything else becomes a proposal in the inbox or, if `accepts()` returns a trust, a memory.
+    Other new findings become proposals in the inbox or, if `accepts()` returns a trust, memories.
     Past sessions in a folder for which `is_excluded()` is true are skipped.
 
     The TTL store records how far each transcript was read. `end_turn()` continues there, and
@@ -109,7 +109,7 @@ class SessionCapture:
         self._is_excluded = is_excluded
 
     async def end_turn(self, transcript: str, session: str, cwd: str | None) -> Gain:
-        """Learn from what the turn added to the session's transcript."""
+        """Learn from what the turn added to the session's transcript, if its format allows this."""
         project = project_of(cwd)
         size = own_bytes(transcript)
         if not size or project is None:

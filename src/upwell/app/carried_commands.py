@@ -8,7 +8,7 @@ MAX_BYTES = 20_000_000
 
 def commands_in(path: str) -> Sequence[str]:
     """The commands that worked and are worth repeating; empty if the file is not a transcript that
-    belongs to this user.
+    belongs to this user, or if its end cannot be read alone, as with Gemini CLI.
     """
     # Imported here, because few sessions are compacted.
     from upwell.episodes.failures import succeeded

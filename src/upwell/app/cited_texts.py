@@ -43,7 +43,7 @@ class CitedTexts:
 
         Raises:
             KeyUnknown: the original expired, was evicted, or never existed.
-            UsageError: `lines` is not a range, or there is no such memory.
+            UsageError: `lines` is not a range, or there is no such memory, document or session.
         """
         if "://" in key or key.startswith("["):
             return await self._cited(key)
@@ -72,7 +72,8 @@ class CitedTexts:
         return await self._memory.documents.lines(citation, project, namespaces)
 
     async def search_sessions(self, question: str, limit: int) -> Sequence[str]:
-        """The past sessions of this project that match a question, one text for each."""
+        """The past sessions of this project that match a question, one text for each. A remark may
+        follow."""
         return await self._past().search(question, limit)
 
     async def _is_memory(self, memory_id: str) -> bool:

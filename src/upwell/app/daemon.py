@@ -48,8 +48,8 @@ class Warm:
         self._following: asyncio.Task[None] | None = None
         self._port = 0
         self.on_request: Callable[[], None] = _do_nothing
-        """Called on every HTTP request. The daemon itself sees only requests on its socket. Without
-        this call, it would count as idle and stop."""
+        """Called on each hook event and each use of the dashboard over HTTP. The daemon itself sees
+        only requests on its socket. Without this call, it would count as idle and stop."""
 
     @property
     def app(self) -> App:
@@ -66,6 +66,7 @@ class Warm:
 
         Raises:
             ConfigError: the configuration cannot be read.
+            StoreError: the home cannot be used.
         """
         self._app = await build(Settings(tolerant=True))
         refresh_installed(self._app.config.home)
@@ -199,8 +200,8 @@ async def run_daemon() -> bool:
 
 
 def run_or_replace() -> bool:
-    """Run the daemon, replacing one that no longer answers. Returns False if the running daemon
-    still answers.
+    """Run the daemon, replacing one that no longer answers. Returns False if a running daemon was
+    not replaced, usually because it still answers.
 
     Raises:
         UpwellError: the daemon cannot start.

@@ -37,7 +37,7 @@ TRIAL = Query(texts=("upwell doctor",), limit=1)
 
 
 async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
-    """Yield the name and the health of each part as soon as it is known."""
+    """Yield the name and the health of each part, without waiting for all checks."""
     try:
         config, mistakes = config_mistakes()
         config.home.prepare()

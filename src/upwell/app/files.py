@@ -129,7 +129,11 @@ def open_store(
     tolerant: bool,
     clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[Store, Sources, LearningStore | None]:
-    """The memory store, the list of imported files, and the ratings."""
+    """The memory store, the list of imported files, and the ratings.
+
+    Raises:
+        StoreError: `memory.db` cannot be used, and `tolerant` is false.
+    """
     home = config.home
     if config.store.is_team:
         return _open_team_store(config, files, questions, clock)

@@ -42,7 +42,8 @@ LOCK = "team-copy.lock"
 
 
 async def keep_copy(config: Config, store: Store) -> None:
-    """Keep the copy up to date until cancelled. Returns at once if this home has no copy."""
+    """Keep the copy up to date until cancelled. Returns at once if this home has no copy, or if the
+    driver is not installed."""
     if not isinstance(store, TeamStore):
         return
     try:
@@ -173,7 +174,7 @@ def gateway_token(config: Config) -> str:
     """The token for the gateway: `store.token`, or the file that `upwell team join` writes.
 
     Raises:
-        StoreError: this home has no token.
+        StoreError: this home has no valid token, or the file cannot be read.
     """
     from upwell.memory.team.gateway import checked_token
 

@@ -26,8 +26,8 @@ def gateway_metrics(app: App, gateway: Gateway) -> list[Metric]:
 
 
 def process_metrics() -> list[Metric]:
-    """Memory, processor time and open files of this process, under the names that Prometheus
-    clients use."""
+    """Memory, processor time, open files and start time of this process, under the names that
+    Prometheus clients use."""
     return [
         gauge("process_resident_memory_bytes", "Resident memory", rss_bytes()),
         counted("process_cpu_seconds_total", "Processor time of this process", time.process_time()),

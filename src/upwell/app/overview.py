@@ -77,7 +77,7 @@ async def accounts(
 
 
 async def memories(app: App, query: str, limit: int) -> list[dict[str, Any]]:
-    """The memories that match `query`, or the newest: `upwell recall --json`."""
+    """The memories that match `query`, or the newest, like the hits of `upwell recall --json`."""
     if query.strip():
         return [entry(hit) for hit in await app.memory.search(query, limit=limit)]
     return [entry(Hit(memory=memory, score=0.0)) for memory in await app.memory.list(limit=limit)]

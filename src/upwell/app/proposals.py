@@ -22,8 +22,8 @@ async def accept(
     standing rule, because a person now vouches for it.
 
     Raises:
-        UsageError: a text is empty.
-        StoreError: nothing was stored.
+        UsageError: a text is empty, or the tenant has too many memories.
+        StoreError: nothing was stored, or the stored proposals are still in the inbox.
     """
     memories = [
         replace(_memory_of(proposal), text=text)
@@ -38,7 +38,7 @@ async def accept(
 
 async def reword(app: App, memory: Memory, text: str) -> Added:
     """Change the text of a memory. Its files and symbols are extracted again from the text, unless
-    it is an episode.
+    it is an episode or a rule with a scope.
 
     Raises:
         UsageError: the text is empty, or the memory comes from a file.

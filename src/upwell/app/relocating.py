@@ -23,8 +23,9 @@ SQLITE = "sqlite"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """The outcome of a move, or of its preview. `notes` counts the notes in `stm.json` that were or
-    would be copied. `verified` is None for a preview."""
+    """The outcome of a move, or of its preview. `notes` counts the notes in `stm.json` that were
+    copied; in a preview, it also counts those that an earlier run copied. `verified` is None for a
+    preview."""
 
     source: str
     target: str

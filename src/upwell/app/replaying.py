@@ -1,5 +1,5 @@
 """Builds a replay of past sessions: an app on a scratch home with a simulated clock. The user's own
-home is only read."""
+memories are only read."""
 
 import os
 import shutil
@@ -158,7 +158,8 @@ def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:
 @contextmanager
 def _scratch() -> Iterator[Path]:
     """A private folder that is removed at the end. Searches also match its path, so its name is
-    short and meaningless. Memory ids depend on the path, so it is the same in every run.
+    short and meaningless. Memory ids depend on the path, so it is the same in most
+    runs.
     """
     base = Path(tempfile.gettempdir()).resolve()
     for number in range(_MAX_SCRATCH):

@@ -83,7 +83,8 @@ class Review:
 
     async def offers(self, project: str | None, reason: Reason | None = None) -> list[Offer]:
         """The offers for the memories of a project (of all projects if None), at most one for each
-        memory, ordered by reason. An offer that a person has declined is not made again.
+        memory, ordered by reason. An offer that a person has declined is not made again for
+        `KEPT_SECONDS`.
         """
         every = await self._library.list(project=project, limit=MAX_REVIEWED)
         memories = [item for item in every if project is None or item.project == project]
@@ -96,7 +97,7 @@ class Review:
         ]
 
     async def decline(self, offer: Offer) -> None:
-        """Keep the memory, and do not offer it again for this reason."""
+        """Keep the memory, and do not offer it again for this reason for `KEPT_SECONDS`."""
         await self._ttl_store.put(Kind.REVIEWED, {_key(offer): b""}, ttl_seconds=KEPT_SECONDS)
 
     async def remove(self, memory: Memory, *, duplicates: bool = False) -> None:
@@ -193,9 +194,9 @@ def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> 
 
 
 def near_duplicates(memories: Iterable[Memory]) -> Iterator[tuple[str, str]]:
-    """Pairs of memories from one project that say nearly the same thing. Each pair has the id to
-    drop and the id to keep. A standing rule is kept in preference to any other memory; otherwise,
-    the newer memory is kept.
+    """Pairs of memories from one project and with the same triggers that say nearly the same thing.
+    Each pair has the id to drop and the id to keep. A standing rule is kept in preference to any
+    other memory; otherwise, the newer memory is kept.
 
     Two texts that share 80 % of their words also share a word among the rarest fifth of their
     words, so only those words are looked up (prefix filtering, Chaudhuri et al. 2006)."""

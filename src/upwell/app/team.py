@@ -88,6 +88,7 @@ def current_files(config: Config) -> Locking:
     Returns the lock for changing them.
 
     Raises:
+        ConfigError: the driver is not installed.
         StoreError: the database failed.
     """
     team = open_team(config)

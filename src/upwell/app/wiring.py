@@ -240,9 +240,9 @@ class App:
         name: str = "",
         read_later: bool = False,
     ) -> Compressed:
-        """Shorten a text as the gateway would, and store its original. The result never exceeds
-        `max_tokens` and `max_chars`. With `read_later`, the result has a key only if a later
-        process can read the original."""
+        """Shorten a text as the gateway would, and store its original. `max_tokens` and `max_chars`
+        are limits as in `upwell.compress.compress()`. With `read_later`, the result has a key only
+        if a later process can read the original."""
         options = self.config.compress
         options = dataclasses.replace(options, strategy=strategy) if strategy else options
         budget = self.fitter.budget_of(options)

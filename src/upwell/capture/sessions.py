@@ -14,7 +14,7 @@ from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.memory import Memory, Provenance
 
 MAX_PROPOSALS = 20
-"""The maximum number of proposals from one session. Only the latest are kept."""
+"""The maximum number of proposals from one reading of a session. Only the latest are kept."""
 PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
 """Kinds of episodes that are stored without asking a person. They only say where something is, and
 stay valid as long as it exists.
@@ -25,7 +25,7 @@ measured (`docs/measurements.md`)."""
 
 
 class Findings(Struct):
-    """The findings of one session, oldest first."""
+    """The findings of one session, or of a part of it, oldest first."""
 
     proposals: list[Proposal] = field(default_factory=list)
     places: list[Memory] = field(default_factory=list)

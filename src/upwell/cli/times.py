@@ -51,7 +51,7 @@ def days_since(since: str) -> int:
     days. If `--since` is a date, that day is the first.
 
     Raises:
-        UsageError: `since` is not a time, is in the future, or is more than 90 days ago.
+        UsageError: `since` is not a time, is in the future, or covers more than 90 days.
     """
     began = datetime.fromtimestamp(epoch_of(since), UTC).date()
     days = (datetime.now(UTC).date() - began).days + 1

@@ -25,7 +25,7 @@ def compress(
     """Fit `text` into `max_chars` and `max_tokens`, both hard limits.
 
     The result exceeds the limits only with the strategy `none`, or if even the shortest valid JSON
-    document (`{}`) is too long. Without a limit the text is returned unchanged.
+    document (`{}` or `[]`) is too long. Without a limit the text is returned unchanged.
 
     `query` is the agent's question; content that answers it is preferred. `request` is the user's
     last request in the session, a weaker hint. `name`, a path or URL, helps to detect the kind of

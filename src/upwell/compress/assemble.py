@@ -36,8 +36,9 @@ _MARGIN = 1.5
 because the cost of each unit includes a gap, and adjacent units have no gap between them.
 """
 _CHARS_PER_TOKEN, _USUAL_SPREAD = 8.0, 1.6
-"""Two upper bounds on the average number of characters per token. `_CHARS_PER_TOKEN` holds for any
-text. The other bound is `_USUAL_SPREAD` times the average at the beginning of the text.
+"""Two upper bounds on the average number of characters per token. `_CHARS_PER_TOKEN` holds for
+almost any text, but not for long runs of one character. The other bound is `_USUAL_SPREAD` times
+the average at the beginning of the text.
 """
 _ROUNDS = 3
 """The maximum number of rounds of selection. The first round overestimates the cost of gaps; the

@@ -1,5 +1,5 @@
-"""The actions behind the dashboard's buttons. Each calls the same function as its counterpart on
-the command line."""
+"""The actions behind the dashboard's buttons. An action with a counterpart on the command line
+calls the same function."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -175,7 +175,7 @@ CHANGES: Mapping[str, Change] = {
     "off": partial(switch, on=False),
     "tune": tune,
 }
-"""Every action, keyed by its name in the URL path."""
+"""The actions, keyed by their names in the URL path. `desk_of()` adds those of `health.py`."""
 
 
 async def _memory(app: App, fields: Fields) -> Memory:

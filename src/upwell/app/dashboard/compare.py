@@ -17,8 +17,8 @@ from upwell.ground.text.safe import clip
 
 MAX_LINES = 4_000
 MAX_LINE_CHARS, MAX_CHARS = 4_000, 1_000_000
-"""The maximum number of characters shown in a line and in a whole text. More would slow the browser
-down."""
+"""The maximum number of characters shown in a line (or in an unseen word or value) and in a whole
+text. More would slow the browser down."""
 MAX_PIECES = 50_000
 """At most this many values or words are compared, which takes a second or two."""
 LONG_LINE_CHARS = 200

@@ -47,7 +47,7 @@ async def health(app: App, fields: Fields, *, servers: Servers = list) -> Mappin
 
 
 async def doctor(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The findings of `upwell doctor`, with the command that fixes each fault."""
+    """The findings of `upwell doctor`, with the command in each hint, if there is one."""
     return {"rows": [_part(name, ping) async for name, ping in examine()]}
 
 

@@ -20,8 +20,8 @@ _TOKEN = re.compile(
 _START = re.compile(r"\s*+[\[{]")
 _LINES_TRIED = 20
 _LAST_CHARS = 50_000
-"""If the end of valid JSON was cut off, the first syntax error is at most this many characters
-before the cut."""
+"""If the end of valid JSON was cut off, the first syntax error is assumed to be at most this many
+characters before the cut."""
 
 Value = tuple[str, str]
 """A value's key ("" if it has none), and the value. Strings begin with a quotation mark, which
@@ -31,7 +31,8 @@ distinguishes them from numbers."""
 class Piece(Struct):
     """A bracket, or a value with its name, and the white space (`gap`) before the next piece. A
     bracket has a `value` only if it opens an empty object or list. `until` is the index of the
-    piece that closes this bracket, -1 for a closing bracket, and 0 for a value."""
+    piece that closes this bracket, -1 for a closing bracket, and 0 for a value. If no piece closes
+    the bracket, `until` is large."""
 
     text: str
     value: Value | None = None
@@ -44,8 +45,8 @@ class _Number(str):
 
 
 def is_json(text: str, *, is_cut: bool) -> bool:
-    """True for an object, a list, or lines that each contain one of these. If `is_cut`, `text` is
-    the beginning of a longer text."""
+    """True for an object, a list, or lines that each contain one of these. Of many lines, only the
+    first are checked. If `is_cut`, `text` is the beginning of a longer text."""
     if not _START.match(text):
         return False
     try:

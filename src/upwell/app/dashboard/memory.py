@@ -20,8 +20,8 @@ from upwell.web.dashboard.desk import Fields
 SHOWN = 40
 MAX_LOOKED_AT = 20_000
 LOOKED_AT = 5_000
-"""How many of the latest decisions are searched to count how often a memory surfaced. Older
-decisions count only if the use of the memory was judged.
+"""How many of the latest surfacings are searched to count how often a memory surfaced. Older ones
+count only if the use of the memory was judged.
 """
 MAX_RULES = 500
 MIN_RULE_SHARE = 0.5

@@ -151,7 +151,7 @@ async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
     """The original of a shortened result next to what the agent saw.
 
     Raises:
-        UsageError: the original is no longer stored.
+        UsageError: the original, or what the agent saw, is not stored.
     """
     name = fields.get("id", "")
     pairs = await app.cuts.texts(name)
@@ -203,7 +203,7 @@ def _found(match: Match, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, A
 
 
 async def _recent(app: App) -> dict[str, dict[str, Any]]:
-    """The sessions of the latest events, keyed by name, except those in which setup tested
+    """The sessions of the latest decisions, keyed by name, except those in which setup tested
     hooks."""
     by_session: defaultdict[str, list[Event]] = defaultdict(list)
     for event in await app.surfacer.journal.latest_without_texts(LOOKED_AT):

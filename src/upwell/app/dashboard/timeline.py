@@ -59,6 +59,7 @@ async def hindsight(app: App, fields: Fields) -> Mapping[str, Any]:
 
     Raises:
         UsageError: the transcript is gone, or the replay takes too long.
+        UpwellError: the replay failed.
     """
     name = fields.get("id", "")
     matches = await app.past_sessions().recorded(name) if is_indexed(app) else []

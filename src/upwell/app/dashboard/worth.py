@@ -27,7 +27,8 @@ MAX_REPLAYED = 20
 
 async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
     """The figures for a number of days, and the thresholds in use. `what_if` lists several
-    thresholds, each with the number of decisions whose best memory reaches it."""
+    thresholds, each with the number of the latest decisions whose best memory reaches it. It and
+    `moments` do not depend on the number of days."""
     days = days_in(fields)
     await app.learning.counts.flush()
     decisions = await app.surfacer.journal.latest_without_texts(LOOKED_AT)
@@ -53,6 +54,7 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
 
     Raises:
         UsageError: a field is invalid.
+        UpwellError: the replay failed.
     """
     since = fields.get("since", REPLAY_SPANS[0])
     score = fields.get("min_score", str(app.config.surface.min_score))
