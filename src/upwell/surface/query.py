@@ -32,7 +32,7 @@ MAX_KEYWORDS = 5
 MAX_READ_CHARS = 4000
 MIN_WORDS = 3
 CJK_CHARS_A_WORD = 2
-"""In scripts without spaces, this many characters count as one word, because most words have one or
+"""In scripts without spaces, this many characters count as one word. Most Chinese words have one or
 two characters."""
 MAX_ACRONYM = 10
 MAX_POLITE_WORDS = 16
@@ -103,7 +103,8 @@ class Messages:
     def names(self, message: str) -> list[str]:
         """Words that look like names: capitalised words, and short words all in capitals. The first
         word of a sentence, line or list item is capitalised anyway, so it counts only in the
-        possessive (`Maria's laptop`) or with another capital (`PostgreSQL`)."""
+        possessive (`Maria's laptop`) or if the rest is not in small letters (`PostgreSQL`, `S3`).
+        """
         names: dict[str, None] = {}
         for token, opens in _tokens(message):
             bare = _EDGES.sub("", token)
@@ -122,7 +123,7 @@ class Messages:
 
     def _is_command(self, text: str) -> bool:
         """True if the text begins with a slash command. A root folder (`/etc`) is not a command.
-        Nor is a word followed by a request (`/newspaper please find it`)."""
+        Nor is an unknown word followed by a request (`/newspaper please find it`)."""
         slash = _SLASH.match(text)
         if slash is None or slash.group(1).lower() in _ROOT_FOLDERS:
             return False
@@ -421,7 +422,7 @@ def _generic_words(lexicon: Lexicon) -> frozenset[str]:
 
 
 def says_little(query: Query, lexicon: Lexicon) -> bool:
-    """True if the query contains only a tool's name, made of words that many tools share
+    """True if the query has no text but a tool's name, made of words that many tools share
     (`get_file_info`).
     """
     return query.source is QuerySource.TOOL_NAME and not any(

@@ -32,7 +32,7 @@ class SurfacingRatings:
 
         Raises:
             UsageError: no such surfacing, no such memory in it, or too many ratings.
-            StoreError: the rating could not be stored.
+            StoreError: the store failed.
         """
         return await self.rate_all(feedback.surfacing_id, [feedback], principal)
 
@@ -44,7 +44,7 @@ class SurfacingRatings:
 
         Raises:
             UsageError: as in `rate`.
-            StoreError: the ratings could not be stored.
+            StoreError: the store failed.
         """
         self._spend(principal.name, len(feedback))
         decision = await self._record.journal.find(surfacing_id)

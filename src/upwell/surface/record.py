@@ -65,7 +65,7 @@ class DecisionRecord:
         self.write_soon()
 
     async def write(self, *jobs: Job) -> None:
-        """Write what is queued, and run these jobs alongside."""
+        """Write the queued decisions and counts, and run these jobs alongside."""
         await together(*jobs, self.journal.flush, self.learning.counts.flush)
 
     def write_soon(self) -> None:

@@ -1,8 +1,8 @@
-"""Writes the text that an agent gets: one line per memory, inside a frame of two tags. Each line
-has the memory's citation and an excerpt around the match.
+"""Writes the text that an agent gets: one line per memory, inside a frame of two tags or, in a
+digest, below a heading. Each line has the memory's citation and an excerpt around the match.
 
 The text of a memory is data, and the frame says so in one neutral sentence. Text that could imitate
-the frame, move the cursor or reverse the reading direction is escaped.
+the frame, move the cursor or reverse the reading direction is escaped or replaced by spaces.
 """
 
 import re

@@ -3,9 +3,9 @@ was missed, with the first prompt. A rule with a scope comes with the first prom
 matches the scope.
 
 Paused and replaced rules are left out, and so are rules in files that the agent's host loads by
-itself. The user's own rules come first. Team rules and imported rules are labelled. Rules do not
-compete with the memories that a search finds: they have their own size limit, and their block says
-how many rules were left out.
+itself. The user's own rules come first, but at a prompt, rules with a scope precede those without
+one. Team rules and imported rules are labelled. Rules do not compete with the memories that a
+search finds: they have their own size limit, and their block says how many rules were left out.
 """
 
 import asyncio

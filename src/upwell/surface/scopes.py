@@ -37,8 +37,8 @@ _RUNNERS = frozenset("chroot doas env ionice nice parallel setsid stdbuf sudo xa
 MAX_SCRIPTS = 16
 """The maximum number of scripts read in one call, including nested ones."""
 MAX_OPTIONS = 8
-"""The command that a runner such as `sudo` starts is recognised only if it begins within the first
-`MAX_OPTIONS` words."""
+"""After options with values, the command that a runner such as `sudo` starts is recognised only if
+it begins within the first `MAX_OPTIONS` words."""
 
 
 class RuleScope(Struct, frozen=True, kw_only=True):
@@ -183,9 +183,9 @@ def _lines(cue: Cue) -> Iterator[str]:
 
 
 def _from_program(step: Step) -> list[str]:
-    """The forms of a command that a pattern may match: as written, and without the folder of its
-    program. A runner such as `sudo` may have options of its own, so every later word may begin the
-    command that it runs."""
+    """The forms of a command that a pattern may match: without assignments and wrappers, and also
+    without the folder of its program. A runner such as `sudo` may have options of its own, so every
+    later word may begin the command that it runs."""
     program = step.words[0].rpartition("/")[2]
     found = [" ".join(step.words), " ".join((program, *step.words[1:]))]
     written = step.text.split()

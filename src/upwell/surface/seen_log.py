@@ -1,10 +1,10 @@
 """The log of delivered memories, shared by every door and process in a home.
 
-A context window gets each memory only once: a delivery leaves an entry for the session until the
-session's context is compacted. A second entry, for the principal, lasts `surface.dedup_ttl_seconds`
-and makes repeats in other sessions rank lower. Repeated episodes keep their rank, because they
-answer an exact trigger. Keys contain the content hash, so an edited memory counts as new. Prompts
-and tool calls read and write the log. Explicit requests only write it.
+Prompts and tool calls add each memory to a context window only once: a delivery leaves an entry for
+the session until the session's context is compacted. A second entry, for the principal, lasts
+`surface.dedup_ttl_seconds` and makes repeats in other sessions rank lower. Repeated episodes keep
+their rank, because they answer an exact trigger. Keys contain the content hash, so an edited memory
+counts as new. Prompts and tool calls read and write the log. Explicit requests only write it.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""The opening of a session: the rules that the user pinned, and the notes most likely to be useful.
+"""The opening of a session: the rules that the user pinned and, after a compaction or if
+`surface.moments` is `all`, the notes most likely to be useful.
 
 There is no question yet, so there is nothing to search for. A note ranks higher if it belongs to
 this project, is recent or recently read, states a decision or a pitfall, or is about files that
@@ -152,9 +153,9 @@ class SessionStart(Struct, frozen=True):
         `shown_ids`, or a `Skip` that says why there are none.
 
         A session that was resumed, or whose start was missed, gets the standing rules only if it
-        lacks them. A compacted session gets its memories again. If `surface.moments` is `all`, a
-        session also gets other notes once. Otherwise, other notes surface only with a request that
-        they match.
+        lacks them. A compacted session gets some of its memories again. If `surface.moments` is
+        `all`, a session also gets other notes once. Otherwise, other notes surface only with a
+        request that they match.
         """
         if not self.options.surface.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")

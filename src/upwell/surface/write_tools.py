@@ -57,7 +57,8 @@ _WRITE_VERBS = _words(
     """
 )
 """Verbs that mean a change in many APIs. They count as the first, second or last word of a tool's
-name. The patterns above count anywhere in the name."""
+name. The patterns above count anywhere in the name. Usually, neither counts if one of the first two
+words is a verb for reading (`get_commit`)."""
 _WRITE_OPENINGS = _words("book build buy complete import link new order play star start tag turn")
 """Verbs that are also common nouns or adjectives. They count only as the first word of a tool's
 name."""

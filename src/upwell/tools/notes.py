@@ -80,7 +80,7 @@ def add_tool(
     max_notes: int = 0,
 ) -> Tool:
     """Return the tool `add_memory(content, namespace?, paths?, tags?, kind?)`. A note belongs to
-    the project, and is labelled as an agent's note wherever it appears.
+    the project, and is labelled as an agent's note when it surfaces.
 
     `status` adds a status line to the result. Only an admin may add notes to the namespaces in
     `read_only`. Notes beyond `max_notes` are rejected (0 for no limit).

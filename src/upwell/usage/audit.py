@@ -29,10 +29,10 @@ RETENTION_SECONDS = 365 * 86_400.0
 REPEAT_SECONDS = 60.0
 """At most one denied request is recorded within this time for each principal and reason."""
 STRANGER_SECONDS = 3_600.0
-"""At most one denied request without a valid token is recorded within this time for each address
-and reason."""
+"""In each period of this length, at most one denied request without a valid token is recorded for
+each address and reason."""
 MAX_OF_STRANGERS = 60
-"""How many denials of requests without a valid token are recorded within `STRANGER_SECONDS`. One
+"""How many denials of requests without a valid token are recorded per `STRANGER_SECONDS`. One
 more entry counts all others, so that a flood of requests does not fill the log."""
 MAX_REMEMBERED = 2_000
 MAX_CHARS = 300
@@ -42,7 +42,7 @@ UNKNOWN = "unknown"
 class Event(Struct, frozen=True):
     """One entry. `at` is in epoch seconds. `actor` is the principal's name. It is "" for the
     owner, and `UNKNOWN` with the sender's address if a request has no valid token. `outcome` is
-    "done", or the reason for a denial."""
+    "done", or says why the request was refused."""
 
     at: float
     actor: str
@@ -191,6 +191,7 @@ class Audit:
 
         Raises:
             StoreError: the database failed.
+            OSError, ValueError: the file cannot be read.
         """
         return await self._log.latest(limit)
 

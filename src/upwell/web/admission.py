@@ -103,8 +103,8 @@ class Denials(Struct, frozen=True):
 class Admission:
     """Finds principals. `principal_of()` looks up a token that upwell created, and `verify()`
     checks a token that an issuer signed. Principals of the home's own `tenant` are returned with
-    the tenant "". If `own_only` is set, no other tenant is admitted. The guard reports refused
-    requests to `denied`."""
+    the tenant "". If `own_only` is set, no other tenant is admitted. The guard reports most
+    refused requests to `denied`."""
 
     def __init__(
         self,

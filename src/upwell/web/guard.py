@@ -171,6 +171,6 @@ def _origin_of(origin: str) -> str:
 
 
 def _name_of(authority: str) -> str:
-    """Return the host of `HOST`, `HOST:PORT` or `[IPV6]:PORT`, or "" for anything else."""
+    """Return the host of `HOST` or `[IPV6]`, with or without a port, or "" for anything else."""
     match = _AUTHORITY.fullmatch(authority)
     return (match[1] or match[2]).lower() if match else ""

@@ -66,7 +66,7 @@ class IssuerKeys:
         self._fetching = asyncio.Lock()
 
     async def find(self, key_id: str) -> "PyJWK | None":
-        """Return the key with this id, or None if the issuer has no such key.
+        """Return the key with this id, or None if no such key is known.
 
         Raises:
             OSError, ValueError: the keys cannot be fetched, and the last ones fetched are too old.

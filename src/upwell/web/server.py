@@ -175,8 +175,8 @@ class HttpServer(uvicorn.Server):
         notice_seconds: float,
         drain_seconds: float,
     ) -> None:
-        """Exit without dropping a request. For `notice_seconds`, the server still accepts
-        connections, but asks clients to go elsewhere: `/readyz` fails, and responses say
+        """Exit, if possible without dropping a request. For `notice_seconds`, the server still
+        accepts connections, but asks clients to go elsewhere: `/readyz` fails, and responses say
         `Connection: close`. Then the server stops listening, and open requests get `drain_seconds`
         to finish. `end_streams()` ends the streams, which would otherwise stay open."""
         self.config.timeout_graceful_shutdown = math.ceil(drain_seconds)
@@ -255,7 +255,7 @@ def url_of(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether `host` is a loopback address."""
+    """Return whether the IP address `host` is a loopback address."""
     return ipaddress.ip_address(host).is_loopback
 
 
@@ -263,7 +263,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket.
 
     Raises:
-        UsageError: the address is in use or not ours.
+        UsageError: the address cannot be used, for example because it is in use or not ours.
     """
     # asyncio disables Nagle's algorithm only for sockets that were created with an explicit
     # protocol. With the algorithm, every response waits 40 ms for an acknowledgement.

@@ -147,7 +147,8 @@ def issue(
 
     Raises:
         UsageError: the name, a namespace or the tenant is invalid, or the name already has a token.
-        StoreUnwritable: the file cannot be written.
+        StoreCorrupt: the file is damaged.
+        StoreUnwritable: the file cannot be read or written.
     """
     check_name(name, "token name")
     secret = _new_token()
@@ -171,7 +172,8 @@ def revoke(path: Path, name: str, locking: Locking = exclusively) -> AccessToken
 
     Raises:
         UsageError: no token has this name.
-        StoreUnwritable: the file cannot be written. Nothing has changed.
+        StoreCorrupt: the file is damaged.
+        StoreUnwritable: the file cannot be read or written. Nothing has changed.
     """
     with locking(path):
         issued = tokens_in(path)

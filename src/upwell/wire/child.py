@@ -2,8 +2,8 @@
 
 Its environment contains only the variables on an allow-list and those that the user configured. It
 has its own process group. On Linux, a `tied` child dies with the gateway: the kernel kills the
-child, and a watcher kills the processes that the child has started. The last lines of the child's
-stderr are kept for error messages.
+child, and a watcher kills the rest of the group. The last lines of the child's stderr are kept for
+error messages.
 """
 
 import asyncio
@@ -58,8 +58,8 @@ complete.
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A program and its arguments, never a shell command line. On Linux, a `tied` child and the
-    processes that it starts die with the gateway, but starting it takes longer. A child that starts
+    """A program and its arguments, never a shell command line. On Linux, a `tied` child and
+    its process group die with the gateway, but starting it takes longer. A child that starts
     no processes and exits when its stdin closes need not be tied.
     """
 

@@ -176,7 +176,8 @@ class _Post(Struct, frozen=True):
 class HttpLink:
     """A connection to a server. `sink` POSTs lines to the server, and `lines()` yields its
     messages. `lines()` ends when the server is unreachable, requires a login or has dropped our
-    session. After that, a new link with a new handshake is needed."""
+    session, or when the stream of the older transport ends. After that, a new link with a new
+    handshake is needed."""
 
     def __init__(
         self, address: Address, client: "httpx2.AsyncClient", max_bytes: int = MAX_LINE_BYTES

@@ -234,7 +234,7 @@ class Inbox:
         self.add(line)
 
     def add(self, line: Line) -> None:
-        """Add a short line of our own, without waiting for room."""
+        """Add a line, usually a short one of our own, without waiting for room."""
         self._lines.append(line)
         self.size += len(line.data)
         self._wake()

@@ -1,7 +1,7 @@
 """The user's logins to servers, kept in one file in upwell's home, with mode 0600.
 
 A login is valid for one URL. If the configured URL changes, the login no longer applies. The `repr`
-of a login never contains a secret.
+of a login contains neither tokens nor the client secret.
 """
 
 import dataclasses

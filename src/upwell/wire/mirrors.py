@@ -80,6 +80,7 @@ def declared_by(tool: RawObject) -> tuple[Mirror, ...]:
 
     Raises:
         BadMirror: see `mirrors_of()`.
+        NotJson: the schema cannot be decoded.
     """
     schema = tool.get("inputSchema") or b""
     return mirrors_of(loads(schema)) if DECLARATION.encode() in schema else ()
@@ -166,7 +167,7 @@ def decoded(value: str | None) -> str | None:
 
 
 def _positions(schema: object) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
-    """Return every schema inside a JSON Schema, with the path of the argument that it describes.
+    """Return the schemas inside a JSON Schema, with the path of the argument that each describes.
     The path is None if the schema cannot be reached through `properties` alone. Data, such as
     `default` and `enum`, is skipped, and `$ref` is not followed."""
     stack: list[tuple[tuple[str, ...] | None, object]] = [((), schema)]

@@ -136,7 +136,7 @@ class LoginAuth(httpx2.Auth):
             raise httpx2.RemoteProtocolError(why) from error
 
     def _save(self, login: Login) -> None:
-        """Save the login. A failure is only logged. The next process may then need a new login."""
+        """Save the login. A failure is only logged. The next request may then need a new login."""
         try:
             self._logins.put(self._server, login)
         except StoreError as error:

@@ -55,7 +55,8 @@ def loads(raw: bytes) -> Any:
     """Decode `raw` to look at its values. Lone surrogates are kept.
 
     Raises:
-        NotJson: `raw` is not JSON, not UTF-8, or nested too deeply to be decoded.
+        NotJson: `raw` is not JSON, is nested too deeply to be decoded, or contains an integer that
+            is too long.
     """
     try:
         return json.loads(raw)
@@ -141,8 +142,11 @@ class RawObject(Struct, frozen=True):
         return cls(tuple(_object_members(raw)))
 
     def get(self, name: str) -> bytes | None:
-        """Return the raw value of the last member with this name, because parsers use the last
-        one."""
+        """Return the raw value of the last member with this name, because parsers use the last one.
+
+        Raises:
+            NotJson: the name of a member contains an invalid escape.
+        """
         quoted = b'"%b"' % name.encode()
         for key, value in reversed(self.members):
             if key == quoted or (b"\\" in key and loads(key) == name):
@@ -153,7 +157,7 @@ class RawObject(Struct, frozen=True):
         """Return the decoded value of a member, or `default` if there is none.
 
         Raises:
-            NotJson: the value is malformed, or nested too deeply to be decoded.
+            NotJson: the value or a name is malformed, or the value cannot be decoded.
         """
         raw = self.get(name)
         return default if raw is None else loads(raw)

@@ -1,5 +1,5 @@
-"""Turn Markdown from agents and users into safe HTML. Markup is removed, code and bold text become
-elements, and addresses are shown as text.
+"""Turn Markdown from agents and users into safe HTML. Common markup is removed, code and bold text
+become elements, and addresses are shown as text.
 
 No part of the text can become an HTML element, because each piece is escaped before it is put
 between our own tags.
@@ -25,7 +25,8 @@ _INLINE = re.compile(
 
 
 def prose(text: str) -> Markup:
-    """Return the escaped text without Markdown's markup, with elements for code and bold text."""
+    """Return the escaped text without Markdown's most common markup, with elements for code and
+    bold text."""
     blocks: list[Markup] = []
     fenced: list[str] | None = None
     for line in visible(text).split("\n"):
@@ -43,8 +44,8 @@ def prose(text: str) -> Markup:
 
 
 def plain(text: str) -> str:
-    """Return the text on one line without Markdown's markup, for titles. The result is not
-    escaped."""
+    """Return the text on one line without Markdown's most common markup, for titles. The result is
+    not escaped."""
     return prose(text).striptags()
 
 

@@ -1,5 +1,5 @@
-"""Render the templates of the dashboard. All values are escaped, and invisible characters are shown
-as codes."""
+"""Render the templates of the dashboard. All values that are not already HTML are escaped, and most
+of their invisible characters are shown as codes."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
