@@ -44,7 +44,7 @@ class MemoryReader(Protocol):
         """Search every place at once.
 
         Raises:
-            RecallError: every place failed.
+            RecallError: every place failed, or every place that is searched by triggers.
         """
         ...
 
@@ -67,8 +67,8 @@ class MemoryReader(Protocol):
 
 
 class Passages(Protocol):
-    """Memories outside the store, found by id: those from files, or the latest hits from another
-    program."""
+    """Memories outside the store, found by id, such as those from files, or the latest hits from
+    another program."""
 
     async def get(self, memory_id: str) -> Memory | None: ...
 
@@ -83,7 +83,7 @@ class Reader:
     """Implements `MemoryReader` over `store` and all other sources of memories. `everywhere`
     searches them by words, files and symbols. `places`, the locations found in past sessions, is
     searched only by triggers. `documents` contains the memories from files, and `passages` contains
-    those from other programs and servers."""
+    those from elsewhere, such as other programs and servers."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Reader:
         return await self._store.get(memory_id) or await self.derived(memory_id)
 
     async def derived(self, memory_id: str) -> Memory | None:
-        """The memory with this id from outside the store: from a file, a program or a server."""
+        """The memory with this id from outside the store, such as from a file or a server."""
         for passages in self._outside:
             if memory := await passages.get(memory_id):
                 return memory

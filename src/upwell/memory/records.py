@@ -88,8 +88,7 @@ MAX_TENANT_CHARS = 200
 
 
 def check_tenant(tenant: str) -> None:
-    """Raise UsageError if a tenant name is empty, is too long, or has control characters or lone
-    surrogates."""
+    """Raise UsageError if a tenant name is empty, is too long, or has unprintable characters."""
     if not 0 < len(tenant) <= MAX_TENANT_CHARS or not tenant.isprintable() or not is_text(tenant):
         raise UsageError(
             f"{tenant[:MAX_NAMESPACE_CHARS]!a} is not the name of a tenant",
@@ -104,8 +103,8 @@ MAX_COUNT = 1_000_000
 
 
 def memory_of(item: object, *, trust: Trust = Trust.USER) -> Memory:
-    """Make a memory from a `Memory` or from a mapping in the import format. If the item lists no
-    files or symbols, they are extracted from its text.
+    """Make a memory from a `Memory` or from a mapping in the import format. Files and symbols
+    that the item does not list are extracted from its text, unless it has triggers.
 
     Raises:
         UsageError: the item is malformed; the message names the field.
@@ -271,7 +270,8 @@ def check(memory: Memory) -> None:
 
 
 def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
-    """Mask all secrets in a memory. Also returns the names of the rules that fired."""
+    """Mask the secrets in a memory's text, source, tags, files, symbols and triggers. Also returns
+    the names of the rules that fired."""
     fired: dict[str, None] = {}
 
     def clean(value: str) -> str:

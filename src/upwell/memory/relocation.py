@@ -3,7 +3,8 @@
 A move can be killed at any point and run again without duplicating anything, because the target
 overwrites a memory that has the same id. The journal lists the versions that the target has
 acknowledged, so a second run copies only memories that are missing or have changed. If a memory was
-deleted from the target after it was copied, the move does not copy it again.
+deleted from the target after it was copied, the move does not copy it again unless it changes in
+the source.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """Stem words exactly as SQLite does.
 
 SQLite's own tokenizer computes the stems: words are inserted into an in-memory FTS5 table, and
-fts5vocab returns their stems. Counting, scoring and matching therefore always agree on the stem of
-a word.
+fts5vocab returns their stems. Counting, scoring and matching therefore agree on the stem of a word.
 """
 
 import sqlite3

@@ -108,8 +108,8 @@ async def no_files(project: str | None) -> None:
 
 
 class Topics:
-    """The topics of every memory in `stores`, a list that may grow. `catch_up` runs before the
-    stores are read. The methods raise StoreError if a store fails."""
+    """The topics of every memory in `stores`, a list that may grow. `all()` and `about()` run
+    `catch_up` first. The methods raise StoreError if a store fails."""
 
     def __init__(
         self,

@@ -2,9 +2,9 @@
 
 Markdown becomes a live source: it is not copied, and upwell reads it again when it changes
 (`memory/sources.py`). JSON lines are copied into the store, and the notes from another `stm.json`
-are copied into the one in use. Importing the same file again changes nothing. A JSON line is in the
-import format of `memory/records.py`, with the memory's other fields under `upwell`, so an export
-can be imported without loss.
+are copied into the one in use. Importing the same file again creates no duplicates. A JSON line is
+in the import format of `memory/records.py`, with the memory's other fields under `upwell`, so an
+export can be imported without loss.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ class Imported(Struct, frozen=True, kw_only=True):
     """The outcome of an import.
 
     `files`, `chunks` and `problems` describe a live source. `stored`, `redacted` and `rules`
-    describe a copy: the number of memories, the number of secrets that each masking rule masked,
-    and the number of standing rules among the memories.
+    describe a copy: the number of memories, the number of memories in which each masking rule
+    masked secrets, and the number of standing rules.
     """
 
     path: str
@@ -84,8 +84,8 @@ class Imports:
 
         Raises:
             UsageError: there is nothing to import, the format is unknown, the format has no
-                projects but `projects` is given, a memory is malformed, or `path` is the home
-                folder or contains it.
+                projects but `projects` is given, a memory is malformed, the library is full, or
+                `path` is the home folder or contains it.
             StoreError: the store failed. If the file has JSON lines, its earlier batches stay
                 stored, and the hint reports how many memories they contain.
         """
@@ -213,7 +213,7 @@ def copy_notes(notes: ShortTerm, path: Path) -> Copied:
 
     Raises:
         UsageError: the file cannot be read, or a note in it is malformed; nothing was stored.
-        StoreUnwritable: nothing was stored.
+        StoreError: nothing was stored.
     """
     origin = Origin(project=repository_of(str(path.resolve().parent)), trust=Trust.IMPORTED)
     stored, fired = notes.take_over([(entry, origin) for entry in read_notes(path)])
@@ -260,7 +260,7 @@ async def copy_memories(
 
 
 async def _store(library: Library, batch: list[_Item], stored_count: int) -> list[str]:
-    """Store a batch. Returns the rule of each masked secret."""
+    """Store a batch. Returns the rules that masked secrets, once for each memory."""
     try:
         memories = [await _with_earlier_times(library, item.memory) for item in batch]
         added = await library.add_many(memories)

@@ -82,7 +82,7 @@ class PostgresStore:
         stored memory with the same id.
 
         Raises:
-            UsageError: the text of a memory is empty.
+            UsageError: a text is empty, an id is too long, or a field is not valid Unicode.
             StoreError: the database failed. Nothing was stored, unless the connection broke while
                 the server was committing.
         """
@@ -107,7 +107,8 @@ class PostgresStore:
         """Replace the memory with the same id. Its creation time does not change.
 
         Raises:
-            UsageError: no memory has this id, or the new text is empty.
+            UsageError: no memory has this id, the new text is empty, or a field is not valid
+                Unicode.
         """
         check(memory)
         now = self._clock.now()

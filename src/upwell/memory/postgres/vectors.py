@@ -8,8 +8,8 @@ runs in this process.
 
 For each tenant and model, one replica embeds at a time. It holds a lease, which it renews with
 every batch. Vectors are stored per model, so replicas that switch to another model one by one do
-not overwrite each other's vectors. Vectors from a model that no replica has used for a week are
-deleted. A database trigger deletes the vectors of a deleted or changed memory.
+not overwrite each other's vectors. The vectors of a model are deleted if no replica has taken its
+lease for a week. A database trigger deletes the vectors of a deleted or changed memory.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from upwell.memory.embedding.numbers import Floats, Numbers
 
 LEASE_SECONDS = 120.0
-"""How long a lease lasts. An endpoint embeds a batch in less time, so a running replica does not
-lose its lease."""
+"""How long a lease lasts. An endpoint usually embeds a batch in less time, so a running replica
+keeps its lease."""
 UNUSED_SECONDS = 7 * 86_400.0
 COMPARED = 120
-"""How many of the memories nearest by sign bits are read and compared exactly. The best `NEAREST`
-of them become candidates."""
+"""How many of the memories nearest by sign bits are read and compared exactly. Of those that the
+search has found in no other way, the best `NEAREST` become candidates."""
 MAX_SCANNED = 200_000
 """If more memories than this are visible, only those found by words, files or symbols are
 compared."""

@@ -144,8 +144,8 @@ def _replacement(
 
 
 async def remove(transaction: Transaction, ids: Sequence[str]) -> int:
-    """Remove the memories with these ids from every table except the trash. Returns how many were
-    removed.
+    """Remove the memories with these ids and everything derived from them. The trash does not
+    change. Returns how many were removed.
     """
     _, old = await transaction.run(LOCK_TENANT, Statement(_OLD, {"ids": list(ids)}))
     changes = Changes()

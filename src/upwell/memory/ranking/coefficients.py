@@ -1,4 +1,5 @@
-"""The coefficients of `memory/ranking/calibrate.py`, as `benchmarks/calibrate.py` prints them.
+"""The coefficients of `memory/ranking/calibrate.py`. `benchmarks/calibrate.py` prints them, except
+for the intercepts, which are shifted, and `few` and `few_names`.
 
 With a threshold of 0.5, a memory would surface in 5 % of the events for which no memory is
 relevant. For turns of conversations the rate is 3.5 %, because the fitted intercept of `turn` is

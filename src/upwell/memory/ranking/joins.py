@@ -1,8 +1,8 @@
 """Exact joins: the keys under which memories about a file or a symbol are stored and looked up.
 
-A memory is stored under four keys for each of its files: the whole path (`f:`), the path's last two
-parts (`s:`), the file's name (`n:`) and its stem (`t:`). It is also stored under a key for each
-symbol (`y:`).
+A memory is stored under up to four keys for each of its files: the whole path (`f:`), the path's
+last two parts (`s:`), the file's name (`n:`) and its stem (`t:`). It is also stored under the whole
+name and the last part of each symbol (`y:`).
 """
 
 from collections.abc import Iterable
@@ -110,10 +110,10 @@ def join_keys(
 def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
     """Return the keys under which memories about `path` may be stored, each with its strength.
 
-    A path inside the project is complete. For any other path, the repository's root is unknown, so
-    each tail of two or more parts may be the complete path. In a pattern (`**/*name*`), only the
-    literal part of the file's name counts. A data file is not looked up by its stem, because
-    `nothere.txt` is unrelated to `nothere.py`.
+    A relative path, or one inside the project, is complete. For any other path, the repository's
+    root is unknown, so each tail of two or more parts may be the complete path. In a pattern
+    (`**/*name*`), only the literal part of the file's name counts. A data file is not looked up by
+    its stem, because `nothere.txt` is unrelated to `nothere.py`.
     """
     if any(sign in path for sign in "*?"):
         return _pattern_forms(path)

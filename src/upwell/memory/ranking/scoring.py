@@ -34,7 +34,7 @@ scores of the hits above it."""
 TRIGGER = "trigger"
 """The signal of a hit that shares a trigger with the query."""
 SPEAKING = ("matched_words", "window", "path_join", "symbol_join", "meaning", TRIGGER)
-"""A candidate needs at least one of these signals to become a hit."""
+"""A candidate needs at least one of these signals to become a hit, unless it supersedes a hit."""
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
 """The margin of a hit is the difference between its BM25 and the mean BM25 at these ranks."""
 
@@ -137,9 +137,9 @@ def _hit(entry: Assessed, score: float, readings: Sequence[Reading]) -> Hit:
 
 
 def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> list[Hit]:
-    """Put each successor before the memory that it supersedes, even if the query did not find the
-    successor. The successor gets at least the score of the superseded memory, and the superseded
-    memory is marked `SUPERSEDED`."""
+    """Put each successor that the query may see before the memory that it supersedes, even if the
+    query did not find the successor. The successor gets at least the score of the superseded
+    memory, and the superseded memory is marked `SUPERSEDED`."""
     if not successors:
         return list(hits)
     hit_of = {hit.memory.id: hit for hit in hits}

@@ -3,8 +3,8 @@
 The signals from words include BM25 (Robertson and Zaragoza 2009), how many of the query's words the
 memory contains (weighted by rarity), and how far its BM25 is above that of other candidates. BM25
 counts `Candidate.extra` at half weight. For a turn of a conversation, the neighbouring turns also
-count. The signals from files and symbols describe the memory's best join. A join counts less the
-more memories share it.
+count. The signals from files and symbols describe the memory's best join of each kind. A join
+counts less the more memories share it.
 """
 
 import math
@@ -50,9 +50,10 @@ SIGNALS = (
     "symbol_join",
     "symbol_rarity",
 )
-"""The keys that `Hit.signals` has for every hit if the query has words. With an embedder, there are
-also `cosine`, `meaning`, `meaning_margin` and `meaning_near`. A hit with a trigger has
-`scoring.TRIGGER`, and a memory that a newer one replaces has `scoring.SUPERSEDED`."""
+"""The keys that `Hit.signals` has for every hit of `scoring.rank()` if the query has words. If the
+query was compared by meaning, there are also `cosine`, `meaning`, `meaning_margin` and
+`meaning_near`. A hit with a trigger has `scoring.TRIGGER`, and a memory that a newer one replaces
+has `scoring.SUPERSEDED`."""
 NO_JOIN: Mapping[str, float] = dict.fromkeys(
     ("path_join", "path_rarity", "path_named", "path_focus", "symbol_join", "symbol_rarity"), 0.0
 )
@@ -83,9 +84,9 @@ class Candidate(Struct, frozen=True):
 
 
 class Likeness(Struct, frozen=True):
-    """The similarity of memories to a question. `cosines` maps memory numbers to cosines, nearest
-    first. `mean` and `spread` describe the store's cosines, and `background` is the mean cosine of
-    the memories that follow the very best ones."""
+    """The similarity of memories to a question. `cosines` maps memory numbers to cosines (in
+    PostgreSQL, nearest first). `mean` and `spread` describe the store's cosines, and `background`
+    is the mean cosine of the memories that follow the very best ones."""
 
     cosines: Mapping[int, float]
     mean: float

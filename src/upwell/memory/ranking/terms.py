@@ -144,8 +144,8 @@ def query_words(text: str) -> list[str]:
 
 
 def names_in(text: str) -> set[str]:
-    """Return the words of a query that look like names: `JC`, `urllib3`, or a capitalised word
-    inside a sentence."""
+    """Return the folded words of a query that look like names: `JC`, and inside a sentence also
+    `urllib3` or a capitalised word."""
     names: set[str] = set()
     clean = sound(text)
     for match in _NAME_LIKE.finditer(clean):

@@ -6,9 +6,9 @@ developer's own memories, without network access. `team_memory` lists the memori
 team and those shared with it.
 
 SQLite triggers put each write to a shared memory into the outbox, in the same transaction as the
-write. No caller can bypass the triggers. If a process dies, the write and its entry in the outbox
-are either both stored or both lost. An entry contains the memory's id but not its content, so
-several changes to one memory are sent once.
+write. Only the upkeep of the copy bypasses the triggers. If a process dies, the write and its entry
+in the outbox are either both stored or both lost. An entry contains the memory's id but not its
+content, so several changes to one memory are sent once.
 """
 
 import sqlite3

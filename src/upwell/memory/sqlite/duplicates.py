@@ -17,10 +17,10 @@ from upwell.memory.sqlite.rows import by_number, scope_number
 
 
 def find_duplicates(db: sqlite3.Connection, memories: Sequence[Memory]) -> list[tuple[str, ...]]:
-    """Return, for each memory, the ids of its duplicates in the same project: exact duplicates in
-    the store or earlier in the batch, and near duplicates in the store. A stored memory with the
-    same id does not count. If the batch has more than `MAX_CHECKED` memories, only exact duplicates
-    are found."""
+    """Return, for each memory, the ids of up to `MAX_REPORTED` duplicates in the same project:
+    exact duplicates in the store or earlier in the batch, and near duplicates in the store. A
+    stored memory with the same id does not count. If the batch has more than `MAX_CHECKED`
+    memories, only exact duplicates are found."""
     groups: list[tuple[str, ...]] = []
     earlier: dict[tuple[str, str | None, str], str] = {}
     for memory in memories:

@@ -89,8 +89,8 @@ def scope_number(db: sqlite3.Connection, tenant: str, project: str | None) -> in
 
 
 def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
-    """Return the scopes that a query may see: its project and the global one, or all scopes of its
-    tenant."""
+    """Return the scopes that a query may see: those of its project and the global one, or all
+    scopes of its tenant."""
     condition, values = seen_by(scope)
     rows = db.execute(f"SELECT no FROM scope WHERE {condition} ORDER BY no", values)
     return [row[0] for row in rows]
@@ -105,7 +105,7 @@ def seen_by(scope: Scope) -> tuple[str, tuple[str, ...]]:
 
 
 CHUNK = 500
-"""The maximum number of values in one `IN (…)`."""
+"""The maximum number of memories that one statement looks up by number or id."""
 
 
 def marks(values: Sequence[object]) -> str:

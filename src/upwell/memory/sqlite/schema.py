@@ -71,7 +71,7 @@ def create(db: sqlite3.Connection) -> None:
 
 def add_triggers(db: sqlite3.Connection) -> None:
     """Add the columns `triggers` and `occurrences`. `triggers` are the situations in which a memory
-    surfaces, not SQL triggers. `occurrences` is the number of sessions that have found the
+    surfaces, not SQL triggers. `occurrences` is the number of sessions that led to the
     memory."""
     for column, default in ADDED_COLUMNS.items():
         db.execute(f"ALTER TABLE memory ADD COLUMN {column} NOT NULL DEFAULT {default}")

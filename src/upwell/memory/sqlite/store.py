@@ -138,7 +138,8 @@ class SqliteStore:
         """Replace the memory with the same id. Its creation time does not change.
 
         Raises:
-            UsageError: no memory has this id, or the new text is empty.
+            UsageError: no memory has this id, the new text is empty, or a field is not valid
+                Unicode.
         """
         check(memory)
         now = self._clock.now()
@@ -187,8 +188,8 @@ class SqliteStore:
 
     async def purge(self, memory_id: str | None = None) -> int:
         """Permanently delete one memory or, without an id, everything that has expired or has been
-        in the trash for 30 days. No part of the deleted text remains in the file. Returns the
-        number of deleted memories."""
+        in the trash for 30 days. No part of the deleted text remains in the file, unless a long
+        read delays its removal. Returns the number of deleted memories."""
         now = self._clock.now()
 
         def delete_rows(db: sqlite3.Connection) -> int:

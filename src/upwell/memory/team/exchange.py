@@ -130,7 +130,7 @@ def check_cursors(cursors: Sequence[Cursor]) -> None:
     """Reject cursors that cannot come from a gateway.
 
     Raises:
-        Malformed: there are too many cursors, or one of them is impossible.
+        Malformed: there are too many cursors, two have the same project, or one is impossible.
     """
     if len(cursors) > MAX_CURSORS:
         raise Malformed(f"more than {MAX_CURSORS} projects at once")

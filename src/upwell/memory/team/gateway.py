@@ -62,7 +62,8 @@ class GatewayMemories:
         """Return the gateway's description of itself and of the token's role.
 
         Raises:
-            StoreError: the gateway cannot be reached, or does not accept the token.
+            StoreError: the gateway cannot be reached, does not accept the token, or sends no
+                greeting that this version understands.
         """
         return self._read(Greeting, await self._exchange("GET", exchange.PATH))
 

@@ -9,7 +9,7 @@ from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Tr
 from upwell.ground.types.principal import PRIVATE
 
 TEAM = "team"
-"""Shared memories are in this namespace or in one below it (`team/…`)."""
+"""A person shares a memory by putting it in this namespace or in one below it (`team/…`)."""
 
 _OF_THIS_MACHINE = ("/", "~")
 
