@@ -94,7 +94,7 @@ def tracks(root: str, path: str) -> bool:
 
     Clones contain tracked files, so somebody else may have written them. This reads git's index
     (gitformat-index(5)) without running git. The result is True if the index is too large or
-    damaged.
+    visibly damaged.
     """
     git = Path(root) / ".git"
     name = path.encode() + b"\0"
@@ -134,7 +134,7 @@ def _lists(index: bytes, name: bytes) -> bool:
     that it shares with the previous path.
 
     Raises:
-        ValueError: a path is too long, or the index ends inside an entry.
+        ValueError: a path is damaged or too long, or the index ends inside an entry.
     """
     if int.from_bytes(index[4:8]) < _COMPRESSED:
         return name in index

@@ -126,8 +126,8 @@ def _chosen(addresses: Mapping[str, str]) -> str | None:
 
 
 def normal_address(url: str) -> str | None:
-    """Return `host/path` for a repository's address in any of git's forms, or None for a local
-    path.
+    """Return `host/path` for the address of a repository on a server. Returns None for a local
+    path, an unknown scheme or a malformed address.
 
     The host is in lower case. Credentials, the scheme's default port, the query and a trailing
     `.git` are left out. No secret is therefore stored, and `git@host:a/b.git` equals
@@ -148,7 +148,8 @@ def normal_address(url: str) -> str | None:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """Return the host and the path of an address. The host is "" for a local path.
+    """Return the host and the path of an address. The host is "" for a local path or an unknown
+    scheme.
 
     Raises:
         ValueError: the address is malformed.

@@ -73,7 +73,8 @@ def checked(kind: type, key: str, name: str, value: Any, origin: str, known: Seq
 
 
 def unknown(key: str, name: str, known: Sequence[str], origin: str) -> ConfigError:
-    """Return the error for an unknown key. The hint suggests the most similar key."""
+    """Return the error for an unknown key. The hint suggests the most similar key, or lists the
+    known keys if none is similar."""
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}?" if nearest else f"known here: {', '.join(known)}"
     return ConfigError(f"unknown key {key!r} in {origin}", key=key, origin=origin, hint=hint)

@@ -94,8 +94,8 @@ def trace_id_in(traceparent: str) -> str:
 
 
 def requested(traceparent: str) -> AbstractContextManager[None]:
-    """Make the spans of this block join the trace of a client's request. A span that belongs to
-    another trace gets a link to the request. An invalid `traceparent` has no effect."""
+    """Make the spans of this block join the trace of a client's request. A span whose parent
+    belongs to another trace gets a link to the request. An invalid `traceparent` has no effect."""
     return _requested(traceparent) if trace_id_in(traceparent) else nullcontext()
 
 
@@ -223,8 +223,9 @@ def _remote(traceparent: str) -> Any:
 
 
 def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
-    """Send spans to the OTLP endpoint in `OTEL_EXPORTER_OTLP_ENDPOINT`. The service name is
-    `upwell`, unless `OTEL_SERVICE_NAME` sets another.
+    """Send spans to the OTLP endpoint in `OTEL_EXPORTER_OTLP_ENDPOINT` or
+    `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`. The service name is `upwell`, unless `OTEL_SERVICE_NAME`
+    or `OTEL_RESOURCE_ATTRIBUTES` sets another.
 
     Returns False if there is no endpoint, or if the `upwell[otel]` extra is missing.
     """

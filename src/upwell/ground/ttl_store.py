@@ -22,8 +22,8 @@ from upwell.ground.types.rpc import Ping
 
 
 class Kind(StrEnum):
-    """The kinds of entries, each with one owner. Never change a value, because it is a key on
-    disk."""
+    """The kinds of entries, each with one owner. `SessionState` adds kinds of its own. Never change
+    a value, because it is a key on disk."""
 
     CHORE = "chore"
     COMPACTION = "compacted"
@@ -85,9 +85,9 @@ class Options:
 class TtlStore(Protocol):
     """A store of expiring entries, shared by all processes that open it.
 
-    Callers choose kinds and keys. Apart from `drop()`, methods treat an expired entry as absent,
-    even if `expire()` has not removed it yet. The methods of the durable implementations raise
-    `StoreError` if the database fails.
+    Callers choose kinds and keys. Apart from `drop()` and `ping()`, methods treat an expired entry
+    as absent, even if `expire()` has not removed it yet. Most methods of the durable
+    implementations raise `StoreError` if the database fails.
     """
 
     async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
@@ -148,13 +148,13 @@ class TtlStore(Protocol):
         ...
 
     async def ping(self) -> Ping:
-        """Report the number of entries."""
+        """Report the number of entries, including expired ones."""
         ...
 
 
 _CHECKS_PER_CAP = 50
 """The size of a kind is measured each time a fiftieth of its cap has been written. One process
-therefore exceeds the cap by about a fiftieth at most.
+therefore exceeds the cap only slightly.
 """
 
 

@@ -2,8 +2,8 @@
 
 The agent is asked when, in this turn, a command failed and then worked, or the user corrected the
 agent. No question is asked if a hook has already made the agent continue this turn, if the
-session's last question was fewer than `MIN_TURNS` turns ago, or if the agent has stored a note in
-this turn. Subagents are never asked.
+session's last question was fewer than `MIN_TURNS` turns ago, if a memory or an agent's note has
+been stored in this turn, or if the session is paused. Subagents are never asked.
 """
 
 from collections import OrderedDict
@@ -48,7 +48,8 @@ Commands = Callable[[Event, float], Awaitable[Sequence[tuple[str, bool]]]]
 """Reads the transcript of the event's session. Returns the commands since a given time, and whether
 each of them failed."""
 HasNoted = Callable[[Event, float], Awaitable[bool]]
-"""Returns whether the agent has stored a memory in the event's project since a given time."""
+"""Returns whether a memory or an agent's note that is visible in the event's project has been
+stored since a given time."""
 
 
 async def no_commands(event: Event, since: float) -> Sequence[tuple[str, bool]]:

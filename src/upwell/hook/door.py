@@ -213,7 +213,7 @@ class HookDoor:
 
     def _is_unannounced(self, event: Event) -> bool:
         """Return whether this is a tool call and the first event from its session. If so, the
-        session began before the daemon did, and its standing rules have not been shown.
+        session probably began before the daemon did, and its standing rules have not been shown.
         """
         is_new = event.session not in self._known_sessions
         self._known_sessions.add(event.session)
@@ -306,8 +306,9 @@ class HookDoor:
             await self._surfacer.deliveries.take_back(outcome, cue, late=True)
 
     def _record_session(self, event: Event, parent: int) -> None:
-        """Record a session's process on its first event, and on every event that starts a session.
-        Subagents' events are ignored, because the process belongs to the main agent's session."""
+        """Record a session's process and folder when either is new, and on every event that starts
+        a session. Subagents' events are ignored, because the process belongs to the main agent's
+        session."""
         if event.agent:
             return
         key = (event.session, event.cwd, parent)

@@ -28,8 +28,8 @@ from upwell.hosts.settings import JsonHooks
 
 _READERS = ("Read", "Grep", "Glob", "LS", "Bash", "WebFetch", "WebSearch", "NotebookRead")
 _NOT_PLAIN_TEXT = ("interrupted", "isImage", "backgroundTaskId", "persistedOutputPath")
-"""A result with one of these keys is not plain text. For example, Claude Code writes a long result
-to disk and gives the model an excerpt and the path.
+"""A result in which one of these is set is not plain text. For example, Claude Code writes a long
+result to disk and gives the model an excerpt and the path.
 """
 _MATCHER = "|".join((*_READERS, "mcp__.*"))
 MANAGED_FOLDERS = (Path("/etc/claude-code"), Path("/Library/Application Support/ClaudeCode"))

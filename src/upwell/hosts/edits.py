@@ -1,5 +1,6 @@
 """Adds members to a table in a JSON or TOML file, and removes them. The text is edited in place, so
-no other byte changes. Edited TOML is parsed again before it is accepted."""
+nothing else changes but blank lines beside a removed TOML table. Edited TOML is parsed again before
+it is accepted."""
 
 import re
 import tomllib
@@ -20,7 +21,8 @@ _OUR_KEYS = {"environment": "env", "http_headers": "headers"}
 
 
 class Format(Protocol):
-    """A file format whose text can be edited in place."""
+    """A file format whose text can be edited in place. Editing raises ConfigError if the text is
+    malformed or cannot be edited safely."""
 
     def value(self, text: str) -> dict[str, Any]:
         """The content of the file.

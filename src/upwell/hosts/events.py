@@ -152,7 +152,8 @@ def folder_of(value: Any) -> str | None:
 
 
 def size_of(value: Any) -> int | None:
-    """The number of characters in a tool's result; None if the event has no result."""
+    """The number of characters in the strings of a tool's result, without keys; None if the event
+    has no result."""
     if value is None:
         return None
     size, pending = 0, [value]

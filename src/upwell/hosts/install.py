@@ -1,9 +1,10 @@
 """Writes our entries into agents' configuration files, and removes them again.
 
 The user first sees a plan. A file is written completely or not at all, and its earlier content is
-kept in a backup beside it. A record in upwell's home (`hooks.json`) holds the digest of each file
-that upwell has written. If a file has not changed since, uninstalling restores the earlier content
-and deletes the backup. Otherwise it removes only our entries.
+kept in a backup beside it. A record in upwell's home (`hooks.json`, or `clients.json` for MCP
+servers) holds the digest of each file that upwell has written. If a file has not changed since,
+uninstalling usually restores the earlier content and deletes the backup. Otherwise it removes only
+our entries.
 """
 
 import contextlib
@@ -104,8 +105,9 @@ class Installer:
         """Carry out a plan. Returns the path of the backup, or "" if there is none.
 
         Raises:
-            ConfigError: the file has changed since it was read.
-            StoreUnwritable: the file cannot be written. Nothing was changed.
+            ConfigError: the file has changed since it was read, or has too many backups.
+            StoreUnwritable: the file or the record cannot be written. In the latter case, the file
+                has already been changed.
         """
         try:
             if _read(plan.path) != plan.before:
@@ -145,6 +147,7 @@ class Installer:
         """The content of an agent's file, or "" if there is no file.
 
         Raises:
+            UsageError: there is no such agent.
             ConfigError: the file cannot be read or is not UTF-8.
         """
         return _read(_resolved(self.path_of(agent))) or ""

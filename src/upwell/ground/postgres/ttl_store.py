@@ -60,8 +60,9 @@ class PostgresTtlStore(TtlStore):
     """The `TtlStore` of one tenant. All machines use the database's clock, so that no entries are
     lost if one machine's clock is wrong.
 
-    Methods raise StoreError if the database fails or takes longer than `seconds`. Reading originals
-    has a longer limit. `expire()` and `ping()` have no limit, and `ping()` does not raise.
+    Methods raise StoreError if the database fails or takes longer than `seconds`. The limit is
+    longer for `get()` of originals, and under load. `expire()` and `ping()` have no limit, and
+    `ping()` does not raise.
     """
 
     def __init__(

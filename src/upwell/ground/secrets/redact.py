@@ -7,8 +7,8 @@ of Base64. A rule is compiled when first needed, and matched only near its keywo
 has any.
 
 A text is searched in several forms: as is, without escapes and colour codes, with wrapped lines
-joined, and decoded from Base64. Mask a text before you truncate it, because no rule recognises half
-a key.
+joined, and decoded from Base64. Mask a text before you truncate it, because most rules do not
+recognise half a key.
 """
 
 import math
@@ -39,9 +39,9 @@ FAILED = "[REDACTED:unreadable]"
 """Replaces a text that could not be searched."""
 _MASK = re.compile(r"\[REDACTED:[\w-]*\]")
 _MAX_REJECTED = 32
-"""When the rejected matches in a window add up to this many times the length of the window, every
-further match is treated as a secret. Without this limit, overlapping matches could take quadratic
-time, because the search continues inside a rejected match.
+"""When the matches in a window add up to this many times the length of the window, further matches
+are no longer rejected for lack of randomness. Without this limit, overlapping matches could take
+quadratic time, because the search continues inside a rejected match.
 """
 SLACK_CHARS = 20_000
 """How far a text is searched beyond the limit, to find a secret that extends past the limit."""
@@ -165,7 +165,7 @@ def _found_in(data: bytes) -> Iterator[Finding]:
 
 def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
     """Map each rule that has a keyword in `data` to the ranges around the keyword, and each rule
-    without keywords to all of `data`."""
+    without keywords to all of `data`, unless `data` is too short for a match."""
     triggered = {
         rule_id: [(0, len(data))]
         for rule_id, least_bytes in rules.everywhere.items()

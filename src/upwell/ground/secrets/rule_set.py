@@ -1,8 +1,8 @@
 """The rules for finding secrets: the files in `rules/`, compiled when first needed.
 
 The gitleaks rules expect certain characters after a secret (a quote, a space, `;`). Real text also
-has others: a comma, a bracket, a tag, a colour code. Here, a secret ends at any character that
-cannot be part of the secret.
+has others: a comma, a bracket, a tag, a colour code. Here, a secret ends at almost any character
+that cannot be part of the secret.
 """
 
 import re
@@ -41,7 +41,8 @@ digit."""
 
 class Allowlist(Struct, frozen=True):
     """Exceptions to a rule. A finding is an exception if one of the `regexes` matches the `target`
-    (the secret, the match or the line), or if the secret contains one of the `stopwords`.
+    (the secret, the match or the line), or if the secret contains one of the `stopwords` and is not
+    much longer than that (`MAX_STOPWORD_RATIO`).
     """
 
     target: str
@@ -132,8 +133,8 @@ def compiled(rule_id: str) -> Rule:
 
 
 def with_any_edge(rule_id: str, pattern: str) -> str:
-    """Return `pattern` with wider edges, so that any character that cannot be part of the secret
-    may precede or follow the secret."""
+    """Return `pattern` with wider edges, so that almost any character that cannot be part of the
+    secret may precede or follow it. Edges in an unknown form are not changed."""
     if pattern.endswith(_NARROW_END):
         end = _VALUE_END if rule_id == GENERIC else _WIDE_END
         pattern = pattern.removesuffix(_NARROW_END) + end

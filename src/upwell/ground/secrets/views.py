@@ -86,7 +86,8 @@ def unfolded(data: bytes) -> View | None:
     """Return the lines of `data` that a terminal seems to have wrapped, each joined with the next
     line, or None if there are none. The view contains no other lines.
 
-    A line seems wrapped if it is as long as the line before or after it, or is one of the longest.
+    A line seems wrapped if it is as long as the line before or after it or is one of the longest,
+    its length could be the width of a terminal, and the next line is neither empty nor longer.
     """
     if b"\n" not in data:
         return None
@@ -125,7 +126,8 @@ def _full_lines(sizes: list[int]) -> set[int]:
 
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the start, the end and the decoded text of each run of Base64 that contains text."""
+    """Yield the start, the end and the decoded text of the runs of Base64 that contain text. Very
+    long runs and runs in lower case are skipped."""
     if len(data) < MIN_BASE64:
         return
     for match in _regex(_BASE64).finditer(data):

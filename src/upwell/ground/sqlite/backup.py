@@ -38,7 +38,7 @@ class Backups:
         """Make today's backup. Returns None if it already exists.
 
         Raises:
-            StoreError: the backup cannot be written. Existing backups are kept.
+            StoreError: the backup cannot be made. Existing backups are kept.
         """
         return await asyncio.to_thread(self._make, self._today(), replace=False)
 

@@ -201,10 +201,12 @@ class Database:
         self._committing: asyncio.Task[None] | None = None
 
     async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on the reading thread. If the file has to be salvaged, run `work` again.
+        """Run `work` on the reading thread. If the file seems damaged, repair it if necessary and
+        run `work` again.
 
         Raises:
             StoreError: SQLite failed.
+            UsageError: a value is not valid Unicode.
         """
         return await self._reading.run(work)
 
@@ -215,7 +217,7 @@ class Database:
         If the file is locked or the read fails, `work` runs on the reading thread.
 
         Raises:
-            StoreError: as for `read()`.
+            StoreError, UsageError: as for `read()`.
         """
         if not self._inline_read.is_current():
             self._inline_read.use(*await self._reading.run(lambda _: self._inline_read.opened()))
@@ -243,6 +245,7 @@ class Database:
 
         Raises:
             StoreError: SQLite failed; nothing was changed.
+            UsageError: a value is not valid Unicode; nothing was changed.
         """
         if self.obstacle:
             await asyncio.to_thread(self._open_for_writing)
@@ -251,10 +254,10 @@ class Database:
     async def write_grouped[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Like `write()`, but all writes that arrive while an earlier write is running share one
         transaction, because switching to the writing thread costs more than a small write. `work`
-        may run twice.
+        may run more than once.
 
         Raises:
-            StoreError: as for `write()`.
+            StoreError, UsageError: as for `write()`.
         """
         pending = _Pending(work, asyncio.get_running_loop().create_future())
         self._pending.append(pending)
@@ -369,7 +372,8 @@ def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchrono
 
     Raises:
         StoreTooNew: a later version of upwell wrote the file. The file is not changed.
-        StoreUnwritable: the file can be neither written nor read.
+        StoreUnwritable: the file can be opened neither for writing nor read-only, or belongs to
+            another user.
     """
     plan = Plan(path, tuple(owners), synchronous)
     try:

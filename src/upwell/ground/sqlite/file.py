@@ -164,6 +164,7 @@ def prepare_read_only(plan: Plan) -> sqlite3.Connection:
 
     Raises:
         StoreUnwritable: the file cannot be read, or its tables have another version.
+        StoreCorrupt: the file is damaged.
     """
     log = Path(f"{plan.path}-wal")
     suffix = "" if log.exists() and log.stat().st_size else "&immutable=1"

@@ -88,7 +88,8 @@ def tables_of(db: sqlite3.Connection) -> list[Table]:
 
 
 def rows_by_table(path: Path, tables: Sequence[Table]) -> Iterator[tuple[Table, Row]]:
-    """Yield the readable rows of all recognised tables, with their rowids filled in."""
+    """Yield the readable rows on the leaf pages of all recognised tables, with their rowids filled
+    in."""
     with path.open("rb") as file:
         pages = _Pages(file, Path(f"{path}-wal"))
         named = pages.named_roots()

@@ -89,8 +89,8 @@ def _write_record(path: Path, moved_path: Path, rows: int) -> None:
 
 
 def is_sound(db: sqlite3.Connection, plan: Plan) -> bool:
-    """Return whether SQLite's checks find no damage, all text can be decoded, values have the types
-    of their columns, and the file has the plan's tables.
+    """Return whether SQLite's checks find no damage, all text can be decoded, numeric columns
+    contain numbers, and the file has the plan's tables.
 
     Raises:
         sqlite3.Error: the file is locked or cannot be read.
@@ -145,7 +145,8 @@ def _has_types(db: sqlite3.Connection) -> bool:
 
 
 def _mistyped(db: sqlite3.Connection) -> Iterator[tuple[str, str]]:
-    """Yield each table with a query for the rows that contain a value of the wrong type."""
+    """Yield each table that has numeric columns, with a query for the rows in which one of them
+    contains a value of the wrong type."""
     derived = tuple(f"{name}_" for name in _text_indexes(db))
     for table in _tables(db) - {"sqlite_sequence", *_text_indexes(db)}:
         if table.startswith(derived):
@@ -192,7 +193,8 @@ def rows_left(
 
 
 def copy_table(damaged: sqlite3.Connection, fresh: sqlite3.Connection, table: str) -> int:
-    """Copy the readable rows of an ordinary table. Returns the number of rows."""
+    """Copy the rows of an ordinary table, up to the first that cannot be read. Returns the number
+    of copied rows."""
     columns = [row[1] for row in fresh.execute(f"PRAGMA table_info({table})")]
     target = f"{table} VALUES ({','.join('?' * len(columns))})"
     saved = 0

@@ -48,9 +48,9 @@ OWNER = Owner("shelf", [_create, _add_sum], expendable=True)
 
 
 def _sum(kind: str, key: str, value: bytes) -> int:
-    """Return a checksum of an entry, because SQLite does not detect damage inside a value. An entry
-    with a wrong checksum counts as absent, so that no reader gets half a document. Entries created
-    by version 0.1.0 have no checksum."""
+    """Return a checksum of an entry, because SQLite does not detect damage inside a value. Reads
+    leave out an entry with a wrong checksum, so that no reader gets half a document. Entries
+    created by version 0.1.0 have no checksum."""
     return crc32(value, crc32(f"{kind}\0{key}".encode(errors="surrogatepass")))
 
 
@@ -167,7 +167,7 @@ class SqliteTtlStore(TtlStore):
             )
             return list(_items(rows))
 
-        # Keys with the same prefix belong to one session or memory, so there are only a few.
+        # Keys with the same prefix usually belong to one session or memory, so they are few.
         return await (self._database.inline_read if prefix else self._database.read)(look)
 
     async def newest(

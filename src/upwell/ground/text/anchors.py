@@ -41,7 +41,7 @@ PROJECT_FILES = frozenset(
     requirements security setup todo tox tsconfig uv version yarn
     """.split()
 )
-"""Files found in nearly every project; a match on one of them means little."""
+"""Files found in many projects; a match on one of them means little."""
 
 COMMON_STEMS = frozenset(
     """
@@ -157,7 +157,7 @@ def path_parts(path: str) -> list[str]:
 
 
 def relative_to(path: str, root: str | None) -> str:
-    """Return `path` relative to `root`, with `/` between the components."""
+    """Return the components of `path` joined by `/`, relative to `root` if `path` is below it."""
     parts = path_parts(path)
     if root and _ABSOLUTE.match(path):
         base = path_parts(root)
@@ -167,7 +167,7 @@ def relative_to(path: str, root: str | None) -> str:
 
 
 def file_stem(path: str) -> str:
-    """Return the name of a file without its extension and test affixes.
+    """Return the name of a file in lower case, without its extensions and test affixes.
 
     The stem of both `tests/test_app.py` and `src/app.py` is `app`.
     """

@@ -15,7 +15,7 @@ _IGNORABLE = re.compile(
 """Unicode's default-ignorable characters that are not in `_HIDDEN_CATEGORIES`, and two that look
 blank."""
 _PRESENTATION = "\ufe0e\ufe0f"
-"""Characters that select the form of an emoji. `visible()` drops them."""
+"""Characters that select the form of an emoji."""
 _SPACES = "\r\x0b\x0c\x85\u2028\u2029"
 _KEPT = "\n\t"
 
@@ -28,7 +28,8 @@ def is_invisible(char: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """Return `text` with invisible characters replaced by spaces or escapes such as `\\u200b`."""
+    """Return `text` with invisible characters replaced by spaces or escapes such as `\\u200b`.
+    Characters that select the form of an emoji are dropped."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(char) if is_invisible(char) else char for char in text)

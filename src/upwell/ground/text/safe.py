@@ -52,8 +52,9 @@ def _flags_before(text: str, index: int) -> int:
 def boundary(text: str, start: int, end: int) -> int:
     """Return a natural end for the piece of `text` that begins at `start`.
 
-    The result is in the second half of `start:end`. It is the end of a paragraph if possible,
-    otherwise of a line, a sentence, a clause, a word or a grapheme.
+    If `text` ends before `end`, the result is the end of `text`. Otherwise it is in the second half
+    of `start:end`: the end of a paragraph if possible, or else of a line, a sentence, a clause, a
+    word or a grapheme.
     """
     if end >= len(text):
         return len(text)

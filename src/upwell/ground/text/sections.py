@@ -169,6 +169,6 @@ def _line(scan: _Scan, line: str, offset: int, end: int) -> str:
 
 
 def title(text: str, block: Block) -> str:
-    """Return the text of a heading without its Markdown marks."""
+    """Return the first line of a heading without its Markdown marks."""
     first = text[block.start : block.end].strip().splitlines()
     return first[0].strip().strip("#").strip() if first else ""

@@ -51,8 +51,8 @@ class Principal(Struct, frozen=True):
         return self.role is Role.ADMIN or not read_only or not is_visible(namespace, read_only)
 
     def stored(self, namespace: str) -> str:
-        """Return the name under which a namespace is stored. The stored name of a private namespace
-        contains the principal's key."""
+        """Return the name under which a namespace is stored. The stored name of a client's private
+        namespace contains the client's key; the owner's name is not changed."""
         own = private_of(self.name)
         if not self.name or not namespace.startswith(PRIVATE) or namespace.startswith(own):
             return namespace
