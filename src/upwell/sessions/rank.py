@@ -84,7 +84,7 @@ def _count(
     only_known: bool,
 ) -> None:
     best: dict[int, int] = {}
-    # A turn that has grown is posted again, and its last posting counts.
+    # A turn may have been posted several times. Its last posting counts.
     for key, impact in dict(zip(keys, impacts, strict=True)).items():
         session = key >> TURN_BITS
         tally = by_session.get(session)

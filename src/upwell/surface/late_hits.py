@@ -52,8 +52,9 @@ class LateHits:
         await self._state.put(cue.session, LATE, "", _encoded(offer), ttl_seconds=LATE_SECONDS)
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
-        """The session's late hits for this cue. Any prompt or tool call ends the offer, because its
-        own search finds the current memories. An explicit request gets no late hits."""
+        """The session's late hits for this cue. Any prompt or tool call that is about to search
+        ends the offer, because its own search finds the current memories. An explicit request gets
+        no late hits."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []
         value = await self._state.get(cue.session, LATE)

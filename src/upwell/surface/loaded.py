@@ -90,5 +90,5 @@ def _content(path: Path) -> str:
 
 
 def _words(text: str) -> str:
-    """The text on one line, in lower case, without list markers at either end."""
+    """The text on one line, in lower case, without list markers and full stops at either end."""
     return " ".join(text.split()).strip("-*• .").casefold()

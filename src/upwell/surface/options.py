@@ -1,4 +1,4 @@
-"""The options for surfacing, with the names and defaults from the seeds (000, 003, 004)."""
+"""The options for surfacing, many with names and defaults from the seeds (000, 003, 004)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
