@@ -25,7 +25,8 @@ async def log_in(
 
     Raises:
         ConfigError: there is no such server.
-        UsageError: the server has no URL, or an option for the machine login is missing.
+        UsageError: the server has no URL, an option for the machine login is missing, the SDK is
+            not installed, or the port is in use.
         UpstreamUnavailable: the login failed.
         StoreError: the login cannot be stored.
     """

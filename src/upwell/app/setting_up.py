@@ -146,6 +146,7 @@ class SettingUp:
         one file, both plans start from its current content.
 
         Raises:
+            ConfigError: `config.toml` is not TOML.
             StoreUnwritable: the record is damaged.
         """
         record, plan = self._record(), UndoPlan()
