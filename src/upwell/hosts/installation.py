@@ -60,7 +60,8 @@ class ConfigFile(Protocol):
         ...
 
     def with_ours(self, text: str, installation: Installation) -> str:
-        """Return `text` with exactly the entries of this installation.
+        """Return `text` with the entries of this installation. A server's entry that already runs
+        upwell, even another copy of it, stays as it is.
 
         Raises:
             ConfigError: the file does not have the expected structure.

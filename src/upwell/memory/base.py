@@ -21,8 +21,8 @@ __all__ = ["Added", "Found", "IndexSource", "Recall", "Store", "UnavailableStore
 class Added(Struct, frozen=True, kw_only=True):
     """The outcome of adding one memory.
 
-    `redacted` lists the rules that masked secrets. `duplicates` lists the ids of exact and near
-    duplicates, which are reported but never merged.
+    `redacted` lists the rules that masked secrets. `duplicates` lists the ids of a few exact
+    and near duplicates, which are reported but never merged.
     """
 
     id: str

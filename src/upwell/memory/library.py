@@ -59,7 +59,7 @@ class Library:
         Raises:
             UsageError: an item is malformed (the message names its position) or its text is empty,
                 or the store would exceed `max_memories`.
-            StoreError: nothing was stored.
+            StoreError: nothing was stored, with the exception in `Store.add()`.
         """
         memories: list[Memory] = []
         fired_rules: list[tuple[str, ...]] = []
@@ -82,7 +82,7 @@ class Library:
 
         Raises:
             UsageError: as in `add_many()`, or the superseded memory does not exist.
-            StoreError: nothing was stored.
+            StoreError: nothing was stored, with the exception in `Store.add()`.
         """
         prepared, fired = self._prepare(memory)
         superseded_id = prepared.supersedes

@@ -35,8 +35,8 @@ _SHARING = """
 async def find_duplicates(
     postgres: Postgres, tenant: str, memories: Sequence[Memory]
 ) -> list[tuple[str, ...]]:
-    """Return the ids of each memory's duplicates in the same project: the stored exact and near
-    duplicates, and the first of `memories` that has the same text.
+    """Return the ids of a few duplicates of each memory in the same project: the stored exact and
+    near duplicates, and the first of `memories` that has the same text.
 
     Raises:
         StoreError: the database failed.

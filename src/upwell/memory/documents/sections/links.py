@@ -40,7 +40,7 @@ def anchor_of(heading: str) -> str:
 
 
 def links_in(path: str, section: Section) -> Iterator[Link]:
-    """Return the links in a section of the file `path` to other places in the documentation."""
+    """Return the links in a section of the file `path`, except those in code and those to URLs."""
     for block in section.blocks:
         if block.kind == CODE or "](" not in block.text:
             continue
