@@ -1,6 +1,6 @@
 """Time: the clock and deadlines.
 
-Code receives a `Clock` instead of reading the time, so that tests can control the time.
+Much of the code receives a `Clock` instead of reading the time, so that tests can control the time.
 """
 
 import time

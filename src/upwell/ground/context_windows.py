@@ -262,7 +262,8 @@ def size_of(window: int | None) -> str:
 
 
 def window_of(model: str) -> int | None:
-    """Return the window for the longest known prefix of a model's name, or None.
+    """Return the window for the longest known prefix of a model's name, or None. If the name ends
+    with `[1m]`, the window is a million tokens.
 
     The name may begin with a provider (`anthropic/…`, `us.anthropic.…`). The version in it may be
     written with dots or dashes.

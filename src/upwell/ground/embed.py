@@ -115,7 +115,8 @@ EMBEDDERS: dict[str, type[Model2Vec] | type[FastEmbed] | type[HttpEmbedder]] = {
 class EmbedOptions:
     """The `embed.*` settings.
 
-    `kind`: a name from `EMBEDDERS`, "" for none. `model`: "" for the default model of the kind.
+    `kind`: a name from `EMBEDDERS`, "" for none. `model`: "" for the default model of the kind;
+    `http` has none.
     `base_url`, `api_key`: only for `http`.
     """
 
@@ -178,7 +179,7 @@ def embedder_of(options: EmbedOptions) -> LateEmbedder | None:
 
 
 def unit(vector: list[float]) -> list[float]:
-    """Scale `vector` to length 1, so that a dot product is a cosine."""
+    """Scale `vector` to length 1, so that a dot product is a cosine. A zero vector stays zero."""
     length = sum(number * number for number in vector) ** 0.5
     return [number / length for number in vector] if length else vector
 

@@ -54,8 +54,8 @@ class Answer(Struct, frozen=True):
 def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Answer:
     """POST `message` as JSON to `path` below the endpoint.
 
-    `deadline` limits the whole exchange, however slowly the body arrives. Redirects are not
-    followed, and proxies set in the environment are not used.
+    `deadline` limits the whole exchange except the look-up of the host's name, however slowly the
+    body arrives. Redirects are not followed, and proxies set in the environment are not used.
 
     Raises:
         LlmError: the connection failed, the deadline passed, the status was not 200, or the body

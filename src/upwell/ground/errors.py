@@ -1,4 +1,4 @@
-"""All of upwell's errors.
+"""The errors that upwell reports. A few modules add subclasses of their own.
 
     UpwellError
     ├─ UsageError
@@ -18,14 +18,14 @@
     ├─ KeyUnknown
     └─ LlmError
 
-Errors from libraries (SQLite, sockets, HTTP, child processes) are converted to these errors where
-they occur: in `ground/{sqlite,postgres}/`, `ground/{embed,endpoint,llm}.py`, `wire/` and
-`memory/external/`.
+Errors from libraries (SQLite, sockets, HTTP, child processes) are converted to these errors near
+where they occur, mainly in `ground/{sqlite,postgres}/`, `ground/{files,embed,endpoint,llm}.py`,
+`gateway/upstreams/connection.py` and `memory/external/`.
 """
 
 
 class UpwellError(Exception):
-    """The base class of all errors that upwell raises deliberately.
+    """The base class of the errors that upwell reports.
 
     `message`: the problem, in one line. `hint`: how to solve it, or "".
     """
@@ -66,7 +66,7 @@ class UpstreamError(UpwellError):
 
 
 class UpstreamUnavailable(UpstreamError):
-    """The server is not running, has died, or has too many requests in flight."""
+    """The server is not running, has died, has lost a request, or has too many in flight."""
 
 
 class UpstreamLocked(UpstreamUnavailable):
@@ -74,7 +74,7 @@ class UpstreamLocked(UpstreamUnavailable):
 
 
 class UpstreamProtocolError(UpstreamError):
-    """The server's response is not valid MCP."""
+    """The exchange with the server failed, usually because its response is not valid MCP."""
 
 
 class UpstreamTimeout(UpstreamError):
@@ -110,7 +110,7 @@ class StoreCorrupt(StoreError):
 
 
 class StoreTooNew(StoreError):
-    """The file was written by a later version of upwell."""
+    """The file or database was written by a later version of upwell."""
 
 
 class StoreUnwritable(StoreError):
@@ -137,7 +137,7 @@ class KeyUnknown(UpwellError):
 
 
 class LlmError(UpwellError):
-    """A language model's endpoint failed, was slow, or sent a bad response."""
+    """A language model or an embedder failed, was slow, or sent a bad response."""
 
 
 def extra_hint(extra: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from upwell.ground.errors import StoreUnwritable
 
 LOCK_SECONDS = 8.0
-"""How long to wait for a lock. Locks are held for milliseconds."""
+"""How long to wait for a lock. Most locks are held for milliseconds."""
 SOON_SECONDS, SOON_POLL_SECONDS, POLL_SECONDS = 0.25, 0.005, 0.1
 """A waiting process checks often at first, then less often, because fifty processes that keep
 checking would starve the process that holds the lock.

@@ -67,8 +67,8 @@ class Shared:
 
 
 class Home(Struct, frozen=True):
-    """The files of one installation under `root`, which has mode 0700 (files have 0600). If
-    `is_shared`, the memories are in a team's database, under `tenant` ("" for the default
+    """The files of one installation under `root`, which normally has mode 0700 (most files have
+    0600). If `is_shared`, the memories are in a team's database, under `tenant` ("" for the default
     tenant).
     """
 
@@ -127,7 +127,8 @@ class Home(Struct, frozen=True):
         )
 
     def prepare(self) -> "Home":
-        """Create the folder, accessible only to the user.
+        """Create the folder, accessible only to the user. An existing folder that contains only other
+        files keeps its permissions.
 
         Raises:
             StoreUnwritable: the folder cannot be created, belongs to another user or is a file, or

@@ -67,8 +67,8 @@ class Listener:
         self._listening.close()
 
     def finish(self) -> None:
-        """Accept the connections that are still waiting, then stop listening. Otherwise, closing
-        the socket would reset these connections.
+        """Accept the connections that are still waiting, up to the limit, then stop listening.
+        Otherwise, closing the socket would reset these connections.
         """
         # There must be no await between the last `accept` and `close`, because a connection that
         # arrives in between would be reset.

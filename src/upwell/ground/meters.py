@@ -2,7 +2,7 @@
 
 Label values are names from the configuration or from fixed lists. Tenants, principals, sessions and
 tools are never labels. The metrics are therefore few and reveal nothing about a tenant to others.
-Counting takes less than a microsecond and never fails.
+Counting takes about a microsecond and never fails.
 """
 
 from bisect import bisect_left

@@ -41,6 +41,7 @@ class Pause:
 
         Raises:
             UsageError: no session can have this name.
+            StoreError: the file cannot be locked or written.
         """
         name = EVERYBODY if session is None else _checked(session)
         with self._locking(self._path):
@@ -51,6 +52,7 @@ class Pause:
 
         Raises:
             UsageError: no session can have this name.
+            StoreError: the file cannot be locked or written.
         """
         name = EVERYBODY if session is None else _checked(session)
         with self._locking(self._path):

@@ -114,7 +114,7 @@ class Transaction:
 
 
 async def send(connection: AsyncConnection, tenant: int, statement: Statement) -> Cursor:
-    """Send a statement in a pipeline, with the tenant as one of its values. All of a tenant's
+    """Send a statement in a pipeline, with the tenant as one of its values. Most of a tenant's
     statements are sent with this function."""
     return await connection.execute(statement.sql, {**statement.values, "tenant": tenant})
 
@@ -316,7 +316,7 @@ class Postgres:
             raise store_error(error) from error
 
     async def aclose(self) -> None:
-        """Close all connections, without waiting for a server that does not respond."""
+        """Close all connections, without waiting long for a server that does not respond."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_SECONDS):
                 await self._tasks.aclose()

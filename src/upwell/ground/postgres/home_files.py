@@ -103,7 +103,8 @@ class HomeFiles:
         When the block ends, changes to the copy are written to the database.
 
         Raises:
-            StoreError: the database or the disk failed; nothing was changed.
+            StoreError: the database or the disk failed. Nothing was changed, unless the connection
+                broke while the server was committing.
         """
         if self._is_lost():
             raise StoreError(

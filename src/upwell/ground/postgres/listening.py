@@ -1,5 +1,5 @@
-"""Detects changes made by other machines, with LISTEN or by polling. Polling is used behind poolers
-in transaction mode, which do not pass on notifications."""
+"""Detects changes made by other machines, with LISTEN or by polling. Polling is used behind all
+poolers, because those in transaction mode do not pass on notifications."""
 
 import asyncio
 import random

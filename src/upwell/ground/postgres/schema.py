@@ -15,18 +15,20 @@ These contain everything else that the machines of a team share:
     feedback, threshold     ratings, and the thresholds derived from them
     home_file               files in the home: notes, tokens, the pause, the inbox, the secret, …
     audit                   who stored or removed memories, and whose requests were denied
-    change                  for each memory of a project, the tenant's version when the memory last
-                            changed or was removed, so that developers' machines can update their
-                            copies. Removals are pruned later (`memory/postgres/pruning.py`)
+    change                  for each memory of a project, except private ones, the tenant's version
+                            when the memory last changed or was removed, so that developers'
+                            machines can update their copies. Removals are pruned later
+                            (`memory/postgres/pruning.py`)
 
-A scope contains the memories of one project. Every key begins with the tenant, so the tables can be
-partitioned or distributed by tenant. No table has a sequence: a tenant's number is a hash of the
-tenant's name, and memories are numbered within their scope. The high bits of a memory's number are
-the scope's number (`memory/lookups.py: SEQUENCE_BITS`), so a project's memories form a range.
+A scope contains the memories of one project. Every primary key begins with the tenant, so the
+tables can be partitioned or distributed by tenant. No table has a sequence: a tenant's number is a
+hash of the tenant's name, and memories are numbered within their scope. The high bits of a memory's
+number are the scope's number (`memory/lookups.py: SEQUENCE_BITS`), so a project's memories form a
+range.
 
 Statements filter by tenant. In addition, row-level security limits every statement to the rows of
-the tenant that is set in the transaction. Triggers notify a tenant's channel when the
-tenant's memories, ratings or files change.
+the tenant that is set in the transaction, unless the role is a superuser or has `BYPASSRLS`.
+Triggers notify a tenant's channel when the tenant's memories, ratings or files change.
 """
 
 import hashlib
