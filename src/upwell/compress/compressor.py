@@ -1,9 +1,9 @@
 """The entry point of compression.
 
 A `Compressor` detects the kind of a passage and removes noise. It then tries lossless forms, the
-strategy, and the fallback ladder, in this order. The result is within the budget, with three
-exceptions: `none`, tables of contents (`selective`), and JSON that stays valid only over budget (a
-long number, or `{}` in a tiny budget).
+strategy, and the fallback ladder, in this order. The result is within the budget, whose soft limits
+the retention floor may raise. There are three exceptions: `none`, tables of contents (`selective`),
+and JSON that stays valid only over budget (a long number, or `{}` in a tiny budget).
 """
 
 import math

@@ -8,7 +8,8 @@ from upwell.ground.type_hints import CHOICES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The `compress.*` settings. Each key can also be set per server and tool pattern.
+    """The `compress.*` settings. Each key can also be set per server and tool pattern, but
+    `original_ttl_seconds` and `original_max_bytes` have an effect only in `[compress]`.
 
     `strategy`: a name in `STRATEGIES`.
     `profile`: how much of a result is delivered if no limit is set. With `balanced`, commands,
@@ -24,7 +25,8 @@ class Options:
     `min_result_retention`: share of a response that must be delivered if its original is not
     stored, 0..1.
     `llm_timeout_seconds`: how long `llm_summary` waits for the model.
-    `original_ttl_seconds`: how long the original of a shortened response can be read.
+    `original_ttl_seconds`: how long the original of a shortened response can be read after its last
+    use.
     `original_max_bytes`: disk space for originals; the oldest originals are evicted first.
     """
 

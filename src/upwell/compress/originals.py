@@ -1,4 +1,4 @@
-"""Store the original (the full text) of every shortened response under a key until it expires.
+"""Store the original (the full text) of a shortened response under a key until it expires.
 
 A key is an HMAC of the tenant, the principal, the text and its name, so it cannot be guessed. The
 same response always gets the same key, which prompt caches depend on. A text is stored in parts, so

@@ -89,10 +89,12 @@ _FIRST_LINE = FIRST
 
 
 def lift_structure(units: Units, *, first_lines: bool = False) -> None:
-    """Raise the salience of units that other units need (headings, signatures).
+    """Raise the salience of units that other units need (headings, signatures), unless it is
+    negative.
 
     With `first_lines`, the first unit below each heading is raised too. Raised units are selected
-    first, unless a question ranks others higher.
+    first or, if the units are ordered by names, from a reserved share, unless a question ranks
+    others higher.
     """
     heads = {need for needs in units.needs for need in needs}
     led_heads: set[int] = set()
@@ -108,8 +110,8 @@ def lift_structure(units: Units, *, first_lines: bool = False) -> None:
 
 
 def hybrid(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
-    """In code, keep the lines with the most telling names. In other text, keep the headings first,
-    then the parts that matter."""
+    """In code, keep the lines with the most telling names. In other text, prefer the headings, and
+    keep the parts that matter."""
     remaining = RemainingBudget.of(budget)
     if remaining.holds(passage.text):
         return whole(passage)

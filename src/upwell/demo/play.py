@@ -2,7 +2,7 @@
 
 For each call the demo shows the size of the reply, an excerpt if it was shortened, and the memories
 that came with it. At the end it shows why upwell spoke or stayed silent. The demo also checks
-upwell. It fails if a shortened reply lost an answer, if any other reply
+upwell. It fails if a shortened reply lost an answer, if any other reply of a read-only tool
 changed, or if an original cannot be read back in full.
 """
 

@@ -14,7 +14,7 @@ _EARLY = 2.0
 """`Units.early` for a search with context. It is lower than for matches alone, because otherwise
 the context of the first matches would displace the last matches."""
 _MAX_JOINED = 50
-"""A quoted cell spans at most this many lines."""
+"""A quoted cell continues for at most this many lines after its first."""
 
 
 def split_csv(text: str, name: str = "") -> Units:
@@ -63,8 +63,8 @@ def _rows(text: str) -> list[tuple[int, int]]:
 
 def split_grep(text: str, name: str = "") -> Units:
     """Split search results into matches. In folded results (`normalise/listings.py`), each match
-    needs the line that names its file or folder. A context line ranks below the matches and needs
-    the nearest match."""
+    needs the line that names its file or folder. A context line usually ranks below the matches
+    and needs the nearest match of its group."""
     units = Units(reach=1, by_names=True)
     trouble = Trouble(text)
     head: tuple[int, ...] = ()

@@ -92,7 +92,8 @@ class Report:
         self._numbered = _MENTIONS_FAILURE.search(text) is not None
 
     def salience(self, line: str, unit: int) -> float:
-        """Return the salience of a line by its role in the report, or 0 if it has no role."""
+        """Return the salience of a line by its role in the report, or 0 if it has no role or
+        repeats a result."""
         if len(line) > _LINE_CHARS:
             return 0.0
         if _is_result(line):

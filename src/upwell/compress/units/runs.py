@@ -127,8 +127,8 @@ class _Repeats:
 
 
 def split_tests(text: str, name: str = "") -> Units:
-    """Split test output into lines. They rank in this order: failures and their details, summaries,
-    other lines, passed tests."""
+    """Split test output into lines. They rank in this order: how the run ended, failures, other
+    results and the details of failures, other lines, passed tests."""
     units = Units()
     marks, report = Marks(text), Report(text)
     repeats = _Repeats()
