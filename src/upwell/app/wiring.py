@@ -482,7 +482,7 @@ class App:
         return [(name, place) for name, place in places if place is not None]
 
     async def run_housekeeping(self) -> None:
-        """Remove expired data, and make the daily backup."""
+        """Remove expired data, adjust thresholds, and make the daily backup."""
         journal, learned = self.surfacer.journal, self.learning.learned
         learning = partial(tidy, self.config, self._ttl_store, journal, learned)
         chores: list[Chore] = [*self._files.chores, self.budgets.flush, learning]

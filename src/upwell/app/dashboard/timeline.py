@@ -55,7 +55,8 @@ async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:
 
 async def hindsight(app: App, fields: Fields) -> Mapping[str, Any]:
     """Replay this session, and return the memories that would have surfaced. The replay has the
-    memories that the user had at the time, and learns from earlier sessions in the same project.
+    memories from before that time that are still stored, and learns from earlier sessions in the
+    same project.
 
     Raises:
         UsageError: the transcript is gone, or the replay takes too long.
