@@ -1,5 +1,5 @@
 """Records decisions: writes a journal entry for each, and passes each on to learning. During a
-call, decisions are only queued. They are written half a second later."""
+call, decisions are only queued. They are written within about half a second."""
 
 import asyncio
 import secrets

@@ -1,5 +1,5 @@
 """Standing rules: pinned memories that the agent gets when a session begins or, if the beginning
-was missed, with the first prompt. A rule with a scope comes with the first prompt or call that
+was missed, with a later event. A rule with a scope comes with the first prompt or call that
 matches the scope.
 
 Paused and replaced rules are left out, and so are rules in files that the agent's host loads by

@@ -22,7 +22,7 @@ NEEDED = "needed"
 REQUIREMENT = "upwell.requirement"
 """The key in an HTTP response's `extensions` whose value tells the user how to get access."""
 EARLY_SECONDS = 10.0
-"""A token is renewed this long before it expires."""
+"""A token that expires within this time is renewed before it is used."""
 
 
 class LoginNeeded(Exception):
