@@ -181,7 +181,7 @@ class LtmRecall:
         return Ping(ok=True, detail=f"{dialect.name}, searched with {tool}, {len(tools)} tools")
 
     def warm(self) -> None:
-        """Start the server in advance, so that no search has to wait until it is up."""
+        """Start the server in advance, so that searches need not wait until it is up."""
         self._calls.ready()
 
     async def aclose(self) -> None:
