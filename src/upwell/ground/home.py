@@ -127,7 +127,7 @@ class Home(Struct, frozen=True):
         )
 
     def prepare(self) -> "Home":
-        """Create the folder, accessible only to the user. An existing folder that contains only other
+        """Create the folder, accessible only to the user. An existing folder that has only other
         files keeps its permissions.
 
         Raises:
