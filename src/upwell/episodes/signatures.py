@@ -1,6 +1,6 @@
 """Splits a shell script into its simple commands, and removes details such as numbers and folders
 from a line of output. The text is not trusted, so it is read only up to fixed limits, in one pass
-or with regular expressions that do not backtrack.
+or with regular expressions that backtrack little.
 """
 
 import re

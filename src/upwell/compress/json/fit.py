@@ -40,7 +40,7 @@ _TIE = 1e-6
 
 
 def rank_records(doc: Outline, saliences: MutableSequence[float], tables: Tables) -> None:
-    """Give all values of a record the same salience, so that records are bought one by one.
+    """Give all values of a record nearly the same salience, so that records are bought one by one.
 
     The first record, the last record, and records with an unusual value rank high. Changes
     `saliences`.

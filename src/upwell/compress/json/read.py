@@ -47,8 +47,8 @@ def read_json(passage: Passage) -> Node | None:
 def thin(text: str, question: Question) -> Node | None:
     """Parse `text`, but only the records that matter.
 
-    Returns None if the text is not JSON, or if no array at the root or one level below it makes up
-    most of the text.
+    Returns None if a part that is read is not JSON, or if no array at the root or one level
+    below it makes up most of the text.
     """
     root = _outer(text, 1 if text.lstrip("\ufeff \t\r\n")[:1] == "[" else 2)
     if root is None:
