@@ -220,7 +220,7 @@ def _entries(memories: Sequence[Memory]) -> list[_Entry]:
 
 
 class Rarity:
-    """Finds rare words. A rare word in a reply shows that a memory with that word was used."""
+    """Finds rare words. A rare word in a reply suggests that a memory with that word was used."""
 
     def __init__(self, stores: Sequence[IndexSource]) -> None:
         self._stores = stores

@@ -26,7 +26,7 @@ FULL_PATH, PATH_TAIL, FILE_NAME, PATTERN, STEM, SYMBOL = 1.0, 0.8, 0.5, 0.5, 0.3
 name, a file name pattern, the stem (which a test shares with the code that it tests), or a symbol.
 """
 EVERYWHERE = 0.3
-"""The strength of a join is multiplied by this for files that every project has, such as a README,
+"""The strength of a join is multiplied by this for files that most projects have, such as a README,
 a manifest, a licence or a dot file."""
 _MIN_PATTERN_CHARS = 3
 MAX_PARTS = 64

@@ -29,8 +29,8 @@ class TeamStore(SqliteStore):
     for the team's store.
 
     A memory belongs to the team if a person puts it in the namespace `team` or one below it; all
-    other memories stay on this machine. `wanted` is set when a project is first used, so that the
-    project's copy is brought up to date soon.
+    other new memories stay on this machine. `wanted` is set when a project is first used, so that
+    the project's copy is brought up to date soon.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class TeamStore(SqliteStore):
         )
 
     async def outgoing(self, *, again: bool = True) -> list[Outgoing]:
-        """Return the writes that are waiting to be sent. Rejected writes are included only if
-        `again` is True."""
+        """Return up to `WAITING_AT_ONCE` writes that are waiting to be sent. Rejected writes are
+        included only if `again` is True."""
         find = partial(copied.outgoing, limit=WAITING_AT_ONCE, again=again)
         return await self._database.read(find)
 

@@ -100,7 +100,8 @@ see."""
 
 
 class SharedMemories(Protocol):
-    """A store that machines copy. Every method raises StoreError if the store fails."""
+    """A store that machines copy. Every method except `follow()` raises StoreError if the store
+    fails."""
 
     async def identity(self) -> str:
         """Return the name of the store, which does not change when the store is moved. If the
