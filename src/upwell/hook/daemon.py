@@ -1,9 +1,9 @@
 """The process that answers hooks. There is one for each home, on a Unix socket that only its user
 can open.
 
-The first hook starts the daemon. The daemon holds a lock while it runs. It stops when no event has
-arrived for a while, when its socket or its home is gone, or when a newer upwell connects. A request
-is a line (`read_head()`), followed by the event.
+The first hook starts the daemon. The daemon holds a lock while it runs. It stops when it is told
+to, when no request has arrived for a while, when its socket or its home is gone, or when a newer
+upwell connects. A request is a line (`read_head()`), followed by the event.
 """
 
 import asyncio

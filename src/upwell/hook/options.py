@@ -15,7 +15,7 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookOptions:
-    """- `prompt_ms`, `tool_ms`: deadlines for an answer.
+    """- `prompt_ms`, `tool_ms`: the daemon's deadlines for an answer. A hook's client has its own.
     - `cold_ms`: the deadline for a prompt if no daemon is running. Only the hook's client reads it.
     - `port`: the port on which the daemon accepts hooks over HTTP, or 0 for none.
     - `idle_minutes`: the daemon stops after this time without an event.

@@ -1,4 +1,5 @@
-"""Detect the kind of a text by counting how many of its first 96 lines match certain patterns."""
+"""Detect the kind of a text, mainly by counting how many of its first 96 lines match certain
+patterns."""
 
 import re
 from collections import Counter
@@ -130,8 +131,8 @@ _MIN_LITERALS = 3
 def detect(text: str, name: str = "") -> Kind:
     """Detect the kind of `text`. `name`, a path or URL, is a hint.
 
-    A text counts as JSON if its first and last characters fit. If it then cannot be parsed, call
-    `detect_plain()`.
+    A text counts as JSON if it looks like JSON at the beginning and, for a single document, at the
+    end. If it then cannot be parsed, call `detect_plain()`.
     """
     head = text[:_SAMPLE_CHARS].lstrip("\ufeff \t\r\n")
     if head[:1] in ("{", "[", '"'):

@@ -13,7 +13,7 @@ class Door(StrEnum):
     """Where a cue enters upwell."""
 
     ASK = "ask"
-    """An explicit request (`memory_context`, `upwell context`). It is always answered."""
+    """An explicit request (`memory_context`, `upwell context`). A pause does not apply to it."""
     PROMPT = "prompt"
     """The user submitted a prompt."""
     TOOL = "tool"
@@ -30,8 +30,9 @@ them."""
 class ToolAnswer(Struct, frozen=True, kw_only=True):
     """The result of the tool call in a cue.
 
-    upwell reads `text` to see whether the call found something, and what the agent now has in its
-    context. It never stores `text`. `failed` is None if the host does not report it.
+    upwell reads `text` to recognise the situation and to see what the agent now has in its context,
+    and sends excerpts to the judge if there is one. It never stores `text`. `failed` is None if the
+    host does not report it.
     """
 
     text: str = ""

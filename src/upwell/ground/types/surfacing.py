@@ -78,7 +78,8 @@ class Skip(Struct, frozen=True, kw_only=True):
     `reason`: the check that decided. `confidence`, `signals`: those of the best hit, if there was a
     search. `queries`: the search texts. `held_back`: hits that were found but withheld. `missing`:
     the stores that could not be searched, each as `name: reason`. `moment`: the kind of situation,
-    such as a failed call; "" for an explicit request, or with `surface.moments = "all"`.
+    such as a failed call; "" for an explicit request or the start of a session, or with
+    `surface.moments = "all"`.
     """
 
     reason: SkipReason
