@@ -61,12 +61,7 @@ def open_learning(
 
 
 async def load_learned(learned: Learned, *, tolerant: bool) -> None:
-    """Load the learned values. If this fails, a tolerant app starts without them and loads them
-    later.
-
-    Raises:
-        StoreError: the database failed.
-    """
+    """Load the learned values. If this fails, the app starts without them and loads them later."""
     try:
         await learned.load_learned()
     except StoreError as error:

@@ -557,6 +557,7 @@ async def assemble(config: Config, settings: Settings, postgres: "Postgres | Non
     """Build the app for a configuration. `postgres` holds open connections for the app to share.
 
     Raises:
+        ConfigError: the driver or a key of `ltm.*` is missing, and the app is not tolerant.
         StoreError: a file cannot be used.
     """
     files = open_files(config, tolerant=settings.tolerant, postgres=postgres)
