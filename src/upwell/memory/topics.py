@@ -190,7 +190,8 @@ def normal(topic: str) -> str:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The most frequent words in a text. If several are equally frequent, the earlier ones win."""
+    """The most frequent words in a text, except for stop words and everyday words. If several are
+    equally frequent, the earlier ones win."""
     counts = Counter(
         word
         for word in word_list(sound(text[:MAX_READ_CHARS]))

@@ -267,8 +267,8 @@ class PostgresVectors:
         return int(rows[0][0]) if rows else None
 
     async def _lease(self) -> int | None:
-        """Take or renew the lease. Returns the last version of the tenant's memories at which every
-        memory had a vector, or None if another replica holds the lease."""
+        """Take or renew the lease. Returns the last version of the tenant's memories for which a
+        replica finished embedding, or None if another replica holds the lease."""
         (rows,) = await self._postgres.ask(self._tenant, self._leasing())
         return int(rows[0][0]) if rows else None
 

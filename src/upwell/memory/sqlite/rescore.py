@@ -2,9 +2,9 @@
 
 The scores of such a source order its hits but do not show whether a hit is relevant
 (docs/decisions.md, 4). The text of the hits is therefore loaded into a temporary store and searched
-there. Texts without any of upwell's signals come last, with the score 0, and automatic searches
-never show them. In explicit searches, a hit gets the source's own score if that is higher, because
-the source may have found the hit by meaning.
+there. Texts without any of upwell's signals come last, with the score 0, which is too low for
+automatic searches. In explicit searches, a hit gets the source's own score if that is higher,
+because the source may have found the hit by meaning.
 """
 
 import sqlite3
