@@ -26,8 +26,9 @@ class SessionState(Protocol):
 
     Callers choose the kinds, which must not collide. `key` may be empty if a session has only one
     value of a kind. `is_shared`: whether other processes see the values. If so, each access takes a
-    round trip. `is_cut_off`: whether the shared storage is failing. If so, other processes do not
-    see the values that this process sets, and this process may miss values in the storage.
+    round trip. `is_cut_off`: whether the shared storage failed in the last `get()` or `put()`.
+    While it fails, other processes do not see the values that this process sets, and this process
+    may miss values in the storage.
     """
 
     is_shared: bool

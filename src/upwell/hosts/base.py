@@ -29,12 +29,14 @@ class Export(Struct, frozen=True, kw_only=True):
 
 
 class AutoLoaded(Struct, frozen=True, kw_only=True):
-    """Glob patterns of the instruction files that a host loads into every session by itself. The
-    agent already knows their content, so upwell does not repeat it.
+    """The instruction files that a host loads into every session by itself. The agent already knows
+    their content, so upwell does not repeat it. `folder` and `scoped` are glob patterns, the others
+    plain paths.
 
-    - `user` patterns are relative to the user's home folder.
+    - `user` paths are relative to the user's home folder.
     - `folder` patterns are relative to the working directory and every folder above it, up to the
-      root of the repository. `fallback` patterns apply if no `folder` pattern matches.
+      root of the repository. `fallback` paths apply in a folder where no `folder` pattern
+      matches.
     - `scoped` patterns are relative to the same folders. A file's front matter may limit it to some
       paths (`globs`, `applyTo`, `paths`).
     - `follows_imports`: `@path` in a file includes another file.

@@ -52,9 +52,9 @@ def _flags_before(text: str, index: int) -> int:
 def boundary(text: str, start: int, end: int) -> int:
     """Return a natural end for the piece of `text` that begins at `start`.
 
-    If `text` ends before `end`, the result is the end of `text`. Otherwise it is in the second half
-    of `start:end`: the end of a paragraph if possible, or else of a line, a sentence, a clause, a
-    word or a grapheme.
+    If `text` does not extend past `end`, the result is the end of `text`. Otherwise it is usually
+    in the second half of `start:end`: the end of a paragraph if possible, or else of a line, a
+    sentence, a clause, a word or a grapheme.
     """
     if end >= len(text):
         return len(text)
