@@ -21,6 +21,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from upwell.capture.options import CaptureOptions
+from upwell.compress.options import NOT_PER_TOOL as COMPRESS_NOT_PER_TOOL
 from upwell.compress.options import Options as CompressOptions
 from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
 from upwell.ground.context_windows import (
@@ -44,8 +45,8 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.hook.options import HookOptions
 from upwell.learn.budgets import LearnOptions
 from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions, StoreOptions
+from upwell.surface.options import NOT_PER_TOOL as SURFACE_NOT_PER_TOOL
 from upwell.surface.options import (
-    NOT_PER_TOOL,
     ContextOptions,
     IntentOptions,
     JudgeOptions,
@@ -76,6 +77,7 @@ SECTIONS: Mapping[str, type] = {
     "capture": CaptureOptions,
     "projects": ProjectOptions,
 }
+_NOT_PER_TOOL = {"surface": SURFACE_NOT_PER_TOOL, "compress": COMPRESS_NOT_PER_TOOL}
 PER_TOOL = ("compress", "surface")
 MAX_TOOLS_CACHED = 512
 DEFAULT = "default"
@@ -419,9 +421,9 @@ class _Reading:
         if section == "surface" and key.startswith(f"tool.{OWN_SERVER}__"):
             fault = "has no effect: no memory is added to the results of upwell's own tools"
             hint = f"[surface] {name} = … also applies to memory_context"
-        elif section == "surface" and name in NOT_PER_TOOL:
+        elif name in _NOT_PER_TOOL.get(section, ()):
             fault = "cannot differ by tool"
-            hint = f"move it to [surface]: {name} = …"
+            hint = f"move it to [{section}]: {name} = …"
         if hint:
             message = f"{full_key} in {self._origin} {fault}"
             raise ConfigError(message, key=full_key, origin=self._origin, hint=hint)

@@ -3,6 +3,7 @@ import os
 import pytest
 
 from upwell.compress import STRATEGIES
+from upwell.compress.options import NOT_PER_TOOL as COMPRESS_NOT_PER_TOOL
 from upwell.config import load, read
 from upwell.ground.errors import ConfigError
 from upwell.surface.options import NOT_PER_TOOL
@@ -236,6 +237,14 @@ def test_a_key_that_cannot_differ_by_tool_is_refused_with_its_place(home, key):
             written(home, f"{table}\n{key} = {value}\n")
         assert caught.value.hint == f"move it to [surface]: {key} = …"
     assert getattr(written(home, f"[surface]\n{key} = {value}\n").surface, key) is not None
+
+
+@pytest.mark.parametrize("key", sorted(COMPRESS_NOT_PER_TOOL))
+def test_the_originals_of_all_tools_share_their_limits(home, key):
+    with pytest.raises(ConfigError, match=rf"compress\.{key} .*cannot differ by tool") as caught:
+        written(home, f'[tool."fs__*"]\ncompress.{key} = 9\n')
+    assert caught.value.hint == f"move it to [compress]: {key} = …"
+    assert getattr(written(home, f"[compress]\n{key} = 9\n").compress, key) == 9
 
 
 def test_surfacing_beside_our_own_tools_is_refused(home):

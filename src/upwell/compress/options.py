@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 from upwell.compress.registry import STRATEGIES
 from upwell.ground.type_hints import CHOICES
 
+NOT_PER_TOOL = frozenset({"original_ttl_seconds", "original_max_bytes"})
+"""All originals are stored together, so these settings cannot differ by tool."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The `compress.*` settings. Each key can also be set per server and tool pattern, but
-    `original_ttl_seconds` and `original_max_bytes` have an effect only in `[compress]`.
+    """The `compress.*` settings. Each key but those in `NOT_PER_TOOL` can also be set per server
+    and tool pattern.
 
     `strategy`: a name in `STRATEGIES`.
     `profile`: how much of a result is delivered if no limit is set. With `balanced`, commands,

@@ -179,8 +179,8 @@ class Budgets:
     async def load_learned(self) -> None:
         """Apply the ratios that were learned so far."""
         if self._enabled:
-            self._in_use.clear()
             learned = await ratios(self._ttl_store)
+            self._in_use.clear()
             self._in_use.update({ratio.tool: ratio.ratio for ratio in learned})
             self._taken_at = self._clock.now()
 

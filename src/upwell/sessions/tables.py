@@ -319,10 +319,12 @@ def sessions(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Sessio
 
 
 def session_named(db: sqlite3.Connection, beginning: str) -> list[SessionRow]:
-    """At most two sessions whose names begin with this text."""
+    """At most two sessions whose names begin with this text. One with exactly this name is among
+    them."""
     escaped = beginning.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     rows = db.execute(
-        f"{_SESSION_ROW} WHERE name LIKE ? ESCAPE '\\' AND turns > 0 LIMIT 2", (f"{escaped}%",)
+        f"{_SESSION_ROW} WHERE name LIKE ? ESCAPE '\\' AND turns > 0 ORDER BY name <> ? LIMIT 2",
+        (f"{escaped}%", beginning),
     )
     return [_session_row(row) for row in rows]
 
@@ -436,13 +438,12 @@ def counts(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def drop_oldest(db: sqlite3.Connection, most: int) -> None:
-    """Remove the turns of the sessions that ended first, until about `most` turns remain."""
+    """Remove the turns of the sessions that ended first, until at most `most` turns remain."""
     (turns,) = db.execute("SELECT count(*) FROM turn").fetchone()
-    for no, count in db.execute("SELECT no, turns FROM session ORDER BY ended").fetchall():
+    for (no,) in db.execute("SELECT no FROM session ORDER BY ended").fetchall():
         if turns <= most:
             return
-        _drop_turns(db, no)
-        turns -= count
+        turns -= _drop_turns(db, no)
 
 
 def folders(db: sqlite3.Connection) -> list[str]:
@@ -459,10 +460,12 @@ def drop_folders(db: sqlite3.Connection, folders: Sequence[str]) -> None:
             _drop_turns(db, no)
 
 
-def _drop_turns(db: sqlite3.Connection, session: int) -> None:
+def _drop_turns(db: sqlite3.Connection, session: int) -> int:
+    """Remove the turns of a session, and return how many there were."""
     first = session << TURN_BITS
-    db.execute("DELETE FROM turn WHERE key >= ? AND key < ?", (first, first + MAX_TURNS))
+    deleted = db.execute("DELETE FROM turn WHERE key >= ? AND key < ?", (first, first + MAX_TURNS))
     db.execute("UPDATE session SET turns = 0 WHERE no = ?", (session,))
+    return deleted.rowcount
 
 
 def _session_row(row: Sequence[Any]) -> SessionRow:

@@ -85,7 +85,8 @@ class FileLog:
         for path in (self._older, self._path):
             with suppress(FileNotFoundError):
                 lines = path.read_text(encoding="utf-8").splitlines()
-                events += [Event(**json.loads(line)) for line in lines[-limit:]]
+                read = (_event(line) for line in lines[-limit:])
+                events += [event for event in read if event is not None]
         return events[::-1][:limit]
 
     async def expire(self, now: float) -> None:
@@ -94,6 +95,14 @@ class FileLog:
     @property
     def _older(self) -> Path:
         return self._path.with_suffix(".1.jsonl")
+
+
+def _event(line: str) -> Event | None:
+    """Read a line of the file. A full disk may have left half a line, which is None."""
+    try:
+        return Event(**json.loads(line))
+    except (ValueError, TypeError):
+        return None
 
 
 class PostgresLog:

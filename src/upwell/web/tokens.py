@@ -71,7 +71,7 @@ def shared_token(path: Path, secret: bytes) -> str:
     digest = hmac.new(secret, b"owner token", hashlib.sha256).digest()
     token = PREFIX + base64.urlsafe_b64encode(digest).decode().rstrip("=")
     with writing(path):
-        shown = read_regular_file(path).decode().strip() if path.exists() else ""
+        shown = read_regular_file(path).decode(errors="replace").strip() if path.exists() else ""
         if shown not in (token, token.removeprefix(PREFIX)):
             write_atomically(path, f"{token}\n")
     return token

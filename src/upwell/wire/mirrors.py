@@ -102,7 +102,7 @@ class Mirrors:
             try:
                 if mirrors := declared_by(tool):
                     self._tools[str(tool.value("name"))] = mirrors
-            except BadMirror as error:
+            except (BadMirror, NotJson) as error:
                 LOG.warning("%s: a tool is left out: %s", self._where, error)
                 continue
             usable.append(tool)

@@ -1,10 +1,14 @@
 """Servers are replaced while calls run, and no call is lost."""
 
 import asyncio
+import os
+import sys
 from dataclasses import replace
+from functools import partial
 
-from upwell.gateway.options import ServerOptions
-from upwell.gateway.upstreams.fleet import Fleet
+from upwell.gateway.options import GatewayOptions, ServerOptions
+from upwell.gateway.upstreams.connection import connect
+from upwell.gateway.upstreams.fleet import Fleet, probe
 
 UP = ServerOptions(name="up", command="up", env={"round": "0"})
 OTHER = ServerOptions(name="other", command="other")
@@ -86,3 +90,21 @@ async def test_the_order_is_that_of_the_configuration():
         assert await fleet.replace([OTHER, replace(UP, enabled=False)])
         assert await fleet.replace([OTHER, UP])
         assert [upstream.name for upstream in fleet.upstreams] == ["other", "up"]
+
+
+ENDING = """
+import json, os, sys
+request = json.loads(os.read(0, 65536))
+os.close(0)
+about = {"name": "brief", "version": "1"}
+result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": about}
+print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+async def test_a_server_that_ends_during_the_handshake_is_reported():
+    server = ServerOptions(name="brief", command=sys.executable, args=("-c", ENDING))
+    connecting = partial(connect, environment=dict(os.environ))
+    state = await probe(server, GatewayOptions(), connecting)
+    assert not state.ok
+    assert "'brief' ended" in state.detail

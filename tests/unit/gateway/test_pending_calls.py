@@ -12,7 +12,7 @@ from upwell.gateway.routing import pending_calls as module
 from upwell.gateway.routing.pending_calls import STATE_PREFIX, PendingCalls
 from upwell.ground.session_state import LocalSessionState
 from upwell.ground.types.rpc import Reply
-from upwell.wire.rawjson import RawObject, dumps
+from upwell.wire.rawjson import NotJson, RawObject, dumps
 
 ROOTS = Envelope("2026-07-28", b'{"roots":{}}')
 
@@ -62,6 +62,16 @@ async def test_a_call_may_ask_more_than_once() -> None:
     assert second["requestState"] != first["requestState"]
     last = await calls.resume(second["requestState"], answers_to(second, "b"), client)
     assert read(last) == {"answers": [{"roots": ["a"]}, {"roots": ["b"]}]}
+
+
+async def test_malformed_answers_leave_the_call_open() -> None:
+    calls, client = PendingCalls(LocalSessionState()), modern_client()
+    question = read(await calls.run(client, asking(client)))
+    malformed = RawObject.parse(b'{"inputResponses":[]}')
+    with pytest.raises(NotJson):
+        await calls.resume(question["requestState"], malformed, client)
+    resumed = await calls.resume(question["requestState"], answers_to(question, "a"), client)
+    assert read(resumed) == {"answers": [{"roots": ["a"]}]}
 
 
 async def test_an_unanswered_question_is_repeated() -> None:

@@ -1,7 +1,22 @@
 """Budgets learned from feedback: bounded, slow to move, forgettable."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from upwell.ground.errors import StoreError
 from upwell.ground.ttl_store import MemoryTtlStore
-from upwell.learn.budgets import MAX_RATIO, MIN_RATIO, Report, forget, ratio_of, ratios, record
+from upwell.learn.budgets import (
+    MAX_RATIO,
+    MIN_RATIO,
+    Budgets,
+    Report,
+    forget,
+    ratio_of,
+    ratios,
+    record,
+)
 
 
 def test_few_reports_change_nothing() -> None:
@@ -29,3 +44,26 @@ async def test_reports_are_counted_by_tool_and_forgotten() -> None:
     assert learned["fs__read"].ratio > 1.0 > learned["gh__list"].ratio
     assert await forget(ttl_store) == 2
     assert await ratios(ttl_store) == []
+
+
+class Unreadable(MemoryTtlStore):
+    is_down = False
+
+    async def scan(self, *args: Any, **more: Any) -> Sequence[Any]:
+        if self.is_down:
+            raise StoreError("the disk is gone")
+        return await super().scan(*args, **more)
+
+
+async def test_ratios_that_cannot_be_read_again_stay_in_use() -> None:
+    ttl_store = Unreadable()
+    budgets = Budgets(ttl_store, enabled=True)
+    for _ in range(4):
+        await record(ttl_store, "fs__read", Report.TRUNCATED)
+    await budgets.load_learned()
+    in_use = dict(budgets.ratios)
+    assert in_use
+    ttl_store.is_down = True
+    with pytest.raises(StoreError):
+        await budgets.load_learned()
+    assert budgets.ratios == in_use

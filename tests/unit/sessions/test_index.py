@@ -240,6 +240,19 @@ async def test_the_oldest_sessions_make_room(
     assert await questions(index, "pump") == ["The new pump"]
 
 
+async def test_turns_that_another_session_also_has_do_not_count(
+    index: SessionIndex, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "MAX_TURNS", 5)
+    shared = [asked(f"Pump {number}?", f"10:0{number}:00") for number in range(4)]
+    session(folder, 1, *shared, asked("The last pump?", "20:00:00"))
+    await index.refresh()
+    session(folder, 2, *shared, asked("The kettle?", "11:00:00"))
+    session(folder, 3, asked("The crane?", "18:00:00"))
+    await index.refresh()
+    assert (await index.counts())[1] == 5
+
+
 async def test_many_batches_are_merged_and_still_found(
     index: SessionIndex, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +284,14 @@ async def test_an_unknown_locator_is_one_clear_line(index: SessionIndex, folder:
     with pytest.raises(UsageError, match="no turn 4"):
         await index.located("session:00000001#4")
     assert (await index.located("session:00000002")).turn.question == "The crane"
+
+
+async def test_an_exact_name_comes_before_longer_ones(index: SessionIndex, folder: Path) -> None:
+    for number, name in enumerate(("kiln-ab", "kiln-ac", "kiln-a")):
+        question = asked(f"About {name}?", f"10:0{number}:00", sessionId=name)
+        samples.lines(folder / f"{name}.jsonl", [question])
+    await index.refresh()
+    assert (await index.located("session:kiln-a")).turn.question == "About kiln-a?"
 
 
 async def test_sessions_are_listed_newest_first_and_page_by_page(

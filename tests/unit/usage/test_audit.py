@@ -97,6 +97,15 @@ async def _finished(audit: Audit) -> Sequence[Event]:
     return await audit.latest()
 
 
+async def test_half_a_line_hides_no_other(tmp_path: Path, clock: ManualClock) -> None:
+    path = tmp_path / "audit.jsonl"
+    audit = Audit(FileLog(path), clock)
+    audit.record("ada", "add_memory", "1", "done")
+    await audit.aclose()
+    path.write_text('{"at": 1, "act\n' + path.read_text() + '{"at": 2}\n')
+    assert [event.subject for event in await audit.latest()] == ["1"]
+
+
 async def test_a_file_stays_small_and_private(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

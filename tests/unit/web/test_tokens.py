@@ -55,6 +55,13 @@ def test_a_team_token_without_the_prefix_stays_valid_and_is_still_shown(
     assert Tokens(OWN, path, lambda: "").principal_of("") is None
 
 
+def test_a_damaged_file_of_the_team_token_is_written_again(tmp_path: Path) -> None:
+    shown = tmp_path / "token"
+    shown.write_bytes(b"\xff\xfe")
+    team = shared_token(shown, b"s" * 32)
+    assert shown.read_text().strip() == team
+
+
 def test_a_revocation_takes_effect_at_once(path: Path) -> None:
     tokens = Tokens(OWN, path)
     ada, bob = issue(path, "ada"), issue(path, "bob")

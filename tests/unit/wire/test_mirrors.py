@@ -12,7 +12,16 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 
-from upwell.wire.mirrors import BadMirror, argument_headers, decoded, differing, encoded, mirrors_of
+from upwell.wire.mirrors import (
+    BadMirror,
+    Mirrors,
+    argument_headers,
+    decoded,
+    differing,
+    encoded,
+    mirrors_of,
+)
+from upwell.wire.rawjson import RawObject
 
 
 def argument(name: object = "Region", kind: object = "string") -> dict[str, Any]:
@@ -136,3 +145,12 @@ def test_values_that_no_header_can_carry_are_left_out(lexeme: bytes) -> None:
 def test_any_value_survives_as_the_sdk_writes_it(value: str) -> None:
     assert decoded(encoded(value)) == value
     assert decoded(encode_header_value(value)) == value
+
+
+def test_a_tool_whose_schema_cannot_be_decoded_is_left_out_alone() -> None:
+    deep = b'{"x-mcp-header":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    tools = [
+        RawObject.parse(b'{"name":"good","inputSchema":{}}'),
+        RawObject((((b'"name"'), b'"deep"'), (b'"inputSchema"', deep))),
+    ]
+    assert [tool.value("name") for tool in Mirrors("up").listed(tools)] == ["good"]

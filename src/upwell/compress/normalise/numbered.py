@@ -76,7 +76,8 @@ def lines_of(text: str, first: int, last: int) -> str:
     """Return the lines `first` to `last` of `text`. If a tool numbered the lines, use its numbers;
     otherwise count from 1. Omission marks use the same numbers.
     """
-    begin = without_numbers(Passage(text=text)).first_line or 1
+    numbered_from = without_numbers(Passage(text=text)).first_line
+    begin = 1 if numbered_from is None else numbered_from
     rows = text.split("\n")
     return "\n".join(rows[max(0, first - begin) : max(0, last + 1 - begin)])
 

@@ -88,6 +88,8 @@ class PendingCalls:
         # A process that is not running the call must not claim the right to resume it.
         if state not in self._pending:
             return None
+        # Before the claim, so that a malformed request leaves the call open.
+        answers = RawObject.parse(params.get("inputResponses") or b"{}")
         if not await self._session_state.delete(context.session, KIND, state):
             return None
         pending = self._pending.pop(state, None)
@@ -96,7 +98,6 @@ class PendingCalls:
         if pending.expiry is not None:
             pending.expiry.cancel()
         pending.context.channel = context.channel
-        answers = RawObject.parse(params.get("inputResponses") or b"{}")
         for key, question in pending.context.questions.items():
             if (answer := answers.get(key)) is not None and question.is_open:
                 question.answer.set_result(Reply(result=answer))

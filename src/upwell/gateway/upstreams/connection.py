@@ -335,7 +335,10 @@ class Connection:
         reply = await self.ask("initialize", RawObject.parse(initialize_params(capabilities)))
         if not reply.error:
             self.about = introduction(RawObject.parse(reply.result))
-            await self._peer.notify("notifications/initialized")
+            try:
+                await self._peer.notify("notifications/initialized")
+            except PeerGone as error:
+                raise await self.exit_reason("ended during the handshake") from error
             if self._server.url and self._server.transport is not Transport.SSE:
                 self.about = replace(self.about, also=await _also_speaks(self._peer))
             return

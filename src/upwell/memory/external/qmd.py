@@ -153,10 +153,10 @@ class QmdRecall:
         lines = ("get", "--no-line-numbers", "--", f"{SCHEME}{path}:{first}:{count}")
         try:
             output = (await self._run(lines, deadline)).decode(errors="replace")
+            text = _body(output).strip("\n")
+            return await self._passage(path, first, count, text, deadline) if text.strip() else None
         except RecallUnavailable:
             return None
-        text = _body(output).strip("\n")
-        return await self._passage(path, first, count, text, deadline) if text.strip() else None
 
     async def ping(self) -> Ping:
         """Check that qmd runs, and report how many documents it has indexed."""

@@ -70,6 +70,11 @@ def test_the_lines_that_marks_name_are_the_missing_ones(text: str) -> None:
         )
 
 
+def test_a_line_before_the_numbers_does_not_shift_them() -> None:
+    text = f"Here is the file:\n{numbered(CODE)}"
+    assert lines_of(text, 3, 4) == "\n".join(numbered(CODE).split("\n")[2:4])
+
+
 def test_lines_of_a_numbered_part_have_the_numbers_of_the_tool() -> None:
     assert lines_of(numbered(CODE, 120), 130, 131) == "\n".join(
         numbered(CODE, 120).split("\n")[10:12]

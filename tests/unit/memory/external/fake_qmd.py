@@ -1,7 +1,8 @@
 """A stand-in for `qmd` 2.8: its command line and its JSON, over the folder in `FAKE_QMD_ROOT`.
 
 As in the real program, `search` requires every word, and with few documents every score is 0.
-`FAKE_QMD` makes it fail: `hang`, `crash`, `rubbish`, `object`, `flood`.
+`FAKE_QMD` makes it fail: `hang`, `crash`, `rubbish`, `object`, `flood`, and `no collections` only
+when it is asked for a collection.
 """
 
 import json
@@ -54,8 +55,11 @@ def main() -> None:
     args = sys.argv[1:]
     with open(ROOT.parent / "asked", "a") as log:
         log.write(json.dumps([args, os.getcwd(), sorted(os.environ)]) + "\n")
-    if os.environ.get("FAKE_QMD"):
-        return fail(os.environ["FAKE_QMD"])
+    how = os.environ.get("FAKE_QMD")
+    if how == "no collections" and args[0] == "collection":
+        sys.exit("SqliteError: database is locked")
+    if how and how != "no collections":
+        return fail(how)
     assert "--" in args or args == ["status"], args
     if args == ["status"]:
         print(f"QMD Status\n\nDocuments\n  Total:    {len(list(ROOT.rglob('*.md')))} files indexed")

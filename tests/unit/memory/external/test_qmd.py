@@ -137,6 +137,11 @@ async def test_a_passage_is_read_again_by_its_id(make: Make, root: Path) -> None
         assert await recall.get(unknown) is None
 
 
+async def test_a_passage_whose_project_cannot_be_read_is_not_found(make: Make) -> None:
+    (hit, *_) = await found(make(), "settlement midnight")
+    assert await make(how="no collections").get(hit.memory.id) is None
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [("crash", "malformed"), ("rubbish", "not JSON"), ("object", "not a list"), ("flood", "bytes")],
