@@ -158,8 +158,7 @@ def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:
 @contextmanager
 def _scratch() -> Iterator[Path]:
     """A private folder that is removed at the end. Searches also match its path, so its name is
-    short and meaningless. Memory ids depend on the path, so it is the same in most
-    runs.
+    short and meaningless. The path is the same in most runs, because memory ids depend on it.
     """
     base = Path(tempfile.gettempdir()).resolve()
     for number in range(_MAX_SCRATCH):

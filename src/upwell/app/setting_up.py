@@ -204,14 +204,15 @@ class SettingUp:
         return Holdings(**{kind: frozenset(record.learned.get(kind, ())) for kind in kinds})
 
     def forgot_learned(self) -> None:
-        """Record that what setup learned was dropped."""
+        """Record that the findings of setup were dropped."""
         reduce_record(self._home.setup_file, forgotten=True)
 
     def _record(self) -> SetupRecord:
         return read_record(self._home.setup_file) or SetupRecord()
 
     def _files_of_older(self, record: SetupRecord) -> list[str]:
-        """The files behind a record from an older version, which names only the agents."""
+        """The files that a record of an older version covers. Such a record names only the
+        agents."""
         if record.files:
             return []
         hooks = [path for agent in record.hooks for path in self._installer.paths(agent)]

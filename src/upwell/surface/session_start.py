@@ -212,8 +212,7 @@ class SessionStart(Struct, frozen=True):
             self.owe(start)
 
     async def take_back(self, cue: Cue, surfacing: Surfacing) -> None:
-        """Give the opening again with the session's next event, because it did not reach the
-        agent."""
+        """The opening did not reach the agent: give it again with the session's next event."""
         if not cue.session:
             return
         self.owe(cue)

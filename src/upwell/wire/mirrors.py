@@ -109,8 +109,8 @@ class Mirrors:
         return tuple(usable)
 
     def headers_of(self, message: RawObject) -> dict[str, str]:
-        """Return the headers of a request of MCP 2026-07-28, which has its version in `_meta`.
-        Requests of older versions get none."""
+        """Return the headers of a request. Only requests of MCP 2026-07-28, which carry the
+        protocol version in `_meta`, get any."""
         params = RawObject.parse(message.get("params") or b"{}")
         raw = params.get("_meta") or b""
         meta = RawObject.parse(raw) if kind_of(raw) == "object" else RawObject()
