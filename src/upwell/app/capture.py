@@ -119,6 +119,8 @@ class SessionCapture:
             return Gain()
         source = f"session:{session[:40]}"
         findings = await asyncio.to_thread(_findings_from, transcript, start, project, cwd, source)
+        if findings is None:
+            return Gain()
         gain = await self.keep(findings)
         await self._record(transcript, size)
         return gain
@@ -227,11 +229,15 @@ def every_proposal(proposal: Proposal) -> Trust:
 
 def _findings_from(
     transcript: str, start: int, project: str, cwd: str | None, source: str
-) -> Findings:
+) -> Findings | None:
+    """The findings from the byte `start` on. None if the format can only be read whole, which
+    `SessionCapture.read()` does."""
     try:
         (known,) = transcripts_at([Path(transcript)])
     except UsageError:
-        return Findings()
+        return None
+    if known.format.read_from is None:
+        return None
     events = known.events_from(start)
     return findings_in((replace(event, cwd=event.cwd or cwd) for event in events), project, source)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.unit.replay import samples
 
 from upwell.app import App, Settings, build
 from upwell.app.capture import MAX_TURN_BYTES, Gain, SessionCapture, every_proposal
@@ -75,6 +76,15 @@ async def test_a_turn_is_read_once(app: App, project: Path, tmp_path: Path) -> N
     with transcript.open("a") as file:
         file.write(message("user", "Never bake without an apron on.", project))
     assert (await capture.end_turn(str(transcript), "s", str(project))).proposed == 1
+
+
+async def test_a_transcript_that_can_only_be_read_whole_is_left_to_a_later_reading(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    path = samples.gemini(tmp_path)
+    assert await app.session_capture().end_turn(str(path), "s", str(project)) == Gain()
+    (transcript,) = transcripts_at([path])
+    assert (await app.session_capture().read(transcript)).read_before == 0
 
 
 async def test_of_a_long_turn_the_end_is_read(app: App, project: Path, tmp_path: Path) -> None:
