@@ -204,7 +204,7 @@ class SettingUp:
         return Holdings(**{kind: frozenset(record.learned.get(kind, ())) for kind in kinds})
 
     def forgot_learned(self) -> None:
-        """Record that the findings of setup were dropped."""
+        """Remove what setup learned from past sessions from the record, because it was dropped."""
         reduce_record(self._home.setup_file, forgotten=True)
 
     def _record(self) -> SetupRecord:

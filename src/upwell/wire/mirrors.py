@@ -95,7 +95,8 @@ class Mirrors:
         self._tools: dict[str, tuple[Mirror, ...]] = {}
 
     def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-        """Return the tools whose declarations are valid. From now on, their calls get headers."""
+        """Return the tools whose declarations are valid. From now on, their calls get a
+        header for each declared argument."""
         usable: list[RawObject] = []
         self._tools = {}
         for tool in tools:

@@ -112,8 +112,8 @@ def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
 
     A relative path, or one inside the project, is complete. For any other path, the repository's
     root is unknown, so each tail of two or more parts may be the complete path. In a pattern
-    (`**/*name*`), only the literal part of the file's name counts. A data file is not looked up by
-    its stem, because `nothere.txt` is unrelated to `nothere.py`.
+    (`**/*name*`), only the literal part of the file's name counts. Except in a pattern, a data file
+    is not looked up by its stem, because `nothere.txt` is unrelated to `nothere.py`.
     """
     if any(sign in path for sign in "*?"):
         return _pattern_forms(path)
