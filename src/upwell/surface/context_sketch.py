@@ -130,7 +130,7 @@ class ContextSketch:
         if memory.lines is not None and self._has_read(memory.source):
             return True
         names = exact_names(memory.text)
-        # The next two checks settle nearly every memory without splitting a text.
+        # The next two checks settle nearly every memory, and need not split the context's texts.
         if any(map(self._terms.surely_lack, names)):
             return False
         if self.least_new_share(memory.text) >= MIN_NEW_SHARE:

@@ -47,9 +47,9 @@ def _template(line: str) -> str:
 
 
 class Line(NamedTuple):
-    """A line of a log. Lines are compared by their `shape`, which is the beginning of the line. In
-    a fold (similar lines under one head line, see `normalise/logs.py`), the `needs` of every line
-    point to the head, and its shape is the text of the head."""
+    """A line of a log or a test run. In a log, lines are compared by their `shape`, which is the
+    beginning of the line. In a fold (similar lines under one head line, see `normalise/logs.py`),
+    the `needs` of every line point to the head, and its shape is the text of the head."""
 
     start: int
     end: int
