@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.errors import StoreError
 from upwell.ground.remote_address import address_of
 from upwell.ground.sqlite.database import Database
 from upwell.ground.types.memory import Memory, Query, Scope
@@ -96,7 +97,11 @@ class TeamStore(SqliteStore):
             return
         self.wanted.clear()
         projects, now = list(self._in_use), self._clock.now()
-        await self._database.write(lambda db: copied.use(db, projects, now))
+        try:
+            await self._database.write(lambda db: copied.use(db, projects, now))
+        except StoreError:
+            self.wanted.set()  # to be tried again
+            raise
 
     async def take(self, page: Page) -> None:
         """Apply a page of changes and store the new cursor, in one transaction."""
