@@ -236,9 +236,9 @@ def _findings_from(
         (known,) = transcripts_at([Path(transcript)])
     except UsageError:
         return None
-    if known.format.read_from is None:
+    if not known.format.resumes:
         return None
-    events = known.events_from(start)
+    events = known.events(start)
     return findings_in((replace(event, cwd=event.cwd or cwd) for event in events), project, source)
 
 

@@ -235,7 +235,7 @@ def read_turn(match: Match) -> Turn | None:
     number, offset = match.turn.number, match.turn.offset
     try:
         if offset:
-            first = next(turns_of(transcript.events_from(offset), number), None)
+            first = next(turns_of(transcript.events(offset), number), None)
         else:
             own = (event for event in transcript.events() if event.session == match.session.name)
             first = next(islice(turns_of(own), number, None), None)
@@ -298,8 +298,8 @@ def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Exclu
     has_grown = known is not None and known.resume > 0 and info.st_size >= known.size
     events: Iterator[Event] = transcript.events()
     first = 0
-    if known is not None and has_grown and transcript.format.read_from is not None:
-        events, first = transcript.events_from(known.resume), max(0, known.turns - 1)
+    if known is not None and has_grown and transcript.format.resumes:
+        events, first = transcript.events(known.resume), max(0, known.turns - 1)
     cwd = known.cwd if known else None
     entries: list[Entry] = []
     for turn in turns_of(events, first):

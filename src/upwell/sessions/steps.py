@@ -93,8 +93,8 @@ def _numbered(matches: Sequence[Match]) -> Iterator[tuple[int, Event]]:
     session = matches[0].session
     transcript = Transcript(Path(session.path), format_named(session.format))
     first = min(matches, key=lambda match: match.turn.number).turn
-    if first.offset and transcript.format.read_from is not None:
-        events, number = transcript.events_from(first.offset), first.number - 1
+    if first.offset and transcript.format.resumes:
+        events, number = transcript.events(first.offset), first.number - 1
     else:
         events, number = transcript.events(), -1
     for event in events:

@@ -19,7 +19,15 @@ from upwell.replay.transcripts import (
     transcripts_at,
     transcripts_of_user,
 )
-from upwell.replay.transcripts.base import Format, Unreadable, arguments, moment, prompt_in, records
+from upwell.replay.transcripts.base import (
+    Format,
+    Tally,
+    Unreadable,
+    arguments,
+    moment,
+    prompt_in,
+    records,
+)
 
 
 def told(path: Path) -> list[Event]:
@@ -332,7 +340,7 @@ def test_a_line_without_an_end_is_skipped_and_not_held_in_memory(tmp_path: Path)
     with path.open("ab") as file:
         file.write(b'\n{"n": 2}\n')
     tracemalloc.start()
-    found = list(records(path))
+    found = [entry for _, entry in records(path, 0, Tally())]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found == [{"n": 1}, {"n": 2}]
@@ -350,4 +358,4 @@ def test_views_in_a_database_of_opencode_are_not_read(tmp_path: Path) -> None:
             """
         )
     with pytest.raises(Unreadable, match="prohibited"):
-        list(format_named("opencode").read(path))
+        list(format_named("opencode").read(path, 0, Tally()))

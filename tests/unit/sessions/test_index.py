@@ -2,14 +2,16 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.unit.replay import samples
 
+from upwell.episodes.events import Event
 from upwell.ground.errors import UsageError
 from upwell.replay.transcripts import Transcript, transcripts_at
+from upwell.replay.transcripts.base import Tally
 from upwell.sessions import index as index_module
 from upwell.sessions import tables
 from upwell.sessions.index import Scope, SessionIndex, read_turn
@@ -120,13 +122,19 @@ async def test_a_long_session_is_read_on_from_its_last_turn(
         asked("Second", "10:01:00"),
     )
     await index.refresh()
-    whole = Transcript.events
-    monkeypatch.setattr(Transcript, "events", lambda self: iter(()))
+    starts: list[int] = []
+    read = Transcript.events
+
+    def recorded(self: Transcript, start: int = 0, tally: Tally | None = None) -> Iterator[Event]:
+        starts.append(start)
+        return read(self, start, tally)
+
+    monkeypatch.setattr(Transcript, "events", recorded)
     with path.open("a") as file:
         file.write(json.dumps(said("The answer is a gasket.", "10:01:01")) + "\n")
         file.write(json.dumps(asked("Third", "10:02:00")) + "\n")
     await index.refresh()
-    monkeypatch.setattr(Transcript, "events", whole)
+    assert min(starts) > 0
     (found,) = await index.search("gasket", ANYWHERE, 5)
     assert (found.turn.question, found.turn.number) == ("Second", 1)
     assert await index.counts() == (1, 3)

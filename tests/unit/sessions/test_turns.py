@@ -41,7 +41,7 @@ def test_a_turn_is_read_again_from_its_offset(tmp_path: Path) -> None:
     path = samples.claude(tmp_path)
     (transcript,) = transcripts_at([path])
     _, second = turns(path)
-    (again,) = turns_of(transcript.events_from(second.offset), first=1)
+    (again,) = turns_of(transcript.events(second.offset), first=1)
     assert again.question == second.question
     assert path.read_bytes()[second.offset :].startswith(b'{"type": "user"')
 

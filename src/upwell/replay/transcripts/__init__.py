@@ -19,7 +19,7 @@ from upwell.replay.transcripts import (
     opencode,
     specstory,
 )
-from upwell.replay.transcripts.base import HEAD_BYTES, Format
+from upwell.replay.transcripts.base import HEAD_BYTES, Format, Tally
 
 FORMATS: tuple[Format, ...] = (
     neutral.FORMAT,
@@ -44,14 +44,10 @@ class Transcript(Struct, frozen=True):
     path: Path
     format: Format
 
-    def events(self) -> Iterator[Event]:
-        """The events in the file, in chronological order."""
-        return self.format.read(self.path)
-
-    def events_from(self, start: int) -> Iterator[Event]:
-        """The events from the byte `start` on. Empty if the format does not support this."""
-        read_from = self.format.read_from
-        return read_from(self.path, start) if read_from else iter(())
+    def events(self, start: int = 0, tally: Tally | None = None) -> Iterator[Event]:
+        """The events in the file, in chronological order, from the byte `start` on, which is 0
+        unless the format `resumes`. `tally`, if given, counts what was read."""
+        return self.format.read(self.path, start, tally or Tally())
 
 
 def format_named(name: str) -> Format:
@@ -97,7 +93,8 @@ def events_at_end(path: str, max_bytes: int) -> Iterator[Event]:
         return
     try:
         (transcript,) = transcripts_at([Path(path)])
-        yield from transcript.events_from(max(0, size - max_bytes))
+        if transcript.format.resumes:
+            yield from transcript.events(max(0, size - max_bytes))
     except (UsageError, OSError):
         return
 

@@ -1,7 +1,7 @@
 """The interface of a transcript format, and functions for reading untrusted values.
 
-A reader takes the values that have the expected shape and ignores the rest. It may raise
-`Unreadable` if a whole file has another format.
+A reader takes the values that have the expected shape and ignores the rest, but counts the records
+that it does not know in a `Tally`. It may raise `Unreadable` if a whole file has another format.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from upwell.episodes.events import Event, Kind
@@ -21,6 +21,8 @@ from upwell.hosts.events import plain_args
 
 MAX_TEXT_CHARS = 100_000
 MAX_NAME_CHARS = 200
+MAX_KINDS = 50
+"""The maximum number of kinds of unknown records that are counted separately."""
 MAX_OUT_CHARS = 24_000
 """How much of a tool's result is read."""
 HEAD_BYTES = 4_096
@@ -73,19 +75,42 @@ class Unreadable(UsageError):
     """A file cannot be read or has another format. The message is one line."""
 
 
+class Tally(Struct):
+    """What a reader made of a transcript: the number of its records, how many of them it did not
+    know, by kind, and the version of the agent that wrote them ("" if none is recorded)."""
+
+    records: int = 0
+    unknown: dict[str, int] = field(default_factory=dict[str, int])
+    version: str = ""
+
+    def miss(self, kind: Any) -> None:
+        """Count a record that the reader does not know."""
+        name = text(kind)[:MAX_NAME_CHARS] or "?"
+        if name not in self.unknown and len(self.unknown) >= MAX_KINDS:
+            name = "other"
+        self.unknown[name] = self.unknown.get(name, 0) + 1
+
+    @property
+    def missed(self) -> int:
+        """How many records the reader did not know."""
+        return sum(self.unknown.values())
+
+
 class Format(Struct, frozen=True, kw_only=True):
     """How a host records sessions. A `Host` refers to its format by `name`.
 
     - `recognises` receives the path and the first `HEAD_BYTES` bytes of a file.
-    - `read` yields the events of a file in chronological order. It may raise `UsageError` or
-      `OSError`.
-    - `read_from` yields the events after a byte offset, for files that are only appended to.
+    - `read` yields the events of a file in chronological order, from a byte offset on, and counts
+      the records that it reads. It may raise `UsageError` or `OSError`.
+    - `resumes`: the file is only appended to, so it can be read from an offset other than 0.
+    - `written_for` is the newest version of the agent whose transcripts the reader was tested with.
     """
 
     name: str
     recognises: Callable[[Path, bytes], bool]
-    read: Callable[[Path], Iterator[Event]]
-    read_from: Callable[[Path, int], Iterator[Event]] | None = None
+    read: Callable[[Path, int, Tally], Iterator[Event]]
+    resumes: bool = False
+    written_for: str = ""
 
 
 class Draft(Struct):
@@ -93,6 +118,7 @@ class Draft(Struct):
 
     session: str
     host: str
+    tally: Tally
     cwd: str | None = None
     at: float = 0.0
     offset: int = 0
@@ -156,15 +182,10 @@ MAX_LINE_BYTES = 64_000_000
 MAX_DOCUMENT_BYTES = 256_000_000
 
 
-def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a file of JSON lines, from the first line that starts at or after the
-    byte `start`. Lines without a JSON object are ignored. The last line of a running session, for
-    example, may be incomplete."""
-    return (record for _, record in placed_records(path, start))
-
-
-def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Like `records()`, but yields each object with the byte offset of its line."""
+def records(path: Path, start: int, tally: Tally) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON objects in a file of JSON lines, each with the byte offset of its line, from the
+    first line that starts at or after the byte `start`. A line without a JSON object is counted as
+    unknown, unless it is the last: that of a running session may be incomplete."""
     with path.open("rb") as file:
         if start:
             file.seek(start - 1)
@@ -181,9 +202,13 @@ def placed_records(path: Path, start: int = 0) -> Iterator[tuple[int, dict[str, 
             try:
                 entry = orjson.loads(line)
             except orjson.JSONDecodeError:
-                continue
+                entry = None
             if isinstance(entry, dict):
+                tally.records += 1
                 yield begin, entry
+            elif (line.strip() and line.endswith(b"\n")) or not line:
+                tally.records += 1
+                tally.miss("not JSON")
 
 
 def document(path: Path) -> dict[str, Any]:

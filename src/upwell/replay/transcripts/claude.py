@@ -14,11 +14,12 @@ from upwell.episodes.events import Event, Kind
 from upwell.replay.transcripts.base import (
     Draft,
     Format,
+    Tally,
     array,
     closed,
     folder,
     moment,
-    placed_records,
+    records,
     table,
     text,
     text_of,
@@ -28,17 +29,17 @@ _SESSION_NAME = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REFUSED = "The user doesn't want to proceed with this tool use."
 
 
-def read(path: Path, start: int = 0) -> Iterator[Event]:
+def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     """The events of a session, from the byte `start` on."""
-    return closed(_events(path, start))
+    return closed(_events(path, start, tally))
 
 
-def _events(path: Path, start: int) -> Iterator[Event]:
-    draft = Draft(path.stem, "claude")
+def _events(path: Path, start: int, tally: Tally) -> Iterator[Event]:
+    draft = Draft(path.stem, "claude", tally)
     has_name = bool(_SESSION_NAME.fullmatch(path.stem))
     calls: dict[str, Mapping[str, Any]] = {}
     compacted = False
-    for draft.offset, record in placed_records(path, start):
+    for draft.offset, record in records(path, start, tally):
         if record.get("isSidechain"):
             continue
         draft.cwd = folder(record.get("cwd")) or draft.cwd
@@ -111,5 +112,5 @@ FORMAT = Format(
     name="claude",
     recognises=_recognises,
     read=read,
-    read_from=read,
+    resumes=True,
 )

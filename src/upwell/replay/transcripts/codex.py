@@ -13,12 +13,13 @@ from upwell.episodes.events import Event, Kind
 from upwell.replay.transcripts.base import (
     Draft,
     Format,
+    Tally,
     array,
     closed,
     folder,
     holds,
     moment,
-    placed_records,
+    records,
     table,
     text,
     text_of,
@@ -31,18 +32,18 @@ _EDGE_CHARS = 2_000
 _NAME = re.compile(r"\Arollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
-def read(path: Path, start: int = 0) -> Iterator[Event]:
+def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     """The events of a session, from the byte `start` on."""
-    return closed(_events(path, start))
+    return closed(_events(path, start, tally))
 
 
-def _events(path: Path, start: int) -> Iterator[Event]:
+def _events(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     name = _NAME.match(path.stem)
-    draft = Draft(name[1] if name else path.stem, "codex")
+    draft = Draft(name[1] if name else path.stem, "codex", tally)
     has_prompts = holds(path, b'"user_message"')
     calls: dict[str, Mapping[str, Any]] = {}
     compacted = False
-    for number, (draft.offset, record) in enumerate(placed_records(path, start)):
+    for number, (draft.offset, record) in enumerate(records(path, start, tally)):
         kind, at = record.get("type"), moment(record.get("timestamp"))
         payload = table(record.get("payload")) or record
         draft.cwd = folder(payload.get("cwd")) or draft.cwd
@@ -127,5 +128,5 @@ FORMAT = Format(
     name="codex",
     recognises=_recognises,
     read=read,
-    read_from=read,
+    resumes=True,
 )

@@ -12,10 +12,11 @@ from upwell.episodes.events import Event, Kind
 from upwell.replay.transcripts.base import (
     Draft,
     Format,
+    Tally,
     closed,
     folder,
     moment,
-    placed_records,
+    records,
     table,
     text,
     text_of,
@@ -25,16 +26,16 @@ _OWN_TOOLS = ("report_intent",)
 """Tools with which the agent reports to its host."""
 
 
-def read(path: Path, start: int = 0) -> Iterator[Event]:
+def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     """The events of a session, from the byte `start` on."""
-    return closed(_events(path, start))
+    return closed(_events(path, start, tally))
 
 
-def _events(path: Path, start: int) -> Iterator[Event]:
+def _events(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     session_name = path.parent.name if path.name == "events.jsonl" else path.stem
-    draft = Draft(session_name, "copilot")
+    draft = Draft(session_name, "copilot", tally)
     calls: dict[str, Mapping[str, Any]] = {}
-    for draft.offset, record in placed_records(path, start):
+    for draft.offset, record in records(path, start, tally):
         kind, data = text(record.get("type")), table(record.get("data"))
         at = moment(record.get("timestamp"))
         if data.get("parentToolCallId") or data.get("agentId"):
@@ -82,5 +83,5 @@ FORMAT = Format(
     name="copilot",
     recognises=_recognises,
     read=read,
-    read_from=read,
+    resumes=True,
 )

@@ -13,6 +13,7 @@ from upwell.episodes.events import Event
 from upwell.replay.transcripts.base import (
     Draft,
     Format,
+    Tally,
     Unreadable,
     array,
     closed,
@@ -29,20 +30,23 @@ _REFERENCES = "--- Content from referenced files ---"
 _COMPLETE = ("success", "error")
 
 
-def read(path: Path) -> Iterator[Event]:
+def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     """The events of a session.
 
     Raises:
         Unreadable: a `.json` file is not a Gemini CLI session, or is too large.
     """
-    return closed(_events(path))
+    return closed(_events(path, tally))
 
 
-def _events(path: Path) -> Iterator[Event]:
-    session, messages = _from_lines(path) if path.suffix == ".jsonl" else _from_document(path)
+def _events(path: Path, tally: Tally) -> Iterator[Event]:
+    session, messages = (
+        _from_lines(path, tally) if path.suffix == ".jsonl" else _from_document(path)
+    )
     if session.get("kind") == "subagent":
         return
-    draft = Draft(text(session.get("sessionId")) or path.stem, "gemini", _folder(path, session))
+    name = text(session.get("sessionId")) or path.stem
+    draft = Draft(name, "gemini", tally, _folder(path, session))
     for message in map(table, messages):
         at = moment(message.get("timestamp"))
         if message.get("type") == "user":
@@ -79,10 +83,10 @@ def _from_document(path: Path) -> tuple[Mapping[str, Any], Iterable[Any]]:
     return session, session["messages"]
 
 
-def _from_lines(path: Path) -> tuple[Mapping[str, Any], Iterable[Any]]:
+def _from_lines(path: Path, tally: Tally) -> tuple[Mapping[str, Any], Iterable[Any]]:
     session: dict[str, Any] = {}
     messages: dict[str, Mapping[str, Any]] = {}
-    for record in records(path):
+    for _, record in records(path, 0, tally):
         rewound = record.get("$rewindTo")
         if isinstance(rewound, str):
             names = list(messages)

@@ -22,6 +22,7 @@ from upwell.replay.merge import Stream, merged
 from upwell.replay.transcripts.base import (
     Draft,
     Format,
+    Tally,
     Unreadable,
     array,
     closed,
@@ -44,14 +45,14 @@ _PARTS = (
 )
 
 
-def read(path: Path) -> Iterator[Event]:
+def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     """The events of a session, or of all sessions in a database, in chronological order.
 
     Raises:
         Unreadable: the file is neither a session nor a database of OpenCode.
     """
     if path.suffix == ".db":
-        yield from _of_database(path)
+        yield from _of_database(path, tally)
         return
     stored = document(path)
     exported = table(stored.get("info"))
@@ -60,14 +61,16 @@ def read(path: Path) -> Iterator[Event]:
         raise Unreadable("it holds no session")
     if not text(session.get("parentID")):
         messages = _exported(stored) if exported else _stored(path, text(session["id"]))
-        yield from closed(_events(text(session["id"]), session.get("directory"), messages))
+        yield from closed(_events(text(session["id"]), session.get("directory"), messages, tally))
 
 
 Message = tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]
 
 
-def _events(session: str, directory: Any, messages: Iterable[Message]) -> Iterator[Event]:
-    draft = Draft(session, "opencode", folder(directory))
+def _events(
+    session: str, directory: Any, messages: Iterable[Message], tally: Tally
+) -> Iterator[Event]:
+    draft = Draft(session, "opencode", tally, folder(directory))
     for message, parts in messages:
         at = moment(table(message.get("time")).get("created"))
         for part in parts:
@@ -115,12 +118,12 @@ def _file(path: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _of_database(path: Path) -> Iterator[Event]:
+def _of_database(path: Path, tally: Tally) -> Iterator[Event]:
     try:
         with closing(_opened(path)) as db:
             refuse_computed(db)
             yield from merged(
-                Stream(moment(created), partial(_of_session, db, str(session), directory))
+                Stream(moment(created), partial(_of_session, db, str(session), directory, tally))
                 for session, directory, created in db.execute(_SESSIONS).fetchall()
             )
     except sqlite3.Error as error:
@@ -136,8 +139,10 @@ def _opened(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quoted}?mode=ro{'&immutable=1' if is_idle else ''}", uri=True)
 
 
-def _of_session(db: sqlite3.Connection, session: str, directory: Any) -> Iterator[Event]:
-    return closed(_events(session, directory, _rows(db.execute(_PARTS, (session,)))))
+def _of_session(
+    db: sqlite3.Connection, session: str, directory: Any, tally: Tally
+) -> Iterator[Event]:
+    return closed(_events(session, directory, _rows(db.execute(_PARTS, (session,))), tally))
 
 
 def _rows(rows: Iterable[tuple[str, Any, Any, Any]]) -> Iterator[Message]:

@@ -19,6 +19,7 @@ from upwell.episodes.events import Event
 from upwell.replay.transcripts.base import (
     Draft,
     Format,
+    Tally,
     Unreadable,
     between,
     closed,
@@ -74,7 +75,7 @@ PROMPT_SECONDS, CALL_SECONDS = 5.0, 8.0
 """The assumed time between events that have no time of their own."""
 
 
-def read(path: Path) -> Iterator[Event]:
+def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     """The events of a session.
 
     Raises:
@@ -84,12 +85,12 @@ def read(path: Path) -> Iterator[Event]:
         raw = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise Unreadable(f"not UTF-8 (byte {error.start})") from error
-    return closed(_events(path, raw))
+    return closed(_events(path, raw, tally))
 
 
-def _events(path: Path, raw: str) -> Iterator[Event]:
+def _events(path: Path, raw: str, tally: Tally) -> Iterator[Event]:
     session = _SESSION.search(raw[:1_000])
-    draft = Draft(session[1] if session else path.stem, "specstory", _project(path))
+    draft = Draft(session[1] if session else path.stem, "specstory", tally, _project(path))
     draft.at = _time_in(path.name) or _time_in(raw[:500]) or _modified_at(path)
     marked = _MARKED in raw
     for turn in _turns(raw):
