@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from upwell.episodes.events import Event
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of
@@ -24,6 +24,8 @@ from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.trace import LOG
 from upwell.ground.uris import SESSION_LOCATOR
 from upwell.replay.transcripts import Transcript, format_named
+from upwell.replay.transcripts.base import Tally
+from upwell.replay.transcripts.census import Census
 from upwell.sessions import tables
 from upwell.sessions.rank import MAX_RANKED, ranked, tallies, with_priors
 from upwell.sessions.tables import Entry, KnownTranscript, Listed, Reading, SessionRow, TurnRow
@@ -187,6 +189,13 @@ class SessionIndex:
         """The number of sessions and of turns."""
         return await (await self._open()).read(tables.counts)
 
+    async def census(self) -> Census:
+        """How well the indexed transcripts were understood."""
+        census = Census()
+        for name, tally in await (await self._open()).read(tables.tallies):
+            census.add(format_named(name), tally)
+        return census
+
     async def aclose(self) -> None:
         """Close the database."""
         if self._database is not None:
@@ -295,14 +304,13 @@ def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Exclu
     """The new turns of a transcript, except those in excluded folders. If the first turn is in an
     excluded folder, the rest is not read."""
     info = transcript.path.stat()
-    has_grown = known is not None and known.resume > 0 and info.st_size >= known.size
-    events: Iterator[Event] = transcript.events()
-    first = 0
-    if known is not None and has_grown and transcript.format.resumes:
-        events, first = transcript.events(known.resume), max(0, known.turns - 1)
+    start, first, tally = 0, 0, Tally()
+    if known and transcript.format.resumes and known.resume > 0 and info.st_size >= known.size:
+        start, first = known.resume, max(0, known.turns - 1)
+        tally = replace(known.tally, since=known.size)
     cwd = known.cwd if known else None
     entries: list[Entry] = []
-    for turn in turns_of(events, first):
+    for turn in turns_of(transcript.events(start, tally), first):
         turn.cwd = turn.cwd or cwd
         if turn.cwd and excludes(turn.cwd):
             if not entries:
@@ -315,6 +323,7 @@ def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Exclu
         info.st_size,
         info.st_mtime_ns,
         known,
+        tally,
         entries,
     )
 

@@ -8,21 +8,24 @@ No transcript is copied here. A turn has the offset of its question in the file,
 excerpts that remain if the host removes the file. All tables can be rebuilt.
 
 A turn's key is its session's number followed by its own number, so that a posting identifies both
-in 32 bits. Postings are appended in batches. A turn whose conclusion has changed is posted again
-under the same key. It still contains nearly all of its earlier terms, so the older postings stay.
+in 32 bits. Postings are appended in batches. A turn that has changed is posted again under the same
+key. It still contains nearly all of its earlier terms, so the older postings stay.
 """
 
 import sqlite3
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import batched
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
 from upwell.ground.sqlite.database import Owner
 from upwell.ground.sqlite.file import recreate
+from upwell.replay.transcripts.base import Tally
 
 TURN_BITS = 11
 MAX_TURNS = 1 << TURN_BITS
@@ -37,7 +40,7 @@ _IN_CHUNKS = 500
 
 class KnownTranscript(Struct, frozen=True):
     """A transcript that was read up to `size`. The session had `turns` turns, the last of which
-    begins at the byte `resume` and may have grown since."""
+    begins at the byte `resume` and may have grown since. `tally` counts what was read."""
 
     no: int
     size: int
@@ -45,6 +48,7 @@ class KnownTranscript(Struct, frozen=True):
     resume: int
     turns: int
     cwd: str | None
+    tally: Tally
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
@@ -108,14 +112,21 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Reading(Struct):
-    """A transcript that was read up to `size`. `known` is its stored state before this reading."""
+    """A transcript that was read up to `size`. `known` is its stored state before this reading, and
+    `tally` counts what was read so far."""
 
     path: str
     format: str
     size: int
     mtime_ns: int
     known: KnownTranscript | None
+    tally: Tally
     entries: list[Entry] = field(default_factory=list[Entry])
+
+    @property
+    def is_rewritten(self) -> bool:
+        """True if the file became smaller, so that it holds something else now."""
+        return self.known is not None and self.size < self.known.size
 
 
 def create(db: sqlite3.Connection) -> None:
@@ -123,7 +134,8 @@ def create(db: sqlite3.Connection) -> None:
     for statement in (
         """CREATE TABLE transcript (
             no INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, format TEXT NOT NULL,
-            size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, resume INTEGER NOT NULL)""",
+            size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, resume INTEGER NOT NULL,
+            tally BLOB NOT NULL)""",
         """CREATE TABLE session (
             no INTEGER PRIMARY KEY, transcript INTEGER NOT NULL, name TEXT NOT NULL,
             host TEXT NOT NULL, project TEXT NOT NULL, cwd TEXT NOT NULL, began REAL NOT NULL,
@@ -131,7 +143,8 @@ def create(db: sqlite3.Connection) -> None:
         "CREATE INDEX session_name ON session (name)",
         """CREATE TABLE turn (
             key INTEGER PRIMARY KEY, at REAL NOT NULL, offset INTEGER NOT NULL,
-            digest INTEGER NOT NULL, question TEXT NOT NULL, conclusion TEXT NOT NULL)""",
+            digest INTEGER NOT NULL, question TEXT NOT NULL, conclusion TEXT NOT NULL,
+            terms BLOB NOT NULL)""",
         "CREATE INDEX turn_digest ON turn (digest)",
         """CREATE TABLE posting (
             term INTEGER NOT NULL, batch INTEGER NOT NULL, keys BLOB NOT NULL,
@@ -141,19 +154,35 @@ def create(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-OWNER = Owner("sessions", [create], salvage=recreate)
+def create_again(db: sqlite3.Connection) -> None:
+    """Replace the tables of an earlier version. The next search fills them from the transcripts."""
+    for table in ("transcript", "session", "turn", "posting", "batch"):
+        db.execute(f"DROP TABLE IF EXISTS {table}")
+    create(db)
+
+
+OWNER = Owner("sessions", [create, create_again], salvage=recreate)
 
 
 def known_transcripts(db: sqlite3.Connection) -> dict[str, KnownTranscript]:
     """The transcripts that were read, keyed by path."""
     rows = db.execute(
-        "SELECT path, transcript.no, size, mtime_ns, resume, turns, cwd FROM transcript "
+        "SELECT path, transcript.no, size, mtime_ns, resume, turns, cwd, tally FROM transcript "
         "LEFT JOIN session ON session.transcript = transcript.no GROUP BY transcript.no"
     )
     return {
-        path: KnownTranscript(no, size, mtime_ns, resume, turns or 0, cwd or None)
-        for path, no, size, mtime_ns, resume, turns, cwd in rows
+        path: KnownTranscript(
+            *(no, size, mtime_ns, resume, turns or 0, cwd or None),
+            msgspec.json.decode(tally, type=Tally),
+        )
+        for path, no, size, mtime_ns, resume, turns, cwd, tally in rows
     }
+
+
+def tallies(db: sqlite3.Connection) -> list[tuple[str, Tally]]:
+    """The format of each transcript, and what was read of it."""
+    rows = db.execute("SELECT format, tally FROM transcript")
+    return [(format, msgspec.json.decode(tally, type=Tally)) for format, tally in rows]
 
 
 def put(db: sqlite3.Connection, readings: Sequence[Reading]) -> None:
@@ -183,11 +212,17 @@ def _put_one(db: sqlite3.Connection, reading: Reading, postings: "Postings") -> 
     last = max(reading.entries, key=lambda entry: entry.number, default=None)
     resume = last.offset if last else reading.known.resume if reading.known else 0
     (no,) = db.execute(
-        "INSERT INTO transcript (path, format, size, mtime_ns, resume) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns, "
-        "resume = excluded.resume RETURNING no",
-        (reading.path, reading.format, reading.size, reading.mtime_ns, resume),
+        "INSERT INTO transcript (path, format, size, mtime_ns, resume, tally) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO UPDATE SET size = excluded.size, "
+        "mtime_ns = excluded.mtime_ns, resume = excluded.resume, tally = excluded.tally "
+        "RETURNING no",
+        (
+            *(reading.path, reading.format, reading.size, reading.mtime_ns, resume),
+            msgspec.json.encode(reading.tally),
+        ),
     ).fetchone()
+    if reading.is_rewritten:
+        _detach_sessions(db, int(no))
     numbers: dict[str, int] = {}
     for entry in reading.entries:
         session = numbers.get(entry.name)
@@ -195,6 +230,15 @@ def _put_one(db: sqlite3.Connection, reading: Reading, postings: "Postings") -> 
             session = numbers[entry.name] = _session(db, int(no), entry)
         if entry.number < MAX_TURNS and session < MAX_SESSIONS:
             _put_turn(db, session, entry, postings)
+
+
+def _detach_sessions(db: sqlite3.Connection, transcript: int) -> None:
+    """Remove the sessions of a transcript. Their rows stay, without turns, so that no other session
+    gets their numbers: the postings still name them."""
+    rows = db.execute("SELECT no FROM session WHERE transcript = ?", (transcript,)).fetchall()
+    for (session,) in rows:
+        _drop_turns(db, session)
+        db.execute("UPDATE session SET transcript = ? WHERE no = ?", (-session, session))
 
 
 def _session(db: sqlite3.Connection, transcript: int, entry: Entry) -> int:
@@ -211,7 +255,7 @@ def _session(db: sqlite3.Connection, transcript: int, entry: Entry) -> int:
 
 
 def _put_turn(db: sqlite3.Connection, session: int, entry: Entry, postings: "Postings") -> None:
-    """Store a turn, unless another session already contains it or its row would stay the same."""
+    """Store a turn, unless another session already contains it or it has not changed."""
     key = session << TURN_BITS | entry.number
     others = db.execute("SELECT key FROM turn WHERE digest = ?", (entry.digest,)).fetchall()
     if others and (key,) not in others:
@@ -220,13 +264,21 @@ def _put_turn(db: sqlite3.Connection, session: int, entry: Entry, postings: "Pos
         "UPDATE session SET ended = max(ended, ?), turns = max(turns, ?) WHERE no = ?",
         (entry.ended, entry.number + 1, session),
     )
-    row = (entry.began, entry.offset, entry.digest, entry.question, entry.conclusion)
+    row = (
+        *(entry.began, entry.offset, entry.digest, entry.question, entry.conclusion),
+        _digest_of(entry.impacts),
+    )
     stored = db.execute(
-        "SELECT at, offset, digest, question, conclusion FROM turn WHERE key = ?", (key,)
+        "SELECT at, offset, digest, question, conclusion, terms FROM turn WHERE key = ?", (key,)
     ).fetchone()
     if stored != row:
-        db.execute("INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?)", (key, *row))
+        db.execute("INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?, ?)", (key, *row))
         postings.add(key, entry.impacts)
+
+
+def _digest_of(impacts: Mapping[int, int]) -> bytes:
+    """A hash of a turn's terms. A turn that gains only files or errors gains terms."""
+    return blake2b(repr(sorted(impacts.items())).encode(), digest_size=8).digest()
 
 
 class Postings:
