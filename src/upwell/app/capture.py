@@ -22,6 +22,7 @@ from upwell.memory.library import Library
 from upwell.memory.places import Places
 from upwell.memory.records import masked
 from upwell.replay.transcripts import Transcript, own_bytes, transcripts_at
+from upwell.replay.transcripts.base import Tally
 from upwell.surface.options import never_excluded
 
 MAX_TURN_BYTES = 2_000_000
@@ -87,8 +88,8 @@ class SessionCapture:
     Past sessions in a folder for which `is_excluded()` is true are skipped.
 
     The TTL store records how far each transcript was read. `end_turn()` continues there, and
-    `read()` skips a transcript that was read to its end. The methods raise StoreError if the store
-    or the inbox fails.
+    `read()` skips a transcript that was read to its end. A file that became smaller was rewritten,
+    and is read again. The methods raise StoreError if the store or the inbox fails.
     """
 
     def __init__(
@@ -114,9 +115,10 @@ class SessionCapture:
         size = own_bytes(transcript)
         if not size or project is None:
             return Gain()
-        start = max(await self._bytes_read(transcript), size - MAX_TURN_BYTES)
-        if start >= size:
+        known = await self._bytes_read(transcript)
+        if known == size:
             return Gain()
+        start = max(known if known < size else 0, size - MAX_TURN_BYTES)
         source = f"session:{session[:40]}"
         findings = await asyncio.to_thread(_findings_from, transcript, start, project, cwd, source)
         if findings is None:
@@ -125,20 +127,22 @@ class SessionCapture:
         await self._record(transcript, size)
         return gain
 
-    async def read(self, transcript: Transcript, *, again: bool = False) -> Gain:
+    async def read(
+        self, transcript: Transcript, *, again: bool = False, tally: Tally | None = None
+    ) -> Gain:
         """Learn from a past session's transcript, unless it was read before. With `again`, read it
-        anyway.
+        anyway. `tally`, if given, counts what was understood.
 
         Raises:
             UsageError, OSError: the file cannot be read.
         """
         path = str(transcript.path)
         size = transcript.path.stat().st_size
-        if not again and await self._bytes_read(path) >= size:
+        if not again and await self._bytes_read(path) == size:
             return Gain(read_before=1)
         gain = Gain()
         found = await asyncio.to_thread(
-            lambda: list(_findings_of(transcript.events(), self._is_excluded))
+            lambda: list(_findings_of(transcript.events(0, tally), self._is_excluded))
         )
         for findings in found:
             gain.add(await self.keep(findings))
@@ -153,8 +157,8 @@ class SessionCapture:
         for proposal in findings.proposals:
             known = await self._library.store.get(proposal.id)
             if known is not None:
-                # The same session may be read again, which confirms nothing.
-                if known.provenance.session != proposal.session:
+                # The same session may be read again, or a copy of it, which confirms nothing.
+                if known.provenance.session != proposal.session and _is_later(proposal, known):
                     await self._library.store.add([_strengthened(known, proposal)])
                     gain.strengthened += 1
             elif (trust := self._accepts(proposal)) and not self._inbox.is_settled(proposal):
@@ -267,6 +271,12 @@ def _by_session(events: Iterable[Event]) -> Sequence[Sequence[Event]]:
 def _masked(place: Memory) -> Memory:
     fields = (place.text, *place.paths, *place.symbols, *place.triggers)
     return masked(place)[0] if has_secret("\n".join(fields)) else place
+
+
+def _is_later(proposal: Proposal, known: Memory) -> bool:
+    """True unless the session is older than the memory's latest confirmation. Forked and copied
+    sessions repeat the times of their originals."""
+    return not proposal.at or proposal.at > (known.updated_at or 0.0)
 
 
 def _strengthened(known: Memory, proposal: Proposal) -> Memory:

@@ -55,10 +55,8 @@ async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
     try:
         async for part, ping in _parts(app):
             yield part, ping
-        if report := damage(config.home):
-            yield "damage", report
-        for part, ping in await asyncio.to_thread(_hooks, config):
-            yield part, ping
+        for part, report in await asyncio.to_thread(_files, config, cwd):
+            yield part, report
     finally:
         await app.aclose()
     if remark := unknown_model(config.agent):
@@ -98,6 +96,25 @@ async def _tried(check: Awaitable[Ping | None], place: Recall | None) -> Ping | 
         return Ping(ok=False, detail=f"{ping.detail}; {error.message}", hint=error.hint)
     took_ms = (SYSTEM_CLOCK.monotonic() - began) * 1000
     return replace(ping, detail=f"{ping.detail}; searched in {took_ms:.0f} ms")
+
+
+def _files(config: Config, cwd: str | None) -> list[tuple[str, Ping]]:
+    """Report the agents' transcripts and hooks, and damage to this home's own files."""
+    reports = {"transcripts": _transcripts(cwd), "damage": damage(config.home)}
+    found = [(part, report) for part, report in reports.items() if report]
+    return [*found, *_hooks(config)]
+
+
+def _transcripts(cwd: str | None) -> Ping | None:
+    """Whether the newest transcript of each agent was understood. None without transcripts."""
+    from upwell.replay.transcripts.census import newest_of_user
+
+    census = newest_of_user(Path.home(), Path(cwd or Path.home()))
+    if misread := "; ".join(census.lines()):
+        hint = "update upwell; what it does not understand, it cannot learn from"
+        return Ping(ok=False, detail=misread, hint=hint)
+    read = ", ".join(census.versions())
+    return Ping(ok=True, detail=f"read: {read}") if read else None
 
 
 async def _servers(config: Config) -> AsyncIterator[tuple[str, Ping]]:

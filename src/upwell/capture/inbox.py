@@ -22,6 +22,7 @@ MAX_WAITING = 1_000
 """The maximum number of open proposals per project. If there are more, the oldest are removed and
 counted."""
 MAX_SETTLED = 20_000
+MAX_SEEN = 20
 WHY_COMMIT = "a commit that says why"
 WHY_RULE = "standing rule"
 WHY_COMMAND = "command that worked"
@@ -45,7 +46,8 @@ class Proposal(Struct, frozen=True, kw_only=True):
     """A possible memory. `source` is its origin, such as `git:3f2a1c0`, and `why` says how it was
     found. A proposal from an episode (a conclusion from a session) has `triggers`, the situations
     in which it applies. A proposal is valid while its `paths` exist and contain its `symbols`.
-    `occurrences` counts the sessions that found it.
+    `occurrences` counts the sessions that found it, and `seen` lists the latest of them, each with
+    the time in it.
     """
 
     text: str
@@ -56,6 +58,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     symbols: tuple[str, ...] = ()
     triggers: tuple[str, ...] = ()
     occurrences: int = 1
+    seen: tuple[tuple[str, float], ...] = ()
     project: str | None = None
     session: str = ""
     at: float | None = None
@@ -143,7 +146,8 @@ class Inbox:
         """Add proposals, except those that a person has already decided about.
 
         Of two proposals with the same text or for the same situation, only the later one is kept.
-        If they come from different sessions, their occurrences are added up.
+        If they come from different sessions, their occurrences are added up. A session that was
+        forked or copied repeats the times of the original, and counts only once.
         """
         new = 0
         redacted: dict[str, None] = {}
@@ -311,7 +315,8 @@ def _proposal(entry: Mapping[str, Any]) -> Proposal:
     known = {field.name for field in fields(Proposal)}
     values = {name: value for name, value in entry.items() if name in known}
     lists = {name: tuple(values.get(name) or ()) for name in ("paths", "symbols", "triggers")}
-    return Proposal(**{**values, **lists})
+    seen = tuple((str(session), float(at)) for session, at in values.get("seen") or ())
+    return Proposal(**{**values, **lists, "seen": seen})
 
 
 def _same_situation(
@@ -333,9 +338,19 @@ def _same_situation(
 
 
 def _later(earlier: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the later entry. If the two are from different sessions, add up their occurrences."""
+    """Return the later entry, with the occurrences of both."""
     later = entry if (entry["at"] or 0.0) >= (earlier["at"] or 0.0) else earlier
-    occurrences = earlier.get("occurrences", 1)
-    if entry["session"] != earlier["session"]:
-        occurrences += entry["occurrences"]
-    return later | {"occurrences": occurrences}
+    seen = _seen(earlier)
+    sessions, times = {session for session, _ in seen}, {round(at) for _, at in seen}
+    new = [
+        (session, at)
+        for session, at in _seen(entry)
+        if session not in sessions and (not at or round(at) not in times)
+    ]
+    occurrences = earlier.get("occurrences", 1) + len(new)
+    return later | {"occurrences": occurrences, "seen": [*seen, *new][-MAX_SEEN:]}
+
+
+def _seen(entry: Mapping[str, Any]) -> list[tuple[str, float]]:
+    recorded = [(str(session), float(at)) for session, at in entry.get("seen") or ()]
+    return recorded or [(entry["session"], entry["at"] or 0.0)]

@@ -122,16 +122,23 @@ async def learned_from(
     *,
     again: bool = False,
 ) -> "Gain":
-    """Learn from these transcripts. A transcript that cannot be read is skipped and reported."""
+    """Learn from these transcripts. A transcript that cannot be read is skipped and reported, and
+    so are the agents whose transcripts are not fully understood."""
     from upwell.app.capture import Gain
+    from upwell.replay.transcripts.base import Tally
+    from upwell.replay.transcripts.census import Census
 
-    capture, total = app.session_capture(), Gain()
+    capture, total, census = app.session_capture(), Gain(), Census()
     for done, transcript in enumerate(transcripts, 1):
+        tally = Tally()
         try:
-            total.add(await capture.read(transcript, again=again))
+            total.add(await capture.read(transcript, again=again, tally=tally))
         except (UsageError, OSError) as error:
             note(f"upwell: {transcript.path} is left out: {error}")
+        census.add(transcript.format, tally)
         show(done, len(transcripts))
+    for line in census.lines():
+        note(f"upwell: {line}")
     return total
 
 

@@ -154,6 +154,8 @@ def _timeline(
     if timeline.copies:
         copies = counted(timeline.copies, "session that repeats", "sessions that repeat")
         note(f"upwell: left out {copies} earlier ones")
+    for line in timeline.census.lines():
+        note(f"upwell: {line}")
     if not timeline.sessions:
         raise UsageError(
             f"no sessions to replay in {counted(len(transcripts), 'file')}",

@@ -19,6 +19,8 @@ from upwell.ground.errors import UsageError
 from upwell.replay.copies import Fingerprint, copied_sessions, event_digest
 from upwell.replay.merge import Stream, merged
 from upwell.replay.transcripts import Transcript
+from upwell.replay.transcripts.base import Tally
+from upwell.replay.transcripts.census import Census
 
 Report = Callable[[str], None]
 """Receives a line about a file that is left out."""
@@ -56,7 +58,8 @@ class Timeline:
     surveyed so far and the total.
 
     `done` is the number of events replayed so far, without the starts and ends of sessions.
-    `copies` counts the sessions that were skipped as copies.
+    `copies` counts the sessions that were skipped as copies. `census` tells how well the files were
+    understood.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Timeline:
         self._file_begins: dict[int, float] = {}
         self._broken: set[int] = set()
         self.done = 0
+        self.census = Census()
         self.copies = self._survey(show)
 
     @property
@@ -146,7 +150,8 @@ class Timeline:
         return len(copies)
 
     def _survey_file(self, number: int, fingerprints: dict[str, Fingerprint]) -> None:
-        for event in self._readable(number):
+        tally = Tally()
+        for event in self._readable(number, tally):
             self._file_begins.setdefault(number, event.t)
             session = self._sessions.get(event.session)
             if session is None:
@@ -158,12 +163,13 @@ class Timeline:
                 session.files += session.last_file != number
                 session.last_file = number
                 fingerprints.setdefault(event.session, Fingerprint(event.t)).add(event)
+        self.census.add(self._transcripts[number].format, tally)
 
-    def _readable(self, number: int) -> Iterator[Event]:
+    def _readable(self, number: int, tally: Tally | None = None) -> Iterator[Event]:
         """The events of a file up to the first error. Errors are reported once per file."""
         transcript = self._transcripts[number]
         try:
-            yield from transcript.events()
+            yield from transcript.events(0, tally)
         except (UsageError, OSError) as error:
             if number not in self._broken:
                 cause = error.message if isinstance(error, UsageError) else str(error.strerror)

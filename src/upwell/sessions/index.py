@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
@@ -24,8 +23,6 @@ from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.trace import LOG
 from upwell.ground.uris import SESSION_LOCATOR
 from upwell.replay.transcripts import Transcript, format_named
-from upwell.replay.transcripts.base import Tally
-from upwell.replay.transcripts.census import Census
 from upwell.sessions import tables
 from upwell.sessions.rank import MAX_RANKED, ranked, tallies, with_priors
 from upwell.sessions.tables import Entry, KnownTranscript, Listed, Reading, SessionRow, TurnRow
@@ -189,13 +186,6 @@ class SessionIndex:
         """The number of sessions and of turns."""
         return await (await self._open()).read(tables.counts)
 
-    async def census(self) -> Census:
-        """How well the indexed transcripts were understood."""
-        census = Census()
-        for name, tally in await (await self._open()).read(tables.tallies):
-            census.add(format_named(name), tally)
-        return census
-
     async def aclose(self) -> None:
         """Close the database."""
         if self._database is not None:
@@ -304,13 +294,12 @@ def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Exclu
     """The new turns of a transcript, except those in excluded folders. If the first turn is in an
     excluded folder, the rest is not read."""
     info = transcript.path.stat()
-    start, first, tally = 0, 0, Tally()
+    start, first = 0, 0
     if known and transcript.format.resumes and known.resume > 0 and info.st_size >= known.size:
         start, first = known.resume, max(0, known.turns - 1)
-        tally = replace(known.tally, since=known.size)
     cwd = known.cwd if known else None
     entries: list[Entry] = []
-    for turn in turns_of(transcript.events(start, tally), first):
+    for turn in turns_of(transcript.events(start), first):
         turn.cwd = turn.cwd or cwd
         if turn.cwd and excludes(turn.cwd):
             if not entries:
@@ -323,7 +312,6 @@ def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Exclu
         info.st_size,
         info.st_mtime_ns,
         known,
-        tally,
         entries,
     )
 

@@ -20,12 +20,10 @@ from hashlib import blake2b
 from itertools import batched
 from typing import Any
 
-import msgspec
 from msgspec import Struct, field
 
 from upwell.ground.sqlite.database import Owner
 from upwell.ground.sqlite.file import recreate
-from upwell.replay.transcripts.base import Tally
 
 TURN_BITS = 11
 MAX_TURNS = 1 << TURN_BITS
@@ -40,7 +38,7 @@ _IN_CHUNKS = 500
 
 class KnownTranscript(Struct, frozen=True):
     """A transcript that was read up to `size`. The session had `turns` turns, the last of which
-    begins at the byte `resume` and may have grown since. `tally` counts what was read."""
+    begins at the byte `resume` and may have grown since."""
 
     no: int
     size: int
@@ -48,7 +46,6 @@ class KnownTranscript(Struct, frozen=True):
     resume: int
     turns: int
     cwd: str | None
-    tally: Tally
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
@@ -112,15 +109,13 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Reading(Struct):
-    """A transcript that was read up to `size`. `known` is its stored state before this reading, and
-    `tally` counts what was read so far."""
+    """A transcript that was read up to `size`. `known` is its stored state before this reading."""
 
     path: str
     format: str
     size: int
     mtime_ns: int
     known: KnownTranscript | None
-    tally: Tally
     entries: list[Entry] = field(default_factory=list[Entry])
 
     @property
@@ -134,8 +129,7 @@ def create(db: sqlite3.Connection) -> None:
     for statement in (
         """CREATE TABLE transcript (
             no INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, format TEXT NOT NULL,
-            size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, resume INTEGER NOT NULL,
-            tally BLOB NOT NULL)""",
+            size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, resume INTEGER NOT NULL)""",
         """CREATE TABLE session (
             no INTEGER PRIMARY KEY, transcript INTEGER NOT NULL, name TEXT NOT NULL,
             host TEXT NOT NULL, project TEXT NOT NULL, cwd TEXT NOT NULL, began REAL NOT NULL,
@@ -167,22 +161,13 @@ OWNER = Owner("sessions", [create, create_again], salvage=recreate)
 def known_transcripts(db: sqlite3.Connection) -> dict[str, KnownTranscript]:
     """The transcripts that were read, keyed by path."""
     rows = db.execute(
-        "SELECT path, transcript.no, size, mtime_ns, resume, turns, cwd, tally FROM transcript "
+        "SELECT path, transcript.no, size, mtime_ns, resume, turns, cwd FROM transcript "
         "LEFT JOIN session ON session.transcript = transcript.no GROUP BY transcript.no"
     )
     return {
-        path: KnownTranscript(
-            *(no, size, mtime_ns, resume, turns or 0, cwd or None),
-            msgspec.json.decode(tally, type=Tally),
-        )
-        for path, no, size, mtime_ns, resume, turns, cwd, tally in rows
+        path: KnownTranscript(no, size, mtime_ns, resume, turns or 0, cwd or None)
+        for path, no, size, mtime_ns, resume, turns, cwd in rows
     }
-
-
-def tallies(db: sqlite3.Connection) -> list[tuple[str, Tally]]:
-    """The format of each transcript, and what was read of it."""
-    rows = db.execute("SELECT format, tally FROM transcript")
-    return [(format, msgspec.json.decode(tally, type=Tally)) for format, tally in rows]
 
 
 def put(db: sqlite3.Connection, readings: Sequence[Reading]) -> None:
@@ -212,14 +197,10 @@ def _put_one(db: sqlite3.Connection, reading: Reading, postings: "Postings") -> 
     last = max(reading.entries, key=lambda entry: entry.number, default=None)
     resume = last.offset if last else reading.known.resume if reading.known else 0
     (no,) = db.execute(
-        "INSERT INTO transcript (path, format, size, mtime_ns, resume, tally) "
-        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO UPDATE SET size = excluded.size, "
-        "mtime_ns = excluded.mtime_ns, resume = excluded.resume, tally = excluded.tally "
-        "RETURNING no",
-        (
-            *(reading.path, reading.format, reading.size, reading.mtime_ns, resume),
-            msgspec.json.encode(reading.tally),
-        ),
+        "INSERT INTO transcript (path, format, size, mtime_ns, resume) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns, "
+        "resume = excluded.resume RETURNING no",
+        (reading.path, reading.format, reading.size, reading.mtime_ns, resume),
     ).fetchone()
     if reading.is_rewritten:
         _detach_sessions(db, int(no))

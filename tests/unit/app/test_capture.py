@@ -152,6 +152,43 @@ async def test_an_episode_found_again_is_counted_and_not_added(
     assert memory.occurrences == 2
 
 
+def dated(text: str, session: str, minute: int) -> str:
+    """The same session under another name, at another time."""
+    records = [json.loads(line) for line in text.splitlines()]
+    stamp = {"sessionId": session, "timestamp": f"2026-11-20T10:{minute:02d}:00.000Z"}
+    return "".join(json.dumps(record | stamp) + "\n" for record in records)
+
+
+@pytest.mark.parametrize(("minutes", "count"), [((1, 1, 1), 1), ((1, 2, 1, 2, 3), 3)])
+async def test_forks_of_a_session_confirm_nothing(
+    app: App, project: Path, tmp_path: Path, minutes: tuple[int, ...], count: int
+) -> None:
+    """A fork repeats the earlier records, with their times, under its own name."""
+    capture, accepting = app.session_capture(), app.session_capture(accepts=every_proposal)
+    for each in (capture, accepting):
+        for number, minute in enumerate(minutes):
+            path = tmp_path / f"{number}.jsonl"
+            path.write_text(dated(usage(project), str(number), minute))
+            await each.read(transcripts_at([path])[0], again=True)
+        if each is capture:
+            (proposal,) = inbox_at(app.config.home.inbox_file).waiting()
+            assert (proposal.occurrences, proposal.is_habit) == (count, count == 3)
+    (memory,) = await app.memory.list()
+    assert memory.occurrences == count
+
+
+async def test_a_rewritten_transcript_is_read_again(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    path, capture = tmp_path / "s.jsonl", app.session_capture()
+    path.write_text(usage(project) + message("user", "Go on. " * 200, project))
+    await capture.end_turn(str(path), "s", str(project))
+    path.write_text(message("user", "Always bake with the lid on the pot.", project))
+    assert (await capture.end_turn(str(path), "s", str(project))).proposed == 1
+    path.write_text(message("user", "Always bake bread with the oven light on.", project))
+    assert (await capture.read(transcripts_at([path])[0])).proposed == 1
+
+
 async def test_a_refused_episode_stays_out(app: App, project: Path, tmp_path: Path) -> None:
     capture = app.session_capture()
     box = inbox_at(app.config.home.inbox_file)

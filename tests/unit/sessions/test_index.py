@@ -150,6 +150,34 @@ async def test_a_resumed_session_does_not_count_twice(index: SessionIndex, folde
     assert await index.counts() == (2, 2)
 
 
+async def test_a_rewritten_transcript_replaces_its_session(
+    index: SessionIndex, folder: Path
+) -> None:
+    session(folder, 1, asked("Why does the pump stall?", "10:00:00"), said("Dirt.", "10:00:01"))
+    await index.refresh()
+    session(folder, 1, asked("And the crane?", "10:05:00"))
+    await index.refresh()
+    assert await questions(index, "pump stall") == []
+    assert await questions(index, "crane") == ["And the crane?"]
+    assert await index.counts() == (1, 1)
+
+
+async def test_a_turn_that_gains_only_a_file_is_found_by_it(
+    index: SessionIndex, folder: Path
+) -> None:
+    question = asked("Repair it", "10:00:00")
+    edit = {"type": "tool_use", "id": "1", "name": "Write", "input": {"file_path": "/p/valve.py"}}
+    done = {"type": "tool_result", "tool_use_id": "1", "content": "ok"}
+    path = session(folder, 1, question)
+    await index.refresh()
+    with path.open("a") as file:
+        for role, block in (("assistant", edit), ("user", done)):
+            file.write(json.dumps(samples.claude_record(role, "10:00:02", [block])) + "\n")
+    await index.refresh()
+    (found,) = await index.changes("valve.py", ANYWHERE, 5)
+    assert found.turn.question == "Repair it"
+
+
 async def test_an_interrupted_reading_goes_on(
     index: SessionIndex, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

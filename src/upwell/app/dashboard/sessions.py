@@ -5,6 +5,7 @@ import asyncio
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from upwell.app.dashboard.compare import compared
@@ -13,6 +14,7 @@ from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.hosts.base import PROBE_SESSIONS
 from upwell.learn.thresholds import Use
+from upwell.replay.transcripts.census import newest_of_user
 from upwell.sessions.index import Match, Scope
 from upwell.web.dashboard.desk import Fields
 
@@ -102,13 +104,19 @@ async def reading(app: App, fields: Fields) -> Mapping[str, Any]:
 
     is_complete = await app.past_sessions().refresh(show, READ_SECONDS)
     left = due - read
+    goes_on = not is_complete and left != _number(fields, "left")
     return {
         "has_read": read > 0,
         # A step that makes no progress means that all remaining files are unreadable.
-        "goes_on": not is_complete and left != _number(fields, "left"),
+        "goes_on": goes_on,
+        "misread": [] if goes_on else await asyncio.to_thread(_misread),
         "total": max(due, _number(fields, "total")),
         "left": left,
     }
+
+
+def _misread() -> list[str]:
+    return list(newest_of_user(Path.home(), Path.home()).lines())
 
 
 def is_indexed(app: App) -> bool:

@@ -78,24 +78,15 @@ class Unreadable(UsageError):
 class Tally(Struct):
     """What a reader made of a transcript: the number of its records, how many of them it did not
     know, by kind, how many prompts it found, and the version of the agent that wrote the file (""
-    if none is recorded). Records before the byte `since` are not counted."""
+    if none is recorded)."""
 
-    since: int = 0
     records: int = 0
     unknown: dict[str, int] = field(default_factory=dict[str, int])
     prompts: int = 0
     version: str = ""
-    is_counting: bool = True
-
-    def begin(self, offset: int = 0) -> None:
-        """Count the record that begins at the byte `offset`."""
-        self.is_counting = offset >= self.since
-        self.records += self.is_counting
 
     def miss(self, kind: Any) -> None:
-        """Note that the reader does not know the current record."""
-        if not self.is_counting:
-            return
+        """Count a record that the reader does not know."""
         name = text(kind)[:MAX_NAME_CHARS] or "?"
         if name not in self.unknown and len(self.unknown) >= MAX_KINDS:
             name = "other"
@@ -152,7 +143,7 @@ class Draft(Struct):
     def prompt(self, message: str, at: float = 0.0) -> Iterator[Event]:
         """Yield the user's prompt, if the message contains one."""
         if prompt := prompt_in(message):
-            self.tally.prompts += self.tally.is_counting
+            self.tally.prompts += 1
             yield self.event(Kind.PROMPT, at, text=prompt)
 
     def say(self, words: Any, at: float = 0.0) -> Iterator[Event]:
