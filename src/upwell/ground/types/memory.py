@@ -81,6 +81,11 @@ class Provenance(Struct, frozen=True, kw_only=True):
     session: str = ""
 
 
+LESSON, STATE = "lesson", "state"
+"""The doors (`Provenance.door`) of what a model wrote down at the end of a session, and of the
+state in which a session left its work."""
+
+
 class Memory(Struct, frozen=True, kw_only=True):
     """A piece of knowledge.
 
