@@ -141,9 +141,11 @@ def gemini(folder: Path) -> Path:
 def gemini_lines(folder: Path) -> Path:
     first, second, third = gemini_messages()
     begun = {"id": "2", "timestamp": "2026-01-05T12:00:01Z", "type": "gemini", "content": ""}
+    context = first | {"id": "0", "content": [{"text": "<session_context>x</session_context>"}]}
     wrong = {"id": "9", "timestamp": "2026-01-05T12:00:09Z", "type": "user", "content": "Wrong"}
     records = [
         {"sessionId": SESSION, "projectHash": "abc", "kind": "main"},
+        {"$set": {"messages": [context], "lastUpdated": context["timestamp"]}},
         first,
         begun,
         second,
