@@ -352,6 +352,8 @@ def test_views_in_a_database_of_opencode_are_not_read(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.executescript(
             """
+            CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, data TEXT);
+            CREATE TABLE part (id TEXT, message_id TEXT, data TEXT);
             CREATE VIEW session AS
             WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c)
             SELECT n AS id, '/' AS directory, n AS time_created, NULL AS parent_id FROM c

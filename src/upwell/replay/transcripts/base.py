@@ -67,6 +67,7 @@ _SYNTHETIC = (
 _INSERTED = re.compile(
     r"<(system-reminder|system_reminder|ide_\w{1,40}|user-prompt-submit-hook|hook_context)\b[^<>]*+>"
 )
+_MEMORIES = ("<upwell-memories", "</upwell-memories>")
 _MAX_OPEN = 20
 """After this many inserted texts without an end, the rest of a message is left unchanged."""
 
@@ -152,14 +153,15 @@ class Draft(Struct):
             yield self.event(Kind.SAY, at, text=words.strip()[:MAX_TEXT_CHARS])
 
     def tool(self, name: Any, args: Any, out: Any, *, failed: bool, at: float = 0.0) -> Event:
-        """Create the event of a finished call."""
+        """Create the event of a finished call. Memories that a hook added to its result are left
+        out."""
         tool = tool_name(name)
         return self.event(
             Kind.TOOL,
             at,
             tool=tool,
             args=arguments(tool, args),
-            out=text_of(out)[:MAX_OUT_CHARS],
+            out=without(text_of(out), *_MEMORIES)[:MAX_OUT_CHARS],
             failed=failed,
         )
 

@@ -1,11 +1,18 @@
 """OpenCode: `~/.local/share/opencode/opencode.db`, the files in `storage/` before 1.2, and the
 output of `opencode export`.
 
-A session has messages, and a message has parts. A tool's part holds the call and its result. The
-files are `storage/session/PROJECT/SESSION.json`, `storage/message/SESSION/MESSAGE.json` and
-`storage/part/MESSAGE/PART.json`. Sessions with a parent belong to subagents.
+Until 1.x a session has messages, and a message has parts. A tool's part holds the call and its
+result. The files are `storage/session/PROJECT/SESSION.json`, `storage/message/SESSION/MESSAGE.json`
+and `storage/part/MESSAGE/PART.json`. Since 2.0 a session has only messages; those of the agent
+hold texts and calls. Version 2.0 keeps the tables of 1.x beside its own (`session_v2`), and copies
+their sessions. Sessions with a parent belong to subagents.
+
+A command counts as completed whatever its exit status, which stands in its metadata.
+
+Sources: the schemas of OpenCode 1.18.33 and of `packages/schema/src/session-message.ts` (2.0).
 """
 
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -18,6 +25,7 @@ import orjson
 
 from upwell.episodes.events import Event, Kind
 from upwell.ground.sqlite.foreign import refuse_computed
+from upwell.hosts.events import COMMANDS
 from upwell.replay.merge import Stream, merged
 from upwell.replay.transcripts.base import (
     Draft,
@@ -31,17 +39,42 @@ from upwell.replay.transcripts.base import (
     moment,
     table,
     text,
+    text_of,
+    tool_name,
 )
 
 _COMPLETE = ("completed", "error")
-_SESSIONS = (
-    "SELECT id, directory, time_created FROM session WHERE parent_id IS NULL "
-    "ORDER BY time_created, id"
+_PENDING = ("pending", "running", "streaming")
+_IGNORED_PARTS = frozenset(
+    "file agent subtask reasoning step-start step-finish snapshot patch retry".split()
+)
+_IGNORED_MESSAGES = frozenset(
+    """
+    synthetic system skill agent-switched model-switched location-switched idle
+    """.split()
+)
+_REFUSED = ("The user rejected permission to use", "The user dismissed this question")
+_STOPPED = re.compile(
+    r"(?:Command exited with code (?!0\.)[\w-]{1,20}\.|Command timed out before completion\."
+    r"|Command stopped by user\.[^\n]*|User aborted the command\s+</\w*metadata>)\s*\Z"
+)
+"""How the result of a command ends that failed, timed out or was stopped."""
+_END_CHARS = 400
+_V1 = ("session", "message", "part")
+_V2 = ("session_v2", "session_message")
+_TABLES = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+_SESSIONS = "SELECT * FROM session WHERE parent_id IS NULL ORDER BY time_created, id"
+_SESSIONS_V2 = (
+    "SELECT * FROM session_v2 WHERE parent_id IS NULL AND EXISTS (SELECT 1 FROM session_message "
+    "WHERE session_message.session_id = session_v2.id) ORDER BY time_created, id"
 )
 _PARTS = (
     "SELECT message.id, message.time_created, message.data, part.data FROM message "
     "JOIN part ON part.message_id = message.id WHERE message.session_id = ? "
     "ORDER BY message.time_created, message.id, part.id"
+)
+_MESSAGES_V2 = (
+    "SELECT type, time_created, data FROM session_message WHERE session_id = ? ORDER BY seq, id"
 )
 
 
@@ -59,6 +92,7 @@ def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     session = exported or stored
     if not text(session.get("id")).startswith("ses"):
         raise Unreadable("it holds no session")
+    tally.version = text(session.get("version"))
     if not text(session.get("parentID")):
         messages = _exported(stored) if exported else _stored(path, text(session["id"]))
         yield from closed(_events(text(session["id"]), session.get("directory"), messages, tally))
@@ -74,24 +108,93 @@ def _events(
     for message, parts in messages:
         at = moment(table(message.get("time")).get("created"))
         for part in parts:
-            yield from _of_part(draft, text(message.get("role")), part, at)
+            tally.records += 1
+            yield from _of_part(draft, message, part, at)
 
 
-def _of_part(draft: Draft, role: str, part: Mapping[str, Any], at: float) -> Iterator[Event]:
-    kind, state = part.get("type"), table(part.get("state"))
-    if kind == "text" and not part.get("synthetic") and not part.get("ignored"):
+def _of_part(
+    draft: Draft, message: Mapping[str, Any], part: Mapping[str, Any], at: float
+) -> Iterator[Event]:
+    kind, role = text(part.get("type")), message.get("role")
+    is_summary = role == "assistant" and message.get("summary") is True
+    if kind == "text":
         words = text(part.get("text"))
-        yield from draft.prompt(words, at) if role == "user" else draft.say(words, at)
+        if role not in ("user", "assistant"):
+            draft.tally.miss(f"{text(role)}: text")
+        elif not (part.get("synthetic") or part.get("ignored") or is_summary):
+            spoken = draft.prompt(_unquoted(words), at) if role == "user" else draft.say(words, at)
+            yield from spoken
     elif kind == "compaction":
         yield draft.event(Kind.COMPACT, at)
-    elif kind == "tool" and state.get("status") in _COMPLETE:
-        yield draft.tool(
-            part.get("tool"),
-            state.get("input"),
-            text(state.get("output")) or text(state.get("error")),
-            failed=state["status"] == "error",
-            at=moment(table(state.get("time")).get("end")) or at,
-        )
+    elif kind == "tool":
+        state = table(part.get("state"))
+        ended = moment(table(state.get("time")).get("end"))
+        yield from _called(draft, part.get("tool"), state, ended or at)
+    elif kind not in _IGNORED_PARTS:
+        draft.tally.miss(kind)
+
+
+def _unquoted(words: str) -> str:
+    """The words that `opencode run` received. It puts an argument with spaces in quotes."""
+    inner = words[1:-1].replace('\\"', "")
+    is_quoted = len(words) > 1 and words[0] == words[-1] == '"' and '"' not in inner
+    return words[1:-1].replace('\\"', '"') if is_quoted else words
+
+
+def _called(draft: Draft, name: Any, state: Mapping[str, Any], at: float) -> Iterator[Event]:
+    status, error = state.get("status"), state.get("error")
+    if status not in _COMPLETE:
+        if status not in _PENDING:
+            draft.tally.miss(f"tool: {text(status)}")
+        return
+    reason = text(table(error).get("message")) or text(error)
+    if not reason.startswith(_REFUSED):
+        out = text(state.get("output")) or text_of(state.get("content")) or reason
+        failed = status == "error" or _has_failed(name, state, out)
+        yield draft.tool(name, state.get("input"), out, failed=failed, at=at)
+
+
+def _has_failed(name: Any, state: Mapping[str, Any], out: str) -> bool:
+    """True if a call that completed ran a command that failed. The exit status of a command that
+    was stopped or timed out is null in 1.x and absent in 2.0."""
+    facts = table(state.get("metadata")) or table(state.get("structured"))
+    if facts.get("timeout") is True or facts.get("interrupted") is True:
+        return True
+    if "exit" in facts:
+        return bool(facts["exit"] != 0)
+    return tool_name(name) == COMMANDS and bool(_STOPPED.search(out[-_END_CHARS:]))
+
+
+def _of_message(draft: Draft, kind: Any, data: Mapping[str, Any], at: float) -> Iterator[Event]:
+    """The events in a message of version 2.0."""
+    if kind == "user":
+        yield from draft.prompt(_unquoted(text(data.get("text"))), at)
+    elif kind == "assistant":
+        for entry in map(table, array(data.get("content"))):
+            draft.tally.records += 1
+            yield from _of_content(draft, entry, at)
+    elif kind == "shell":
+        if data.get("status") != "running":
+            failed = data.get("exit", 0) != 0 or data.get("status") in ("timeout", "killed")
+            out, args = text_of(data.get("output")), {"command": data.get("command")}
+            yield draft.tool("shell", args, out, failed=failed, at=at)
+    elif kind == "compaction":
+        if data.get("status") in (None, "completed"):
+            yield draft.event(Kind.COMPACT, at)
+    elif kind not in _IGNORED_MESSAGES:
+        draft.tally.miss(kind)
+
+
+def _of_content(draft: Draft, entry: Mapping[str, Any], at: float) -> Iterator[Event]:
+    kind = text(entry.get("type"))
+    if kind == "text":
+        if not (entry.get("synthetic") or entry.get("ignored")):
+            yield from draft.say(entry.get("text"), at)
+    elif kind == "tool":
+        ended = moment(table(entry.get("time")).get("completed"))
+        yield from _called(draft, entry.get("name"), table(entry.get("state")), ended or at)
+    elif kind != "reasoning":
+        draft.tally.miss(f"assistant: {kind}")
 
 
 def _exported(document: Mapping[str, Any]) -> Iterator[Message]:
@@ -122,12 +225,28 @@ def _of_database(path: Path, tally: Tally) -> Iterator[Event]:
     try:
         with closing(_opened(path)) as db:
             refuse_computed(db)
-            yield from merged(
-                Stream(moment(created), partial(_of_session, db, str(session), directory, tally))
-                for session, directory, created in db.execute(_SESSIONS).fetchall()
-            )
+            db.row_factory = sqlite3.Row
+            yield from merged(_streams(db, tally))
     except sqlite3.Error as error:
         raise Unreadable(f"cannot be read as a database of OpenCode: {error}") from error
+
+
+def _streams(db: sqlite3.Connection, tally: Tally) -> list[Stream]:
+    """The sessions of a database, each once. Those of version 2.0 come before the frozen originals
+    of 1.x from which they were copied."""
+    tables = {name for (name,) in db.execute(_TABLES)}
+    if not tables.issuperset(_V2) and not tables.issuperset(_V1):
+        raise Unreadable("this version of OpenCode is not supported: it has other tables")
+    rows = {}
+    if tables.issuperset(_V2):
+        rows = {row["id"]: (row, _of_session_v2) for row in db.execute(_SESSIONS_V2).fetchall()}
+    if tables.issuperset(_V1):
+        old = db.execute(_SESSIONS).fetchall()
+        rows = {row["id"]: (row, _of_session) for row in old} | rows
+    return [
+        Stream(moment(row["time_created"]), partial(open_session, db, row, tally))
+        for row, open_session in rows.values()
+    ]
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -139,10 +258,30 @@ def _opened(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quoted}?mode=ro{'&immutable=1' if is_idle else ''}", uri=True)
 
 
-def _of_session(
-    db: sqlite3.Connection, session: str, directory: Any, tally: Tally
-) -> Iterator[Event]:
-    return closed(_events(session, directory, _rows(db.execute(_PARTS, (session,))), tally))
+def _of_session(db: sqlite3.Connection, row: sqlite3.Row, tally: Tally) -> Iterator[Event]:
+    _note_version(row, tally)
+    messages = _rows(db.execute(_PARTS, (row["id"],)))
+    return closed(_events(str(row["id"]), row["directory"], messages, tally))
+
+
+def _of_session_v2(db: sqlite3.Connection, row: sqlite3.Row, tally: Tally) -> Iterator[Event]:
+    _note_version(row, tally)
+    draft = Draft(str(row["id"]), "opencode", tally, folder(row["directory"]))
+    return closed(_messages(db, draft))
+
+
+def _messages(db: sqlite3.Connection, draft: Draft) -> Iterator[Event]:
+    for kind, created, data in db.execute(_MESSAGES_V2, (draft.session,)):
+        draft.tally.records += 1
+        message = _decoded(data)
+        at = moment(table(message.get("time")).get("created")) or moment(created)
+        yield from _of_message(draft, kind, message, at)
+
+
+def _note_version(row: sqlite3.Row, tally: Tally) -> None:
+    """Take the version that wrote the session, which some databases do not record."""
+    if "version" in row.keys() and isinstance(row["version"], str):  # noqa: SIM118
+        tally.version = row["version"]
 
 
 def _rows(rows: Iterable[tuple[str, Any, Any, Any]]) -> Iterator[Message]:
@@ -170,4 +309,5 @@ FORMAT = Format(
     name="opencode",
     recognises=_recognises,
     read=read,
+    written_for="1.18.33",
 )
