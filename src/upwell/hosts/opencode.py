@@ -6,10 +6,15 @@ to a socket that belongs to the user, in a folder that only the user can enter. 
 the context that was added when the session started. The plugin adds it again to the next prompt or
 to the next result of a tool that does not write files, whichever comes first.
 
+The plugin's default export has an entry for each API: `server` for OpenCode 1.x, `setup` for 2.x.
+Versions of 1.x that look only for functions find the same one under the name `Upwell`.
+
 Sources: OpenCode's documentation of plugins and rules, and the behaviour of 1.18.33: hooks
 `chat.message`, `tool.execute.before`, `tool.execute.after` and `event` (`session.created`,
-`session.compacted`, `session.idle`). A built-in tool returns `output`; an MCP tool returns
-`content`.
+`session.compacted`, `session.idle`). A built-in tool returns `output`, with the exit status of a
+command in `metadata.exit`; an MCP tool returns `content`. For 2.x, "Migrate plugins from V1" and
+`packages/plugin/src/promise` in its repository (2026-11): hooks `prompt` and `context` of sessions,
+`execute.after` of tools, and the stream of events. No version of 2.x was tried.
 """
 
 import json
@@ -21,6 +26,7 @@ from typing import Any
 
 from upwell import __version__
 from upwell.ground.errors import ConfigError
+from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe, Transcripts
 from upwell.hosts.events import (
     Event,
@@ -45,6 +51,7 @@ _READERS = {
     "glob": "Glob",
     "list": "LS",
     "bash": "Bash",
+    "shell": "Bash",
     "webfetch": "WebFetch",
     "websearch": "WebSearch",
 }
@@ -111,6 +118,8 @@ def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
     if not tool:
         return None
     output = payload.get("output")
+    answer = _answer(payload, tool)
+    has_failed = answer is not None and answer.failed
     return Event(
         kind=EventKind.TOOL,
         name=name,
@@ -119,9 +128,19 @@ def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
         tool=tool,
         args=plain_args(table_of(payload.get("args"))),
         reply_chars=size_of(output),
-        answer=answer_of(output, tool=tool),
-        reply=output if isinstance(output, str) else None,
+        answer=answer,
+        reply=output if isinstance(output, str) and not has_failed else None,
     )
+
+
+def _answer(payload: Mapping[str, Any], tool: str) -> ToolAnswer | None:
+    """The result of a call. The exit status of a command takes precedence over its text."""
+    output, status = payload.get("output"), payload.get("exit")
+    has_failed = payload.get("failed") is True
+    if output is None and status is None and not has_failed:
+        return None
+    result = {"output": output, "exit_code": status}
+    return answer_of(result, failed=has_failed or None, tool=tool)
 
 
 def _surfacing_tool(name: str) -> str:

@@ -76,60 +76,102 @@ async function answer(event, payload) {
   }
 }
 
-async function textFor(event, payload) {
-  return (await answer(event, payload)).text ?? ""
-}
-
-function textOf(output) {
-  if (typeof output?.output === "string") return output.output
-  const blocks = Array.isArray(output?.content) && !output.isError ? output.content : []
+function textOf(content) {
+  if (typeof content === "string") return content
+  const blocks = Array.isArray(content) ? content : []
   const texts = blocks.filter((block) => block?.type === "text").map((block) => block.text)
   return texts.length && texts.length === blocks.length ? texts.join("\n") : undefined
 }
 
-function replace(output, text) {
-  if (typeof output.output === "string") output.output = text
-  else output.content = [{ type: "text", text }]
+function replaced(content, text) {
+  return typeof content === "string" ? text : [{ type: "text", text }]
 }
 
-function add(output, text) {
-  if (typeof output.output === "string") output.output += "\n\n" + text
-  else if (Array.isArray(output.content)) output.content.push({ type: "text", text })
+function extended(content, text) {
+  if (typeof content === "string") return content + "\n\n" + text
+  return Array.isArray(content) ? [...content, { type: "text", text }] : content
 }
 
-export const Upwell = async ({ directory }) => {
-  const args = new Map()
+function outcomeOf(metadata, isError) {
+  const exit = metadata?.exit
+  // A command that was stopped or timed out has no status.
+  if (isError || exit === null || metadata?.timeout === true) return { failed: true }
+  return Number.isInteger(exit) ? { exit } : {}
+}
+
+const joined = (...texts) => texts.filter(Boolean).join("\n")
+
+function sessions(folderOf) {
   const starts = new Map()
   const compacted = new Set()
+  const subagents = new Set()
+
+  async function tell(event, sessionID, more) {
+    return await answer(event, { sessionID, cwd: await folderOf(sessionID), ...more })
+  }
 
   async function startText(sessionID) {
     const start = starts.get(sessionID)
     starts.delete(sessionID)
-    if (!compacted.delete(sessionID)) return (await start) ?? ""
-    return await textFor("session.created", { sessionID, cwd: directory, source: "compact" })
+    if (!compacted.delete(sessionID)) return (await start)?.text
+    return (await tell("session.created", sessionID, { source: "compact" })).text
   }
 
   return {
-    event: async ({ event }) => {
-      const sessionID = event?.properties?.sessionID ?? event?.properties?.info?.id ?? ""
-      if (event?.type === "session.created") {
-        const payload = { sessionID, cwd: directory, source: "startup" }
-        starts.set(sessionID, textFor("session.created", payload))
-      } else if (event?.type === "session.compacted") {
-        compacted.add(sessionID)
-        await textFor("session.compacting", { sessionID, cwd: directory })
-      } else if (event?.type === "session.idle") {
-        await textFor("session.idle", { sessionID, cwd: directory })
+    created(sessionID, parentID) {
+      if (parentID) subagents.add(sessionID)
+      const source = parentID ? "subagent" : "startup"
+      starts.set(sessionID, tell("session.created", sessionID, { source }))
+    },
+    async compacted(sessionID) {
+      compacted.add(sessionID)
+      await tell("session.compacting", sessionID)
+    },
+    async idle(sessionID) {
+      await tell("session.idle", sessionID)
+    },
+    async asked(sessionID, prompt) {
+      const start = await startText(sessionID)
+      if (!prompt || subagents.has(sessionID)) return start ?? ""
+      return joined(start, (await tell("chat.message", sessionID, { prompt })).text)
+    },
+    async called(sessionID, tool, args, content, outcome) {
+      const text = textOf(content)
+      const reply = await tell("tool.execute.after", sessionID, {
+        tool_name: tool,
+        args,
+        ...outcome,
+        ...(text !== undefined && text.length <= MAX_CHARS ? { output: text } : {}),
+      })
+      const isFirstLook = compacted.has(sessionID) && !WRITES.test(tool)
+      const start = isFirstLook ? await startText(sessionID) : ""
+      const isReplaced = typeof reply.output === "string" && !outcome.failed
+      return {
+        content: isReplaced ? replaced(content, reply.output) : content,
+        added: joined(start, reply.text),
       }
+    },
+  }
+}
+
+// OpenCode 1.x
+export const Upwell = async ({ directory }) => {
+  const args = new Map()
+  const host = sessions(() => directory)
+  return {
+    event: async ({ event }) => {
+      const info = event?.properties?.info
+      const sessionID = event?.properties?.sessionID ?? info?.id ?? ""
+      if (event?.type === "session.created") host.created(sessionID, info?.parentID)
+      else if (event?.type === "session.compacted") await host.compacted(sessionID)
+      else if (event?.type === "session.idle") await host.idle(sessionID)
     },
     "chat.message": async (input, output) => {
       const texts = (output?.parts ?? []).filter((part) => part.type === "text")
-      if (!texts.length) return
-      const prompt = texts.map((part) => part.text).join("\n")
-      const sessionID = input?.sessionID ?? ""
-      const start = await startText(sessionID)
-      const context = await textFor("chat.message", { sessionID, cwd: directory, prompt })
-      const added = [start, context].filter(Boolean).join("\n")
+      const own = texts.filter((part) => !part.synthetic && !part.ignored)
+      if (!own.length) return
+      const prompt = own.map((part) => part.text).join("\n")
+      const added = await host.asked(input?.sessionID ?? "", prompt)
       if (!added) return
       const last = texts[texts.length - 1]
       output.parts.push({ ...last, id: last.id + "u", text: added, synthetic: true })
@@ -142,19 +184,82 @@ export const Upwell = async ({ directory }) => {
       const callArgs = input.args ?? args.get(input.callID) ?? {}
       args.delete(input.callID)
       if (!output) return
-      const text = textOf(output)
-      const reply = await answer("tool.execute.after", {
-        sessionID: input.sessionID,
-        cwd: directory,
-        tool_name: input.tool,
-        args: callArgs,
-        ...(text !== undefined && text.length <= MAX_CHARS ? { output: text } : {}),
-      })
-      const isFirstLook = compacted.has(input.sessionID) && !WRITES.test(input.tool)
-      const start = isFirstLook ? await startText(input.sessionID) : ""
-      if (typeof reply.output === "string") replace(output, reply.output)
-      const added = [start, reply.text].filter(Boolean).join("\n")
-      if (added) add(output, added)
+      const field = typeof output.output === "string" ? "output" : "content"
+      const outcome = outcomeOf(output.metadata, output.isError)
+      const done = await host.called(input.sessionID, input.tool, callArgs, output[field], outcome)
+      if (done.content === undefined) return
+      output[field] = done.added ? extended(done.content, done.added) : done.content
     },
   }
 }
+
+const ENDS = /^session\.execution\.(succeeded|failed|interrupted)$/
+
+// OpenCode 2.x. Its requests are made anew for every step, so a session's texts are added each time.
+async function setup(ctx) {
+  // OpenCode 1.x calls this too, without these hooks.
+  if (![ctx?.session?.hook, ctx?.tool?.hook].every((hook) => typeof hook === "function")) return
+  const loadedAt = Date.now()
+  const known = new Map()
+  const texts = new Map()
+  const started = new Set()
+
+  async function sessionOf(sessionID) {
+    if (!known.has(sessionID)) {
+      const found = Promise.resolve(ctx.session.get?.({ sessionID })).catch(() => undefined)
+      known.set(sessionID, (await found) ?? {})
+    }
+    return known.get(sessionID)
+  }
+
+  function add(sessionID, text) {
+    if (text) texts.set(sessionID, [...(texts.get(sessionID) ?? []), text])
+  }
+
+  const folderOf = async (sessionID) =>
+    (await sessionOf(sessionID)).location?.directory ?? ctx.location?.directory ?? process.cwd()
+  const host = sessions(folderOf)
+
+  await ctx.session.hook("prompt", async ({ sessionID, prompt }) => {
+    const { parentID, time } = await sessionOf(sessionID)
+    const isNew = new Date(time?.created).getTime() >= loadedAt
+    if (isNew && !started.has(sessionID)) host.created(sessionID, parentID)
+    started.add(sessionID)
+    add(sessionID, await host.asked(sessionID, parentID ? "" : prompt?.text))
+  })
+  await ctx.session.hook("context", (event) => {
+    for (const text of texts.get(event.sessionID) ?? []) event.system.push({ type: "text", text })
+  })
+  await ctx.tool.hook("execute.after", async (event) => {
+    const isError = event.status === "error"
+    const content = isError ? event.error?.message : event.result?.content
+    const outcome = outcomeOf(event.result?.metadata, isError)
+    const done = await host.called(event.sessionID, event.tool, event.input, content, outcome)
+    if (isError) add(event.sessionID, done.added)
+    else if (done.added || done.content !== content) {
+      const whole = done.added ? extended(done.content, done.added) : done.content
+      event.result = { ...event.result, content: whole }
+    }
+  })
+  follow(ctx, async (type, sessionID) => {
+    if (type === "session.compaction.ended") {
+      texts.delete(sessionID)
+      await host.compacted(sessionID)
+    } else if (ENDS.test(type)) await host.idle(sessionID)
+  })
+}
+
+async function follow(ctx, heard) {
+  const here = ctx.location?.directory
+  try {
+    for await (const event of ctx.event.subscribe()) {
+      const folder = event.location?.directory
+      const sessionID = event.data?.sessionID
+      if (sessionID && (!folder || !here || folder === here)) await heard(event.type, sessionID)
+    }
+  } catch {
+    // The host ends the stream when it unloads the plugin.
+  }
+}
+
+export default { id: "upwell", server: Upwell, setup }

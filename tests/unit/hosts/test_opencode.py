@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,3 +148,104 @@ def test_tools_of_servers_get_memories_and_so_does_a_compacted_session(
     assert nothing is None
     assert after == [{"output": "x"}, {"output": "x\n\nRULES"}, {"output": "x"}]
     assert sum(b"session.compacting" in call for call in listener.calls) == 1
+
+
+OUTCOMES = """
+import upwell, { Upwell } from PLUGIN
+const hooks = await Upwell({ directory: "/" })
+const called = (tool, output) =>
+  hooks["tool.execute.after"]({ sessionID: "ses_1", callID: "c", tool, args: {} }, output)
+await called("bash", { output: "no rule", metadata: { exit: 2 } })
+await called("bash", { output: "exit code 2", metadata: { exit: 0 } })
+await called("bash", { output: "half", metadata: { exit: null } })
+await called("tides_list", { content: [{ type: "text", text: "no" }], isError: true })
+console.log(JSON.stringify([upwell.id, upwell.server === Upwell, typeof upwell.setup]))
+"""
+AUTHORS = """
+import { Upwell } from PLUGIN
+const hooks = await Upwell({ directory: "/" })
+const text = (words, more) => ({ type: "text", id: "p", text: words, ...more })
+const created = (info) => hooks.event({ event: { type: "session.created", properties: { info } } })
+const said = async (sessionID, ...parts) => hooks["chat.message"]({ sessionID }, { parts })
+await created({ id: "ses_1" })
+await created({ id: "ses_2", parentID: "ses_1" })
+await said("ses_1", text("my words"), text("of a file", { synthetic: true }))
+await said("ses_1", text("only a notice", { synthetic: true }))
+await said("ses_2", text("of the agent"))
+"""
+SECOND = """
+import upwell from PLUGIN
+const hooks = {}
+const hook = (domain) => async (name, run) => (hooks[domain + name] = run)
+const stop = { type: "session.execution.succeeded", data: { sessionID: "ses_1" } }
+const ctx = {
+  location: { directory: "/code" },
+  session: {
+    hook: hook("session."),
+    get: async ({ sessionID }) => ({
+      location: { directory: "/code/" + sessionID },
+      time: { created: sessionID === "ses_1" ? Date.now() + 1000 : 5 },
+    }),
+  },
+  tool: { hook: hook("tool.") },
+  event: { subscribe: async function* () { yield stop } },
+}
+await upwell.setup({ ...ctx, tool: {} })
+console.log(Object.keys(hooks).length)
+await upwell.setup(ctx)
+const prompt = { text: "my prompt" }
+for (const sessionID of ["ses_1", "ses_2"]) await hooks["session.prompt"]({ sessionID, prompt })
+const request = { sessionID: "ses_1", system: [] }
+await hooks["session.context"](request)
+const metadata = { exit: 2 }
+const call = { sessionID: "ses_1", tool: "shell", input: {}, status: "completed" }
+const event = { ...call, result: { content: "no rule", metadata } }
+await hooks["tool.execute.after"](event)
+console.log(JSON.stringify([prompt.text, request.system, event.result]))
+"""
+
+
+def told(listener: Listener) -> list[tuple[str, dict[str, Any]]]:
+    """The events that the plugin sent, and their payloads."""
+    heads = [call.split(b"\n", 1) for call in listener.calls]
+    return [(head.split()[3].decode(), json.loads(body)) for head, body in heads]
+
+
+def test_the_plugin_says_how_a_command_ended(tmp_path: Path, listener: Listener) -> None:
+    exports = json.loads(driven(tmp_path, listener.path, OUTCOMES))
+    assert exports == ["upwell", True, "function"]
+    payloads = [payload for _, payload in told(listener)]
+    events = [HOST.events.read("tool.execute.after", payload) for payload in payloads]
+    answers = [event.answer for event in events if event and event.answer]
+    assert [answer.failed for answer in answers] == [True, False, True, True]
+    assert [answer.text for answer in answers][:2] == ["no rule", "exit code 2"]
+    replies = [event.reply for event in events if event]
+    assert replies == [None, "exit code 2", None, None], "a failed result is not shortened"
+
+
+def test_only_the_users_own_words_are_a_prompt(tmp_path: Path, listener: Listener) -> None:
+    driven(tmp_path, listener.path, AUTHORS)
+    assert [payload["prompt"] for name, payload in told(listener) if name == "chat.message"] == [
+        "my words"
+    ]
+    sources = {p["sessionID"]: p["source"] for name, p in told(listener) if "source" in p}
+    assert sources == {"ses_1": "startup", "ses_2": "subagent"}
+
+
+def test_the_plugin_has_an_entry_for_version_2(tmp_path: Path, listener: Listener) -> None:
+    """Without the hooks of 2.x, which 1.x leaves out, the entry does nothing."""
+    hooks, whole = driven(tmp_path, listener.path, SECOND).splitlines()
+    assert hooks == "0"
+    prompt, system, result = json.loads(whole)
+    assert prompt == "my prompt"
+    assert system == [{"type": "text", "text": "INJECTED\nINJECTED"}]
+    assert result["content"] == "no rule\n\nINJECTED"
+    names = [(name, payload["sessionID"], payload["cwd"]) for name, payload in told(listener)]
+    assert sorted(names) == [
+        ("chat.message", "ses_1", "/code/ses_1"),
+        ("chat.message", "ses_2", "/code/ses_2"),
+        ("session.created", "ses_1", "/code/ses_1"),
+        ("session.idle", "ses_1", "/code/ses_1"),
+        ("tool.execute.after", "ses_1", "/code/ses_1"),
+    ]
+    assert [p["exit"] for name, p in told(listener) if name == "tool.execute.after"] == [2]
