@@ -40,7 +40,16 @@ STAIRS = {
         *("relocation", "sqlite", "postgres", "documents", "external", "library", "transfer"),
     ],
     "surface": [
-        *("argument_text", "late_hits", "loaded", "phrases", "seen_log", "write_tools", "query"),
+        *(
+            "argument_text",
+            "late_hits",
+            "loaded",
+            "phrases",
+            "real_paths",
+            "seen_log",
+            "write_tools",
+            "query",
+        ),
         *("moments", "scopes", "context_sketch", "episodes", "options", "intent", "journal"),
         *("render", "guards", "learning", "verdict", "filters", "record", "rules", "explain"),
         *("judge", "rating", "session_start", "deliveries", "pipeline"),

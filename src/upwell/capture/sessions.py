@@ -9,6 +9,7 @@ from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
 from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import Event
 from upwell.episodes.miner import EpisodeMiner
+from upwell.ground.project import in_project
 from upwell.ground.remote_address import main_worktree_of
 from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.memory import Memory, Provenance
@@ -70,7 +71,8 @@ def _add(findings: Findings, episodes: Iterable[Episode], project: str, source: 
 
 def _in_project(path: str, cwd: str | None, project: str) -> str:
     """Return the path relative to the project's root. A relative `path` starts from `cwd`."""
-    return relative_to(str(PurePosixPath(cwd or project, path)), project)
+    absolute = str(PurePosixPath(cwd or project, path))
+    return relative_to(in_project(absolute, project), project)
 
 
 def _place(episode: Episode, paths: tuple[str, ...], project: str) -> Memory:

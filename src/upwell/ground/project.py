@@ -1,7 +1,12 @@
-"""Projects: the repository that a folder belongs to, and what a project may see."""
+"""Projects: the repository that a folder belongs to, and what a project may see.
+
+A folder has one project, however it is reached: links are resolved, as git and the shell do. A
+workspace that is opened through a link therefore has the memories and rules of the real folder.
+"""
 
 import os
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 
 from upwell.ground.remote_address import address_of, main_worktree_of
@@ -13,6 +18,8 @@ MAX_PATHS_BYTES = 200_000_000
 MAX_SHARED = 8
 MAX_POINTER_CHARS = 65_536
 """Limits on git's files, far above what ordinary repositories need."""
+MAX_LINK_DEPTH = 40
+"""A link into a project is looked for in at most this many of a path's first parts."""
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
@@ -22,21 +29,57 @@ is set."""
 
 
 def project_of(folder: str | None) -> str | None:
-    """Return the absolute root of the repository around `folder`. Outside a repository, return the
-    absolute path of `folder`.
+    """Return the real path of the root of the repository around `folder`. Outside a repository,
+    return the real path of `folder`.
 
     Returns None if `folder` is None. None stands for every project.
     """
-    if not folder:
+    return _root(real_folder(folder)) if folder else None
+
+
+def real_folder(folder: str) -> str:
+    """Return the absolute path of a folder, with links resolved. The folder need not exist."""
+    path = os.path.abspath(os.path.expanduser(folder) if folder[:1] == "~" else folder)
+    if len(path) > MAX_PATH_BYTES:
+        # Such a folder cannot exist, and resolving it would take quadratic time.
+        return path
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a NUL or a lone surrogate, which no folder's name contains
+        return path
+
+
+def link_into(project: str, path: str) -> tuple[str, str] | None:
+    """If the absolute `path` leads into `project` only through a link, return the shortest
+    beginning of `path` that is in the project, and its real path. Otherwise, return None."""
+    if is_below(path, project) or "\0" in path or len(path) > MAX_PATH_BYTES:
         return None
-    return _root(folder if folder[0] == "/" else str(Path(os.path.expanduser(folder)).absolute()))
+    parts = os.path.normpath(path).split("/")[1 : MAX_LINK_DEPTH + 1]
+    beginnings = ("/" + "/".join(parts[:end]) for end in range(1, len(parts) + 1))
+    for beginning in takewhile(os.path.lexists, beginnings):
+        real = os.path.realpath(beginning)
+        if is_below(real, project):
+            return beginning, real
+    return None
+
+
+def in_project(path: str, project: str | None) -> str:
+    """Return `path` as the project's own root names it, if it leads into `project` through a link.
+    Any other path is returned as is."""
+    link = link_into(project, path) if project and path[:1] == "/" else None
+    return link[1] + os.path.normpath(path)[len(link[0]) :] if link else path
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether `path` is `folder` or inside it. Compares only the text."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def project_named(folder: Path) -> str:
     """Return the project of a folder that the user named. If the folder does not exist, return its
     path, which still identifies the project of a deleted repository."""
-    path = folder.expanduser().absolute()
-    return (project_of(str(path)) if path.exists() else None) or str(path)
+    path = real_folder(str(folder))
+    return _root(path) if os.path.exists(path) else path
 
 
 def is_seen(owner: str | None, project: str | None) -> bool:
@@ -76,10 +119,8 @@ def repository_of(folder: str) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _root(folder: str) -> str:
-    path = os.path.abspath(folder)
-    if len(os.fsencode(path)) > MAX_PATH_BYTES:
-        # Such a folder cannot exist, and the search would take quadratic time.
+def _root(path: str) -> str:
+    if len(path) > MAX_PATH_BYTES:
         return path
     candidate = path
     while not os.path.exists(os.path.join(candidate, ".git")):

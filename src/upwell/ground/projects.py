@@ -1,14 +1,20 @@
 """The projects in which upwell does nothing by itself: `projects.exclude`."""
 
 import fnmatch
+import glob
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of
 from upwell.ground.remote_address import main_worktree_of
+
+MAX_GLOBBED = 1_000
+"""At most this many of the folders that a pattern names are checked for being links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +57,15 @@ class ProjectOptions:
 def _match(folder: str, patterns: tuple[str, ...]) -> str:
     own = (Path(os.path.normpath(folder)), Path(os.path.realpath(folder)))
     places = {place for path in own for place in (path, *path.parents)}
-    return next((p for p in patterns if any(_matches(place, p) for place in places)), "")
+    return next((pattern for pattern in patterns if _matches(places, pattern)), "")
 
 
-def _matches(place: Path, pattern: str) -> bool:
+def _matches(places: Collection[Path], pattern: str) -> bool:
+    """Return whether the pattern matches one of the places, or a link that leads to one."""
     if "/" not in pattern and pattern != "~":
-        return fnmatch.fnmatchcase(place.name, pattern)
+        return any(fnmatch.fnmatchcase(place.name, pattern) for place in places)
     whole = os.path.normpath(os.path.expanduser(pattern))
-    return fnmatch.fnmatchcase(str(place), whole) or str(place) == os.path.realpath(whole)
+    if any(fnmatch.fnmatchcase(str(place), whole) for place in places):
+        return True
+    named = (whole, *islice(glob.iglob(whole), MAX_GLOBBED))
+    return any(Path(os.path.realpath(path)) in places for path in named)

@@ -70,8 +70,8 @@ def _linked(folder: str, written: Stamp | None) -> _Linked:
             return _Linked()
         own = Path(folder, pointer.removeprefix("gitdir:").strip())
         if not (own / "commondir").is_file():
-            return _Linked(os.path.abspath(own))
-        common = os.path.abspath(own / _beginning(own / "commondir").strip())
+            return _Linked(os.path.realpath(own))
+        common = os.path.realpath(own / _beginning(own / "commondir").strip())
         is_known = _is_worktree_of(common, own, folder)
         return _Linked(common, common.removesuffix("/.git") if is_known else "")
     except (OSError, ValueError):

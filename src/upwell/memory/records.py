@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import fields, replace
 
 from upwell.ground.errors import UsageError
+from upwell.ground.project import in_project, real_folder
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Trust
@@ -163,7 +164,8 @@ def _anchored(memory: Memory) -> Memory:
     a name that the text merely mentions could hide it."""
     if memory.triggers:
         return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
-    paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)
+    named = memory.paths[:MAX_LISTED] or paths_in(memory.text)
+    paths = tuple(in_project(path, memory.project) for path in named)
     symbols = memory.symbols[:MAX_LISTED] or symbols_in(memory.text)
     return replace(memory, paths=paths, symbols=symbols)
 
@@ -171,7 +173,9 @@ def _anchored(memory: Memory) -> Memory:
 def _root(project: str | None) -> str | None:
     if project and "\0" in project:
         raise UsageError("a project's path must not contain a NUL", hint="give the folder's path")
-    return (project.rstrip("/") or "/") if project else None
+    if not project or project[0] != "/":
+        return (project or "").rstrip("/") or None
+    return real_folder(project)
 
 
 def moment(value: object, name: str = "created_at") -> float | None:

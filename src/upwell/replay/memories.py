@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from upwell.episodes.events import ROOT, Event
 from upwell.ground.errors import UsageError
-from upwell.ground.project import repository_of
+from upwell.ground.project import link_into, repository_of
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory
 from upwell.replay.git import Repository
@@ -189,7 +189,9 @@ class Relocation:
         self._roots: list[str] = [ROOT, project.repository.root]
         self._pattern: re.Pattern[str] | None = None
         if cwd is not None and not self._inside(cwd):
-            self._learn(self._root_above(cwd))
+            link = link_into(project.repository.root, cwd) or ("", "")
+            is_root = link[1] == project.repository.root
+            self._learn(link[0] if is_root else self._root_above(cwd))
         self._compile()
 
     @property

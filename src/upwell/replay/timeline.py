@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import UsageError
+from upwell.ground.project import is_below, real_folder
 from upwell.replay.copies import Fingerprint, copied_sessions, event_digest
 from upwell.replay.merge import Stream, merged
 from upwell.replay.transcripts import Transcript
@@ -49,8 +50,12 @@ def every_session(_: Event) -> bool:
 
 def selecting(since: float, folder: Path | None) -> Selects:
     """Select the sessions that began at or after `since` inside `folder`."""
-    prefix = f"{folder}/" if folder else ""
-    return lambda event: event.t >= since and f"{event.cwd or ''}/".startswith(prefix)
+    root = str(folder) if folder else ""
+
+    def selects(event: Event) -> bool:
+        return event.t >= since and (not root or is_below(real_folder(event.cwd or "/"), root))
+
+    return selects
 
 
 class Timeline:

@@ -13,7 +13,7 @@ from functools import partial
 from msgspec import Struct
 
 from upwell.capture.git import commits_since
-from upwell.ground.project import repository_of
+from upwell.ground.project import in_project, real_folder, repository_of
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.format import counted
 from upwell.ground.text.words import informative, terms
@@ -92,7 +92,8 @@ async def changes_of(
         StoreError: the index cannot be read.
     """
     name = os.path.normpath(path)
-    matches = await index.changes(os.path.normpath(os.path.join(cwd, path)), scope, limit)
+    folder, file = os.path.split(os.path.normpath(os.path.join(cwd, path)))
+    matches = await index.changes(os.path.join(real_folder(folder), file), scope, limit)
     if not matches:
         matches = await index.changes(name, scope, limit)
     return await _answers(matches, environment, os.path.basename(name), name.lstrip("/"))
@@ -147,13 +148,19 @@ def answer_of(
 def file_states(turn: Turn, environment: Mapping[str, str], file: str = "") -> list[FileState]:
     """The current state of the first `MAX_FILES` files that the turn changed, or only of `file`."""
     root = turn.cwd or "/"
-    changed = [path for path in turn.changed if not file or f"/{path}".endswith(f"/{file}")]
-    paths = changed[:MAX_FILES]
     repository = repository_of(root) if turn.cwd and os.path.isdir(root) else None
-    log = commits_since(repository, paths, turn.ended, environment) if repository and paths else []
+    places = {path: in_project(os.path.join(root, path), repository) for path in turn.changed}
+    changed = {
+        path: os.path.normpath(place)
+        for path, place in places.items()
+        if not file or any(f"/{name}".endswith(f"/{file}") for name in (path, place))
+    }
+    paths = list(changed)[:MAX_FILES]
+    named = [changed[path] for path in paths]
+    log = commits_since(repository, named, turn.ended, environment) if repository and paths else []
     states = []
     for path in paths:
-        absolute = os.path.normpath(os.path.join(root, path))
+        absolute = changed[path]
         inside = os.path.relpath(absolute, repository) if repository else path
         commits = [f"{sha[:8]} {subject}" for sha, subject, files in log if inside in files]
         own = [change for change in turn.changes if change.path == path]

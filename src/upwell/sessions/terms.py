@@ -20,6 +20,7 @@ from hashlib import blake2b
 from msgspec import Struct
 
 from upwell.episodes.signatures import signature
+from upwell.ground.project import real_folder
 from upwell.ground.text.words import STOP_WORDS, fold, path_words
 from upwell.memory.ranking.terms import hidden_words, query_words, sound, word_list
 from upwell.memory.stems import stemmer
@@ -88,8 +89,14 @@ def file_terms(path: str, cwd: str | None, *, changed: bool) -> list[int]:
     absolute = posixpath.normpath(posixpath.join(cwd or "/", path))
     names = [absolute, posixpath.basename(absolute)]
     if cwd and absolute.startswith(f"{cwd}/"):
-        names.append(absolute[len(cwd) + 1 :])
+        inside = absolute[len(cwd) + 1 :]
+        names += [inside, posixpath.join(_real(cwd), inside)]
     return [_hash(kind, name) for name in dict.fromkeys(names)]
+
+
+@lru_cache(maxsize=256)
+def _real(folder: str) -> str:
+    return real_folder(folder)
 
 
 def named_file(name: str, *, changed: bool) -> int:

@@ -19,6 +19,7 @@ from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Scope, Trust
 from upwell.memory.recall import MemoryReader
+from upwell.surface.real_paths import with_real_paths
 from upwell.surface.render import citation, preview
 from upwell.surface.scopes import RuleScope, in_force, scope_of
 
@@ -74,7 +75,7 @@ class Guards:
                 return None
             try:
                 async with asyncio.timeout(READING_SECONDS):
-                    return await self._refusal(cue)
+                    return await self._refusal(with_real_paths(cue))
             except TimeoutError:
                 LOG.warning("the guards were not read in time, so the call passes")
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from upwell.ground.project import project_of
+from upwell.ground.project import project_of, real_folder
 from upwell.hosts import HOSTS
 from upwell.hosts.base import AutoLoaded
 
@@ -65,7 +65,8 @@ def _named(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[Path]:
     root = project_of(cwd)
     if cwd is None or root is None:
         return
-    folders = [folder for folder in (Path(cwd), *Path(cwd).parents) if folder.is_relative_to(root)]
+    place = Path(real_folder(cwd))
+    folders = [folder for folder in (place, *place.parents) if folder.is_relative_to(root)]
     for folder in folders:
         own = [path for pattern in auto_loaded.folder for path in folder.glob(pattern)]
         yield from own or (folder / pattern for pattern in auto_loaded.fallback)

@@ -38,6 +38,7 @@ from upwell.surface.moments import UNASKED, Moment, file_of, moment_of, triggers
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
 from upwell.surface.rating import SurfacingRatings
+from upwell.surface.real_paths import with_real_paths
 from upwell.surface.record import DecisionRecord
 from upwell.surface.render import (
     beneath,
@@ -171,6 +172,7 @@ class Surfacer:
         if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         started = self._clock.monotonic()
+        cue = with_real_paths(cue)
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         with span("upwell.surface", trace_id=cue.trace_id, door=str(cue.door)) as current:
             outcome = await _without_faults(self._outcome(cue))

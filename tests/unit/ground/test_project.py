@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.project import project_of, tracks
+from upwell.ground.project import in_project, link_into, project_named, project_of, tracks
 
 
 def git(folder: Path, *args: str) -> None:
@@ -92,3 +92,48 @@ def test_a_path_that_no_system_has_costs_no_time() -> None:
         assert project_of(folder) == folder
     assert project_of("/" + "y/" * 1_000) == "/" + "y/" * 999 + "y"
     assert time.process_time() - began < 2
+
+
+@pytest.fixture
+def linked(repository: Path, tmp_path: Path) -> Path:
+    (repository / "src").mkdir()
+    (tmp_path / "link").symlink_to("repo")
+    (tmp_path / "sub").symlink_to("repo/src")
+    (tmp_path / "loop").symlink_to("loop")
+    return tmp_path
+
+
+@pytest.mark.parametrize("folder", ["repo", "link", "sub", "link/src", "link/new", "repo/../link/"])
+def test_a_folder_has_one_project_however_it_is_reached(linked: Path, folder: str) -> None:
+    assert project_of(f"{linked}/{folder}") == str(linked / "repo")
+
+
+def test_folders_outside_of_a_repository_and_odd_ones(linked: Path) -> None:
+    (linked / "plain").mkdir()
+    (linked / "other").symlink_to("plain")
+    assert project_of(str(linked / "other")) == str(linked / "plain")
+    assert project_of(str(linked / "loop")) == str(linked / "loop")
+    assert project_of("/p\0q") == "/p\0q"
+    assert project_of("/p\udfff") == "/p\udfff"
+    assert project_named(linked / "link") == str(linked / "repo")
+    assert project_named(linked / "other" / "gone") == str(linked / "plain" / "gone")
+
+
+def test_a_link_that_changes_is_followed(linked: Path) -> None:
+    assert project_of(str(linked / "link")) == str(linked / "repo")
+    (linked / "link").unlink()
+    (linked / "elsewhere").mkdir()
+    (linked / "link").symlink_to("elsewhere")
+    assert project_of(str(linked / "link")) == str(linked / "elsewhere")
+
+
+def test_a_path_through_a_link_is_named_through_the_project(linked: Path) -> None:
+    root = str(linked / "repo")
+    assert in_project(f"{linked}/link/src/a.py", root) == f"{root}/src/a.py"
+    assert in_project(f"{linked}/sub/../link/a*.py", root) == f"{root}/a*.py"
+    assert in_project(f"{linked}/sub/a.py", root) == f"{root}/src/a.py"
+    assert in_project(f"{root}/src/a.py", root) == f"{root}/src/a.py"
+    assert in_project("src/a.py", root) == "src/a.py"
+    assert in_project("/usr/bin/env", root) == "/usr/bin/env"
+    assert link_into(root, f"{linked}/loop/a.py") is None
+    assert link_into(root, "/" + "a/" * 5_000) is None

@@ -36,6 +36,8 @@ def test_a_link_is_its_target(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert ProjectOptions(exclude=(str(tmp_path / "real"),)).excludes(str(tmp_path / "link"))
     assert ProjectOptions(exclude=(str(tmp_path / "link"),)).excludes(str(tmp_path / "real"))
+    assert ProjectOptions(exclude=(str(tmp_path / "li*"),)).excludes(str(tmp_path / "real" / "src"))
+    assert not ProjectOptions(exclude=(str(tmp_path / "l?"),)).excludes(str(tmp_path / "real"))
 
 
 def test_nothing_is_excluded_without_a_pattern_or_a_folder() -> None:

@@ -14,6 +14,7 @@ from upwell.replay.transcripts import Transcript, transcripts_at
 from upwell.replay.transcripts.base import Tally
 from upwell.sessions import index as index_module
 from upwell.sessions import tables
+from upwell.sessions.answer import changes_of
 from upwell.sessions.index import Scope, SessionIndex, read_turn
 
 ANYWHERE = Scope()
@@ -264,6 +265,26 @@ async def test_the_changes_of_a_file_come_newest_first(index: SessionIndex, fold
         found = await index.changes(name, ANYWHERE, 5)
         assert [each.turn.question for each in found] == ["Change 2", "Change 1"]
     assert await index.changes("crane.py", ANYWHERE, 5) == []
+
+
+async def test_a_folder_and_its_files_are_the_same_through_a_link(
+    index: SessionIndex, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "real" / ".git").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    link, real = str(tmp_path / "link"), str(tmp_path / "real")
+    session(
+        folder,
+        1,
+        asked("Grease the pump", "10:00:00", cwd=link),
+        samples.claude_call("10:00:01", "Edit", cwd=link, file_path=f"{link}/src/pump.py"),
+        samples.claude_result("10:00:02", "ok", cwd=link),
+    )
+    await index.refresh()
+    assert await questions(index, "pump", Scope(project=real)) == ["Grease the pump"]
+    for cwd, path in ((real, "src/pump.py"), (link, "src/pump.py"), ("/", f"{link}/src/pump.py")):
+        (answer,) = await changes_of(index, path, cwd, ANYWHERE, 5, {})
+        assert answer.match.turn.question == "Grease the pump"
 
 
 async def test_the_oldest_sessions_make_room(
