@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.hook_events import claude_like
+from tests.doors.hook_events import claude_like, recorded
 from tests.doors.hooked import House
 
 RULE = "Never edit generated clients by hand."
@@ -63,6 +63,26 @@ def test_nothing_is_captured_without_consent(house: House) -> None:
     stop(house)
     house.stop()
     assert not (house.home / "inbox.json").exists()
+
+
+def test_a_rule_of_a_copilot_session_is_proposed(house: House) -> None:
+    house.upwell("hook", "capture", "on")
+    house.start()
+    folder = house.project.parent / "user" / ".copilot" / "session-state" / "c1"
+    folder.mkdir(parents=True)
+    start = {"sessionId": "c1", "context": {"cwd": str(house.project)}}
+    records = [("session.start", start), ("user.message", {"content": RULE})]
+    lines = [
+        json.dumps({"type": kind, "data": data, "timestamp": "2026-11-21T10:00:00Z"})
+        for kind, data in records
+    ]
+    (folder / "events.jsonl").write_text("\n".join(lines) + "\n")
+    event = recorded("copilot", "agentStop", str(house.project))
+    own = {"sessionId": "c1", "transcriptPath": str(folder / "events.jsonl")}
+    named = {key: event[key] for key in event if key not in ("agentId", "agentType")}
+    assert house.hook("copilot", "agentStop", event={**named, **own}).json == {}
+    (proposals,) = waiting(house, 1)
+    assert proposals["text"] == RULE
 
 
 def test_a_rule_is_proposed_and_stored_only_when_accepted(house: House) -> None:

@@ -1,8 +1,10 @@
 """Find the agent's session that a gateway belongs to.
 
-Hooks record the session under two keys: the agent's process, which started them, and the working
-directory. When the same agent starts a gateway, the gateway looks the session up by process or, if
-a wrapper hides the agent's process, by working directory.
+Hooks record a session with its host (the agent's name) under two keys: the agent's process, which
+started the hooks, and the working directory. A gateway looks its session up by its own host, and by
+the process that started it or, if a wrapper hides the agent's process, by the working directory.
+Sessions of other hosts are never joined. If the host has several sessions in a folder, none of them
+is joined by the folder.
 """
 
 import os
@@ -10,41 +12,75 @@ from pathlib import Path
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
+from upwell.ground.project import real_folder
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, TtlStore
 
 KIND = Kind.HOST_SESSION
 TTL_SECONDS = 86_400.0
 LOOK_SECONDS = 5.0
+MAX_HOSTS = 20
 _WRAPPERS = frozenset({"sh", "bash", "dash", "zsh", "fish", "npx", "npm", "uv", "uvx", "env"})
 _MAX_WRAPPERS = 3
 _BELOW = "/subagent/"
 
 
 class HostSessions:
-    """Sessions that hooks have recorded in the TTL store, keyed by process and by folder."""
+    """Sessions that hooks have recorded in the TTL store, keyed by process and by folder.
+
+    An entry under a process has the host and the session as its value. An entry under a folder has
+    the host, the folder and the session in its key, and the process, if known, as its value.
+    """
 
     def __init__(self, ttl_store: TtlStore) -> None:
         self._ttl_store = ttl_store
 
-    async def record(self, parent: int, cwd: str | None, session: str) -> None:
-        """Record that a hook, started by the process `parent`, ran in this session."""
+    async def record(self, host: str, parent: int, cwd: str | None, session: str) -> None:
+        """Record that a hook of `host`, started by the process `parent`, ran in this session."""
         if not session:
             return
-        value = session.encode(errors="replace")
-        keys = [_process(pid) for pid in (agent_of(parent),) if pid > 1]
-        keys += [_folder(cwd)] if cwd else []
-        await self._ttl_store.put(KIND, dict.fromkeys(keys, value), ttl_seconds=TTL_SECONDS)
+        process = _process(agent_of(parent)) if parent > 1 else ""
+        values = {process: f"{host} {session}"} if process else {}
+        if cwd:
+            values[_folder(host, cwd) + session] = process
+        encoded = {key: value.encode(errors="replace") for key, value in values.items()}
+        await self._ttl_store.put(KIND, encoded, ttl_seconds=TTL_SECONDS)
 
-    async def joined(self, parent: int, cwd: str | None) -> str:
-        """Return the session that hooks recorded for the agent's process or, failing that, for the
-        folder `cwd`; "" if there is none. `parent` is the process that started the gateway."""
-        keys = [_process(agent_of(parent))] + ([_folder(cwd)] if cwd else [])
-        items = await self._ttl_store.get(KIND, keys)
-        for key in keys:
-            if key in items:
-                return items[key].value.decode(errors="replace")
-        return ""
+    async def end(self, host: str, session: str) -> None:
+        """Record that the session has ended, so that no gateway joins it by its folder."""
+        items = await self._ttl_store.scan(KIND, _folder(host, ""))
+        ended = [item.key for item in items if item.key.endswith(f"\n{session}")]
+        await self._ttl_store.delete(KIND, ended)
+
+    async def joined(self, host: str, parent: int, cwd: str | None) -> str:
+        """Return the session that hooks of `host` recorded for the agent's process or, failing
+        that, the only running session that they recorded for the folder `cwd`; "" if there is
+        none. `parent` is the process that started the gateway."""
+        process = _process(agent_of(parent))
+        if item := (await self._ttl_store.get(KIND, [process])).get(process):
+            recorded, _, session = item.value.decode(errors="replace").partition(" ")
+            if recorded == host:
+                return session
+        return await self._alone_in(host, cwd) if cwd else ""
+
+    async def begins_again(self, parent: int, session: str) -> bool:
+        """Record that a session began. Returns whether the process that runs the hook began the
+        same session before, and no other one since."""
+        if parent <= 1:
+            return False
+        key, value = f"begun:{_process(agent_of(parent))}", session.encode(errors="replace")
+        known = (await self._ttl_store.get(KIND, [key])).get(key)
+        await self._ttl_store.put(KIND, {key: value}, ttl_seconds=TTL_SECONDS)
+        return known is not None and known.value == value
+
+    async def _alone_in(self, host: str, cwd: str) -> str:
+        prefix = _folder(host, cwd)
+        newest: dict[str, str] = {}
+        for item in await self._ttl_store.scan(KIND, prefix):
+            process = item.value.decode(errors="replace")
+            if _is_running(process):
+                newest[process or item.key] = item.key.removeprefix(prefix)
+        return next(iter(newest.values())) if len(newest) == 1 else ""
 
 
 def within(session: str, agent: str) -> str:
@@ -67,8 +103,8 @@ def outermost(session: str) -> str:
 
 
 class Joined:
-    """The agent's session that this process belongs to. It may change while the process is running,
-    so it is looked up again every few seconds.
+    """The agents' sessions that this process belongs to: one for each host among its clients. They
+    may change while the process is running, so they are looked up again every few seconds.
     """
 
     def __init__(
@@ -78,22 +114,25 @@ class Joined:
         self._parent = parent
         self._cwd = cwd
         self._clock = clock
-        self._known = ""
-        self._until = 0.0
+        self._known: dict[str, str] = {}
+        self._until: dict[str, float] = {}
 
-    def known(self, own: str) -> str:
-        """Return the session found by the last look-up, or `own` if no hook recorded a session."""
-        return self._known or own
+    def known(self, host: str, own: str) -> str:
+        """Return the session found by the last look-up for this host, or `own` if no hook recorded
+        a session."""
+        return self._known.get(host) or own
 
-    async def session(self, own: str) -> str:
+    async def session(self, host: str, own: str) -> str:
         """Return the session. If the last look-up is too old, it is repeated first."""
-        if self._clock.monotonic() >= self._until:
-            self._until = self._clock.monotonic() + LOOK_SECONDS
+        if host and self._clock.monotonic() >= self._until.get(host, 0.0):
+            if host not in self._until and len(self._until) >= MAX_HOSTS:
+                return own
+            self._until[host] = self._clock.monotonic() + LOOK_SECONDS
             try:
-                self._known = await self._sessions.joined(self._parent, self._cwd)
+                self._known[host] = await self._sessions.joined(host, self._parent, self._cwd)
             except StoreError as error:
                 LOG.warning("the agent's session cannot be looked up: %s", error)
-        return self.known(own)
+        return self.known(host, own)
 
 
 def agent_of(pid: int) -> int:
@@ -129,5 +168,14 @@ def _process(pid: int) -> str:
     return f"pid:{pid}:{started}"
 
 
-def _folder(cwd: str) -> str:
-    return f"cwd:{cwd}"
+def _is_running(process: str) -> bool:
+    """Return whether a recorded process is still running. True if that cannot be found out."""
+    _, _, numbers = process.partition(":")
+    pid, _, started = numbers.partition(":")
+    return not started or _process(int(pid)) == process
+
+
+def _folder(host: str, cwd: str) -> str:
+    """Return the beginning of the keys for a host's sessions in a folder, or in every folder if
+    `cwd` is ""."""
+    return f"cwd:{host}:{real_folder(cwd)}\n" if cwd else f"cwd:{host}:"

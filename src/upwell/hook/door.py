@@ -8,11 +8,13 @@ from typing import Any
 
 import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions
+from upwell.ground.project import real_folder
 from upwell.ground.receipt import Receipt, settled
 from upwell.ground.text.surrogates import loaded
 from upwell.ground.trace import LOG, conclude, contained, present_trace_id, span
@@ -23,7 +25,7 @@ from upwell.hook.options import HookOptions
 from upwell.hook.tool_output import Shorten, may_shorten, no_shortening, shortened_output
 from upwell.hosts import HOSTS
 from upwell.hosts.base import Host
-from upwell.hosts.events import Event, EventKind
+from upwell.hosts.events import RESUMED, Event, EventKind
 from upwell.surface.guards import Guards
 from upwell.surface.options import READ_COMMAND, never_excluded
 from upwell.surface.pipeline import Outcome, Surfacer
@@ -99,7 +101,7 @@ class HookDoor:
         self._opt_ins = opt_ins
         self._duplicates = DuplicateEvents(clock)
         self._tasks = BackgroundTasks("hooks")
-        self._recorded: set[tuple[str, str | None, int]] = set()
+        self._recorded: set[tuple[str, str, str | None, int]] = set()
         self._known_sessions = _Recent()
         self._is_cold = True
         self.outcomes: Counter[tuple[str, str]] = Counter()
@@ -130,8 +132,12 @@ class HookDoor:
         if self._opt_ins.is_excluded(event.cwd):
             self.outcomes[host, "excluded project"] += 1
             return NEUTRAL
+        if event.cwd:
+            event = replace(event, cwd=real_folder(event.cwd))
         with span("upwell.hook", host=host, kind=str(event.kind)) as current:
-            self._record_session(event, parent)
+            if known.repeats_starts and event.kind is EventKind.SESSION:
+                event = await self._first_start(event, parent)
+            self._record_session(known.name, event, parent)
             output = await self._output(known, event, left_ms, receipt or settled())
             conclude(current, "neutral" if output == NEUTRAL else "answered")
             return output
@@ -305,23 +311,36 @@ class HookDoor:
         if isinstance(outcome, Surfacing):
             await self._surfacer.deliveries.take_back(outcome, cue, late=True)
 
-    def _record_session(self, event: Event, parent: int) -> None:
+    async def _first_start(self, event: Event, parent: int) -> Event:
+        """Return the event, as a resumption if its process has begun the same session before. The
+        session's context then still has what an earlier start added."""
+        with contained("looking up a session's start"):
+            if await self._sessions.begins_again(parent, event.session):
+                return replace(event, text=RESUMED)
+        return event
+
+    def _record_session(self, host: str, event: Event, parent: int) -> None:
         """Record a session's process and folder when either is new, and on every event that starts
-        a session. Subagents' events are ignored, because the process belongs to the main agent's
-        session."""
+        a session; forget the folder when the session ends. Subagents' events are ignored, because
+        the process belongs to the main agent's session."""
         if event.agent:
             return
-        key = (event.session, event.cwd, parent)
+        key = (host, event.session, event.cwd, parent)
+        if event.kind is EventKind.END:
+            self._recorded.discard(key)
+            self._tasks.start(self._stored(self._sessions.end(host, event.session)))
+            return
         if key in self._recorded and event.kind is not EventKind.SESSION:
             return
         if len(self._recorded) >= MAX_RECORDED_SESSIONS:
             self._recorded.clear()
         self._recorded.add(key)
-        self._tasks.start(self._store_session(event, parent))
+        recording = self._sessions.record(host, parent, event.cwd, event.session)
+        self._tasks.start(self._stored(recording))
 
-    async def _store_session(self, event: Event, parent: int) -> None:
+    async def _stored(self, change: Coroutine[Any, Any, None]) -> None:
         try:
-            await self._sessions.record(parent, event.cwd, event.session)
+            await change
         except StoreError as error:
             LOG.warning("a session was not recorded: %s", error)
 
@@ -366,7 +385,8 @@ def _fingerprint(event: Event) -> bytes:
     session and the event's name are not among them."""
     text = event.text if event.kind is not EventKind.SESSION else ""
     args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
-    parts = [str(event.kind), event.cwd or "", text, args]
+    cwd = real_folder(event.cwd) if event.cwd else ""
+    parts = [str(event.kind), cwd, text, args]
     return hashlib.sha256(repr(parts).encode()).digest()
 
 

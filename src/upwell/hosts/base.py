@@ -142,6 +142,7 @@ class Host(Struct, frozen=True, kw_only=True):
       servers (`clientInfo.name`).
     - `hooks_off` returns the setting that stops the host from running the user's hooks in a folder,
       or "" if they run.
+    - `repeats_starts`: the host reports the start of a session again at each of its prompts.
     - `shares_hooks`: the host also runs another host's hooks, or another host runs its hooks. One
       event may therefore arrive under several host names.
     """
@@ -159,5 +160,6 @@ class Host(Struct, frozen=True, kw_only=True):
     transcripts: Transcripts | None = None
     hooks_off: Callable[[Installation, Path], str] = never_off
     permissions: Callable[[Installation, Path], Sequence[PermissionRule]] = no_permissions
+    repeats_starts: bool = False
     shares_hooks: bool = False
     clients: tuple[str, ...] = ()

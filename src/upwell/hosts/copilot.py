@@ -2,8 +2,9 @@
 
 Payloads are in camelCase and do not name their event, so the hook's command line names it. Copilot
 CLI joins the context from all hooks and truncates it to 10 KB. A resumed session no longer has the
-context that hooks added at its start, so we treat it as new. A subagent has its own session, and
-its task arrives as a prompt.
+context that hooks added at its start, so we treat it as new. Some versions report the start and the
+end of a session at each prompt (github/copilot-cli#991, #2491). A subagent has its own session, and
+its task arrives as a prompt. The end of its turn names its parent's transcript.
 
 Sources: the github/docs repository and the behaviour of 1.0.102 (`tests/live/`). In earlier
 versions `toolArgs` was a JSON string.
@@ -17,6 +18,7 @@ import orjson
 from upwell.ground.host_sessions import within
 from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe, Transcripts
 from upwell.hosts.events import (
+    MAX_PATH_CHARS,
     STARTED,
     Event,
     EventKind,
@@ -82,6 +84,7 @@ class CopilotEvents:
             session=_session_in(payload),
             cwd=folder_of(payload.get("cwd")),
             text=text,
+            transcript=_transcript_in(payload) if kind is EventKind.STOP else "",
             agent=session_of(payload.get("agentId")),
             is_continued=bool(payload.get("stop_hook_active")),
         )
@@ -103,6 +106,11 @@ def _session_in(payload: Mapping[str, Any]) -> str:
     """The session id. A subagent's session is nested below its parent's."""
     session, parent = session_of(payload.get("sessionId")), session_of(payload.get("parentAgentId"))
     return within(parent, session) if parent and payload.get("agentId") else session
+
+
+def _transcript_in(payload: Mapping[str, Any]) -> str:
+    own = "" if payload.get("agentId") else payload.get("transcriptPath")
+    return text_of(own, MAX_PATH_CHARS)
 
 
 def _tool_event(kind: EventKind, name: str, payload: Mapping[str, Any]) -> Event | None:
@@ -186,5 +194,6 @@ HOST = Host(
         format="copilot",
         files=(".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl"),
     ),
+    repeats_starts=True,
     shares_hooks=True,
 )

@@ -165,10 +165,10 @@ async def test_a_second_look_costs_no_failed_reply_either(surfacer) -> None:
 class OutOfReach:
     """The store that knows the agent's session does not answer."""
 
-    def known(self, own):
+    def known(self, host, own):
         return own
 
-    async def session(self, own):
+    async def session(self, host, own):
         await asyncio.Event().wait()
 
 

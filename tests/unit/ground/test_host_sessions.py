@@ -1,29 +1,106 @@
 """A gateway joins the session that hooks of the same agent record."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
 from upwell.ground.host_sessions import LOOK_SECONDS, HostSessions, Joined
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.testing import ManualClock
 
-AGENT, OTHER = 4_000_000, 4_000_001
+AGENT, OTHER, THIRD = 4_000_000, 4_000_001, 4_000_002
 
 
 async def test_a_gateway_joins_the_session_of_its_agent():
     clock = ManualClock()
     sessions = HostSessions(MemoryTtlStore())
     joined = Joined(sessions, AGENT, "/repo", clock)
-    assert await joined.session("own") == "own"
-    await sessions.record(AGENT, None, "first")
-    assert await joined.session("own") == "own"
+    assert await joined.session("claude", "own") == "own"
+    await sessions.record("claude", AGENT, None, "first")
+    assert await joined.session("claude", "own") == "own"
     clock.advance(LOOK_SECONDS)
-    assert await joined.session("own") == "first"
-    await sessions.record(AGENT, "/repo", "second")
+    assert await joined.session("claude", "own") == "first"
+    await sessions.record("claude", AGENT, "/repo", "second")
     clock.advance(LOOK_SECONDS)
-    assert await joined.session("own") == "second"
+    assert await joined.session("claude", "own") == "second"
+    assert joined.known("claude", "own") == "second"
 
 
 async def test_another_agents_session_is_not_joined():
     clock = ManualClock()
     sessions = HostSessions(MemoryTtlStore())
-    await sessions.record(OTHER, "/elsewhere", "theirs")
-    assert await Joined(sessions, AGENT, "/repo", clock).session("own") == "own"
-    assert await Joined(sessions, AGENT, "/elsewhere", clock).session("own") == "theirs"
+    await sessions.record("claude", OTHER, "/elsewhere", "theirs")
+    assert await Joined(sessions, AGENT, "/repo", clock).session("claude", "own") == "own"
+    assert await Joined(sessions, AGENT, "/elsewhere", clock).session("claude", "own") == "theirs"
+
+
+@pytest.mark.parametrize("host", ["cursor", "some-client", ""])
+@pytest.mark.parametrize("parent", [AGENT, OTHER])
+async def test_a_session_of_another_host_is_joined_neither_by_folder_nor_by_process(host, parent):
+    sessions = HostSessions(MemoryTtlStore())
+    await sessions.record("claude", AGENT, "/repo", "claudes")
+    joined = Joined(sessions, parent, "/repo", ManualClock())
+    assert await joined.session(host, "own") == "own"
+    assert joined.known(host, "own") == "own"
+    assert await joined.session("claude", "own") == "claudes"
+
+
+async def test_each_host_in_a_folder_has_its_own_session():
+    sessions = HostSessions(MemoryTtlStore())
+    await sessions.record("claude", AGENT, "/repo", "claudes")
+    await sessions.record("cursor", OTHER, "/repo", "cursors")
+    joined = Joined(sessions, THIRD, "/repo", ManualClock())
+    assert await joined.session("cursor", "own") == "cursors"
+    assert await joined.session("claude", "own") == "claudes"
+
+
+async def test_one_of_two_windows_is_joined_only_by_its_process():
+    sessions = HostSessions(MemoryTtlStore())
+    await sessions.record("claude", AGENT, "/repo", "left")
+    await sessions.record("claude", OTHER, "/repo", "right")
+    assert await sessions.joined("claude", AGENT, "/repo") == "left"
+    assert await sessions.joined("claude", THIRD, "/repo") == ""
+    await sessions.end("claude", "left")
+    assert await sessions.joined("claude", THIRD, "/repo") == "right"
+
+
+async def test_a_process_that_begins_a_second_session_has_left_the_first():
+    sessions = HostSessions(MemoryTtlStore())
+    await sessions.record("claude", AGENT, "/repo", "first")
+    await sessions.record("claude", AGENT, "/repo", "second")
+    assert await sessions.joined("claude", OTHER, "/repo") == "second"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="processes have no files here")
+async def test_a_session_whose_agent_is_gone_is_not_joined_by_its_folder():
+    sessions = HostSessions(MemoryTtlStore())
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as agent:
+        await sessions.record("claude", agent.pid, "/repo", "short")
+        assert await sessions.joined("claude", AGENT, "/repo") == "short"
+        agent.communicate(b"\n")
+    assert await sessions.joined("claude", AGENT, "/repo") == ""
+
+
+async def test_a_folder_is_the_same_through_a_link(tmp_path: Path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    sessions = HostSessions(MemoryTtlStore())
+    await sessions.record("cursor", AGENT, str(tmp_path / "link"), "s")
+    assert await sessions.joined("cursor", OTHER, str(tmp_path / "real")) == "s"
+
+
+async def test_a_process_begins_the_same_session_again_until_it_begins_another():
+    sessions = HostSessions(MemoryTtlStore())
+    begun = [
+        await sessions.begins_again(AGENT, "one"),
+        await sessions.begins_again(AGENT, "one"),
+        await sessions.begins_again(OTHER, "one"),
+        await sessions.begins_again(AGENT, "two"),
+        await sessions.begins_again(AGENT, "one"),
+        await sessions.begins_again(0, "one"),
+        await sessions.begins_again(0, "one"),
+    ]
+    assert begun == [False, True, False, False, False, False, False]

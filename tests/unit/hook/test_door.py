@@ -205,9 +205,10 @@ async def test_a_session_is_found_by_its_process_and_by_its_folder() -> None:
     await door.answer("claude", "", prompt(), parent=4_000_000)
     await door.aclose()
     sessions = HostSessions(ttl_store)
-    assert await sessions.joined(4_000_000, "/elsewhere") == "s"
-    assert await sessions.joined(4_000_001, "/p") == "s"
-    assert await sessions.joined(4_000_001, "/q") == ""
+    assert await sessions.joined("claude", 4_000_000, "/elsewhere") == "s"
+    assert await sessions.joined("claude", 4_000_001, "/p") == "s"
+    assert await sessions.joined("claude", 4_000_001, "/q") == ""
+    assert await sessions.joined("cursor", 4_000_001, "/p") == ""
     assert me == 1
 
 
@@ -404,7 +405,7 @@ async def test_a_subagent_gets_the_rules_and_is_not_the_hosts_session() -> None:
     again = json.dumps({**begun, "agent_id": "a2"}).encode()
     assert RULE.text.encode() in await door.answer("claude", "", again)
     await door.aclose()
-    assert await sessions.joined(0, "/p") == ""
+    assert await sessions.joined("claude", 0, "/p") == ""
 
 
 async def test_a_prompt_that_the_host_writes_is_not_a_prompt() -> None:

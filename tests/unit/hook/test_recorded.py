@@ -70,6 +70,16 @@ def test_copilot_reports_subagents_separately() -> None:
     }
 
 
+def test_the_end_of_a_turn_of_copilot_names_the_transcript() -> None:
+    """A subagent's turn names its parent's transcript, which is read when the parent's ends."""
+    stops = [event for name, event in recordings("copilot", CWD) if name == "agentStop"]
+    ends = [result for event in stops if (result := read("copilot", "agentStop", event))]
+    named = [bool(result.transcript) for result in ends]
+    assert named == [not result.agent for result in ends]
+    assert True in named
+    assert all(result.transcript in str(stops) for result in ends)
+
+
 def test_some_hosts_restore_the_context_of_a_resumed_session() -> None:
     claude = [event for name, event in recordings("claude", CWD) if name == "SessionStart"]
     assert [result.text for event in claude if (result := read("claude", "", event))] == [

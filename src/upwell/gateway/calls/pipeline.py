@@ -43,21 +43,21 @@ Outcome = Surfacing | Skip
 
 
 class Sessions(Protocol):
-    """Finds the agent session that a client's session belongs to. `known()` does not wait;
-    `session()` may have to look up the session."""
+    """Finds the agent session that a client's session belongs to. `host` is the client's agent.
+    `known()` does not wait; `session()` may have to look up the session."""
 
-    def known(self, own: str) -> str: ...
+    def known(self, host: str, own: str) -> str: ...
 
-    async def session(self, own: str) -> str: ...
+    async def session(self, host: str, own: str) -> str: ...
 
 
 class OwnSessions:
     """Treats each client session as an agent session of its own."""
 
-    def known(self, own: str) -> str:
+    def known(self, host: str, own: str) -> str:
         return own
 
-    async def session(self, own: str) -> str:
+    async def session(self, host: str, own: str) -> str:
         return own
 
 
@@ -187,7 +187,7 @@ class CallSurfacing:
 
     def session_of(self, client: Client) -> str:
         """Return the client's agent session, if it is known without a lookup."""
-        return self._sessions.known(client.session)
+        return self._sessions.known(client.host, client.session)
 
     async def refusal(self, call: ToolCall, client: Client) -> Reply | None:
         """Return the result of a call that a guard refuses, or None if the call may be made. A
@@ -266,7 +266,7 @@ class CallSurfacing:
             door=Door.TOOL,
             tool=f"{call.server}__{call.tool}",
             args=call.args,
-            session=await self._sessions.session(client.session),
+            session=await self._sessions.session(client.host, client.session),
             cwd=self._cwd,
             annotations=call.annotations,
             progressive=self._progressive(call.server, call.tool),
