@@ -30,7 +30,7 @@ class Agent:
 AGENTS: Mapping[str, Agent] = {
     "claude": Agent(
         "@anthropic-ai/claude-code",
-        "2.1.330",
+        "2.1.332",
         f"@anthropic-ai/claude-code-{_SYSTEM}-{_CPU}/claude",
     ),
     "copilot": Agent(
@@ -38,7 +38,7 @@ AGENTS: Mapping[str, Agent] = {
         "1.0.102",
         f"@github/copilot-{_SYSTEM}-{_CPU}/copilot",
     ),
-    "codex": Agent("@openai/codex", "0.169.0", "@openai/codex/bin/codex.js", script=True),
+    "codex": Agent("@openai/codex", "0.171.0", "@openai/codex/bin/codex.js", script=True),
     "gemini": Agent("@google/gemini-cli", "0.61.0", "@google/gemini-cli/bundle/gemini.js", True),
     "opencode": Agent("opencode-ai", "1.18.33", f"opencode-{_SYSTEM}-{_CPU}/bin/opencode"),
 }
