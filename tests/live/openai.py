@@ -103,6 +103,9 @@ def _item(next: Call | str) -> dict[str, Any]:
         content = [{"type": "output_text", "text": next, "annotations": []}]
         kind = {"type": "message", "role": "assistant", "status": "completed"}
         return {"id": _id("msg"), **kind, "content": content}
+    if isinstance(next.args, str):
+        fields = {"call_id": _id("call"), "name": next.tool, "input": next.args}
+        return {"id": _id("ctc"), "type": "custom_tool_call", "status": "completed", **fields}
     arguments = json.dumps(dict(next.args))
     namespace, _, name = next.tool.rpartition("/")
     fields = {"call_id": _id("call"), "name": name, "arguments": arguments}
@@ -123,6 +126,11 @@ def _stream(response: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[di
         yield {"type": "response.output_text.delta", **inner, "delta": text}
         yield {"type": "response.output_text.done", **inner, "text": text}
         yield {"type": "response.content_part.done", **inner, "part": part}
+    elif item["type"] == "custom_tool_call":
+        empty, delta = {**item, "status": "in_progress", "input": ""}, item["input"]
+        yield {"type": "response.output_item.added", "output_index": 0, "item": empty}
+        yield {"type": "response.custom_tool_call_input.delta", **position, "delta": delta}
+        yield {"type": "response.custom_tool_call_input.done", **position, "input": delta}
     else:
         empty = {**item, "status": "in_progress", "arguments": ""}
         arguments = item["arguments"]

@@ -18,10 +18,11 @@ class Said:
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call of the model; `args` may depend on the conversation so far."""
+    """A tool call of the model; `args` may depend on the conversation so far. Those of a tool that
+    takes free text are a string."""
 
     tool: str
-    args: Mapping[str, Any] | Callable[[Sequence[Said]], Mapping[str, Any]]
+    args: Mapping[str, Any] | str | Callable[[Sequence[Said]], Mapping[str, Any]]
 
     def after(self, said: Sequence[Said]) -> "Call":
         """The call with its arguments filled in."""

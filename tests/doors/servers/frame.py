@@ -160,7 +160,8 @@ class Server:
         info = f'{{"name":"{self.options.name}","version":"1.0"}}'
         capabilities = '{"tools":{"listChanged":true}}'
         return (
-            f'{{"protocolVersion":"{LEGACY}","capabilities":{capabilities},"serverInfo":{info},'
+            f'{{"protocolVersion":"{self.options.protocol}","capabilities":{capabilities},'
+            f'"serverInfo":{info},'
             f'"instructions":"Instructions of {self.options.name}."}}'
         )
 
@@ -224,6 +225,7 @@ def options(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--name", default="upstream")
     parser.add_argument("--era", choices=["legacy", "modern", "both"], default="both")
+    parser.add_argument("--protocol", default=LEGACY, help="the version of the handshake era")
     parser.add_argument("--log", help="append every line received to this file")
     parser.add_argument("--pids", help="append the process id to this file at the start")
     parser.add_argument("--state", help="folder for what tools write")
