@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 # They need git, make, and uv or a Python; everything is kept in .venv/ and .tools/.
 
-.PHONY: demo test test-slow live lint types docs pictures release examples bench conformance fix clean
+.PHONY: demo test test-slow live live-fixtures lint types docs pictures release examples bench conformance fix clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
@@ -16,6 +16,9 @@ test-slow: .venv/.ready .tools/npm/.ready .tools/postgres/.ready .tools/chromium
 
 live: .venv/.ready                      # real agents from npm with our hooks, before a model that plays a part
 	@$(PYTEST) -q -n 0 -m live tests/live
+
+live-fixtures: .venv/.ready             # the transcripts of the quick tests, written anew by those agents
+	@UPWELL_RECORD=1 $(PYTEST) -q -n 0 -m live tests/live/test_drill.py
 
 lint: .venv/.ready
 	@$(BIN)/ruff check --output-format concise .

@@ -11,12 +11,20 @@ from typing import Any
 import pytest
 
 from tests.doors.hooked import House
+from tests.live.install import newer
 from tests.live.model import Model, Script
 
 RULE = "The colour of the day is ultramarine"
 FILE = "The tide gauge client retries with the same idempotency key"
 PROMPT = "The lighthouse lens rotation is serviced every Tuesday at 06:40"
 RUN_SECONDS = 180
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which agents have a newer version, at the end of `make live`."""
+    is_live = terminalreporter.config.getoption("markexpr") == "live"
+    for line in newer() if is_live and terminalreporter.stats.get("passed") else ():
+        terminalreporter.write_line(f"{line}: see tests/live/install.py, then make live-fixtures")
 
 
 class Stage:

@@ -7,8 +7,9 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from tests.doors.npm.install import ROOT, node, npm
+from tests.doors.npm.install import ROOT, NpmFailed, node, npm
 
 PREFIX = ROOT / ".tools" / "live"
 _SYSTEM = platform.system().lower()
@@ -47,10 +48,36 @@ AGENTS: Mapping[str, Agent] = {
 def command(name: str) -> Sequence[str]:
     """The command line that starts an agent, which is installed first if it is missing."""
     agent = AGENTS[name]
+    program = _installed(name) / "node_modules" / agent.program
+    return [node(), str(program)] if agent.script else [str(program)]
+
+
+def ripgrep() -> Path:
+    """The program `rg`, which is part of Codex."""
+    (program,) = _installed("codex").glob("node_modules/@openai/*/vendor/*/codex-path/rg")
+    return program
+
+
+def newer() -> list[str]:
+    """One line for each agent of which npm has another version than the pinned one, or about which
+    npm does not answer."""
+    lines = []
+    for name, agent in AGENTS.items():
+        try:
+            newest = npm("view", agent.package, "version", folder=PREFIX).strip()
+        except NpmFailed as error:
+            lines.append(f"{name}: {' '.join(str(error).split())[:200]}")
+            continue
+        if newest != agent.version:
+            lines.append(f"{name}: npm has {newest}, the recordings are of {agent.version}")
+    return lines
+
+
+def _installed(name: str) -> Path:
+    agent = AGENTS[name]
     folder = PREFIX / f"{name}-{agent.version}"
-    program = folder / "node_modules" / agent.program
-    if not program.exists():
+    if not (folder / "node_modules" / agent.program).exists():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "package.json").write_text(json.dumps({"name": name, "private": True}))
         npm("install", "--save-exact", f"{agent.package}@{agent.version}", folder=folder)
-    return [node(), str(program)] if agent.script else [str(program)]
+    return folder

@@ -6,7 +6,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -14,6 +13,10 @@ ROOT = HERE.parents[2]
 PREFIX = ROOT / ".tools" / "npm"
 READY = PREFIX / ".ready"
 PACKAGES = PREFIX / "node_modules" / "@modelcontextprotocol"
+
+
+class NpmFailed(Exception):
+    """npm ended with an error. The message has its output."""
 
 
 def node() -> str:
@@ -33,8 +36,13 @@ def inspector() -> list[str]:
     return [node(), str(PACKAGES / "inspector" / "clients" / "launcher" / "build" / "index.js")]
 
 
-def npm(*args: str, folder: Path) -> None:
-    """Run npm in `folder`, with Node's own copy of it and a cache of our own."""
+def npm(*args: str, folder: Path) -> str:
+    """Run npm in `folder`, with Node's own copy of it and a cache of our own. Returns its
+    output.
+
+    Raises:
+        NpmFailed: npm ended with an error.
+    """
     binaries = Path(node()).parent
     env = os.environ | {
         "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -53,8 +61,10 @@ def npm(*args: str, folder: Path) -> None:
         stderr=subprocess.STDOUT,
         timeout=600,
     )
+    output = done.stdout.decode(errors="replace")
     if done.returncode:
-        sys.exit(f"npm {args[0]} failed:\n{done.stdout.decode(errors='replace')}")
+        raise NpmFailed(f"npm {args[0]} failed:\n{output}")
+    return output
 
 
 def install() -> None:
