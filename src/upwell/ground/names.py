@@ -1,12 +1,14 @@
 """Names that users choose for servers and tokens, and patterns for tool names."""
 
 import fnmatch
+import re
 from functools import lru_cache
 
 from upwell.ground.errors import UsageError
 
 MAX_SERVER_NAME_CHARS = 32
 OWN_SERVER = "upwell"
+_SIGNS = re.compile(r"[^\w*?\[\]!]")
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -16,6 +18,29 @@ def first_match(name: str, patterns: tuple[str, ...]) -> str:
     case-sensitive. Results are cached, because the same few tool names recur.
     """
     return next((pattern for pattern in patterns if fnmatch.fnmatchcase(name, pattern)), "")
+
+
+@lru_cache(maxsize=4_096)
+def names_tool(pattern: str, tool: str, joined: str = "") -> bool:
+    """Return whether a pattern such as `fs__*` names a tool (`fs__read`).
+
+    `joined` is the tool's name at a host that does not tell where the server's name ends
+    (`my_fs_read`); `tool` then only guesses. The names are compared as the host joins them, because
+    both parts may contain the sign between them. If `joined` equals `tool`, the host leaves out the
+    server, and only the tool's own name is compared.
+    """
+    server, separator, own = pattern.partition("__")
+    if not joined or not separator:
+        # Hosts replace signs that a model may not use in a name.
+        return bool(first_match(tool, (pattern, _SIGNS.sub("_", pattern))))
+    if joined != tool:
+        return fnmatch.fnmatchcase(_joined(joined), _joined(f"{server}_{own}"))
+    is_named = any(character.isalnum() for character in own)
+    return is_named and fnmatch.fnmatchcase(_joined(joined), _joined(own))
+
+
+def _joined(name: str) -> str:
+    return _SIGNS.sub("_", name).lower()
 
 
 def check_server_name(name: str) -> None:

@@ -419,6 +419,7 @@ def _cue(event: Event, host: str, read_command: str = "") -> Cue:
         door=_DOORS.get(event.kind, Door.TOOL),
         text=event.text,
         tool=event.tool or None,
+        joined=event.joined,
         args=event.args,
         session=event.session,
         cwd=event.cwd,

@@ -34,10 +34,12 @@ async def no_shortening(
 
 
 def may_shorten(event: Event, cue: Cue) -> bool:
-    """Return whether the tool's result may be shortened. Results of tools that read or write files
-    stay unchanged, and so do originals that the agent reads with `upwell read`.
+    """Return whether the tool's result may be shortened. Results of failed calls and of tools that
+    read or write files stay unchanged, and so do originals that the agent reads with `upwell read`.
     """
     if event.reply is None or event.tool in UNTOUCHED_TOOLS or writes(cue):
+        return False
+    if event.answer is not None and event.answer.failed:
         return False
     command = event.args.get("command")
     return not (isinstance(command, str) and _READS_ORIGINAL.search(command))

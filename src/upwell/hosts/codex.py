@@ -4,20 +4,37 @@ Codex moves text of more than 2,500 tokens into a file, and ignores hook output 
 After a tool call, `continue: false` does not end the turn: `reason` replaces the tool's result, and
 the call does not count as failed. Codex rejects `updatedToolOutput`.
 
+The event of a command has the output without the exit status. The transcript has the status, under
+the id of the call, before the event is sent.
+
 Sources: its generated JSON schemas (0.155), with `deny_unknown_fields` on every output; its hooks
-page and `core/src/tools/registry.rs` on `continue`; its documentation of `AGENTS.md`.
+page and `core/src/tools/registry.rs` on `continue`; its documentation of `AGENTS.md`; events and
+transcripts recorded with 0.171.
 """
 
+import os
+import stat
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
 from upwell.hosts.edits import TOML
-from upwell.hosts.events import Event, EventKind, text_blocks
+from upwell.hosts.events import (
+    MAX_PATH_CHARS,
+    Event,
+    EventKind,
+    table_of,
+    text_blocks,
+    text_of,
+)
 from upwell.hosts.nested import NestedEvents
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 
+TAIL_BYTES = 1_000_000
+"""The end of a transcript in which the record of the latest command is looked for."""
 MAX_BYTES = 7_500
 """The limit of 2,500 tokens in bytes, at a cautious three bytes per token."""
 
@@ -34,6 +51,40 @@ def _read_reply(tool: str, reply: Any) -> Any:
 
 def _write_reply(event: Event, reply: Any) -> Mapping[str, Any]:
     return {"continue": False, "stopReason": "upwell shortened it", "reason": reply}
+
+
+def _has_failed(payload: Mapping[str, Any]) -> bool | None:
+    call = text_of(payload.get("tool_use_id"), 200)
+    transcript = text_of(payload.get("transcript_path"), MAX_PATH_CHARS)
+    if not call or not transcript.startswith("/"):
+        return None
+    for line in reversed(_tail_of(transcript).splitlines()):
+        if call.encode() in line and b'"CommandExecution"' in line:
+            status = _status_in(line)
+            return None if status is None else bool(status != 0)
+    return None
+
+
+def _status_in(line: bytes) -> Any:
+    try:
+        record = table_of(orjson.loads(line))
+    except orjson.JSONDecodeError:
+        return None
+    return table_of(table_of(record.get("payload")).get("item")).get("exit_code")
+
+
+def _tail_of(path: str) -> bytes:
+    """The end of the user's own file; empty if it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+                return b""
+            file.seek(max(0, status.st_size - TAIL_BYTES))
+            return file.read(TAIL_BYTES)
+    except (OSError, ValueError):
+        return b""
 
 
 HOST = Host(
@@ -65,6 +116,7 @@ HOST = Host(
         read_reply=_read_reply,
         write_reply=_write_reply,
         reply_tokens=2_400,
+        has_failed=_has_failed,
     ),
     hooks=JsonHooks(
         host="codex",

@@ -10,6 +10,7 @@ Sources: the github/docs repository and the behaviour of 1.0.102 (`tests/live/`)
 versions `toolArgs` was a JSON string.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,6 +46,9 @@ _READERS = {
     "web_fetch": "WebFetch",
     "web_search": "WebSearch",
 }
+MAX_REPLY_CHARS = 10_000_000
+_END_CHARS = 200
+_STATUS = re.compile(r"<shellId: \S{1,50} completed with exit code (-?\d{1,10})>\s*\Z")
 _SERVER_MARK = "-"
 """Copilot CLI names MCP tools `server-tool`."""
 
@@ -115,9 +119,9 @@ def _transcript_in(payload: Mapping[str, Any]) -> str:
 
 def _tool_event(kind: EventKind, name: str, payload: Mapping[str, Any]) -> Event | None:
     called = text_of(payload.get("toolName"), 200)
-    tool = surfacing_tool(called, _READERS, ())
+    tool, joined = surfacing_tool(called, _READERS, ()), ""
     if not tool and _SERVER_MARK in called and not called.startswith("upwell-"):
-        tool = called.replace(_SERVER_MARK, "__", 1)
+        tool, joined = called.replace(_SERVER_MARK, "__", 1), called
     if not tool:
         return None
     result = table_of(payload.get("toolResult"))
@@ -127,16 +131,26 @@ def _tool_event(kind: EventKind, name: str, payload: Mapping[str, Any]) -> Event
         session=_session_in(payload),
         cwd=folder_of(payload.get("cwd")),
         tool=tool,
+        joined=joined,
         args=plain_args(_decoded(payload.get("toolArgs"))),
         reply_chars=size_of(result.get("textResultForLlm", payload.get("error"))),
         answer=answer_of(
             result.get("textResultForLlm", payload.get("error")),
-            failed="error" in payload or result.get("resultType") == "failure",
+            failed=_has_failed(payload, result),
             tool=tool,
         ),
         reply=result.get("textResultForLlm") if result.get("resultType") == "success" else None,
         agent=session_of(payload.get("agentId")),
     )
+
+
+def _has_failed(payload: Mapping[str, Any], result: Mapping[str, Any]) -> bool | None:
+    """A command's exit status is in the last line of its output, and the call counts as a success
+    whatever the status."""
+    if "error" in payload or result.get("resultType") == "failure":
+        return True
+    status = _STATUS.search(text_of(result.get("textResultForLlm"), MAX_REPLY_CHARS)[-_END_CHARS:])
+    return status[1] != "0" if status else None
 
 
 def _decoded(args: Any) -> Mapping[str, Any]:

@@ -113,6 +113,7 @@ def _tool_event(
         session=session,
         cwd=cwd,
         tool=tool,
+        joined=tool if called.startswith(_MCP) else "",
         args=plain_args(table_of(payload.get("tool_input"))),
         reply_chars=size_of(payload.get("tool_output")),
         answer=answer_of(payload.get("tool_output"), tool=tool),

@@ -54,6 +54,8 @@ class Event(Struct, frozen=True, kw_only=True):
       the agent's last message at the end of a turn.
     - `tool`: upwell's name for the tool (`Read`, `server__tool`). The keys of `args` are in
       snake_case.
+    - `joined`: the host's name for an MCP tool (`server_tool`), if `tool` had to guess where the
+      server's name ends. Equal to `tool` if the host leaves out the server.
     - `reply_chars`: the size of the tool's result, or None if the event has no result.
     - `answer`: the beginning of the result as text, and whether the call failed.
     - `reply`: the result in the host's own shape, or None if the host does not let us replace it.
@@ -68,6 +70,7 @@ class Event(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     text: str = ""
     tool: str = ""
+    joined: str = ""
     args: Mapping[str, Any] = field(default_factory=dict)
     reply_chars: int | None = None
     answer: ToolAnswer | None = None
@@ -169,8 +172,8 @@ def size_of(value: Any) -> int | None:
 
 
 def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> ToolAnswer | None:
-    """The beginning of a tool's result as text; None if the event has no result. A command counts
-    as failed if its result reports an exit status other than 0."""
+    """The beginning of a tool's result as text; None if the event has no result. If the host does
+    not say whether a command has `failed`, an exit status that its result reports decides."""
     if value is None:
         return None
     texts: list[str] = []
@@ -185,7 +188,7 @@ def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> Tool
         elif isinstance(item, list):
             pending.extend(reversed(item))
     text = "\n".join(texts)
-    if tool == COMMANDS and not failed and (status := _exit_status(value, text)) is not None:
+    if tool == COMMANDS and failed is None and (status := _exit_status(value, text)) is not None:
         failed = status != 0
     return ToolAnswer(text=text, failed=failed)
 

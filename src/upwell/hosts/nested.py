@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from upwell.ground.host_sessions import within
 from upwell.hosts.events import (
+    COMMANDS,
     MAX_PATH_CHARS,
     RESUMED,
     STARTED,
@@ -52,6 +53,11 @@ def not_replaceable(tool: str, reply: Any) -> Any:
     return None
 
 
+def not_reported(payload: Mapping[str, Any]) -> bool | None:
+    """Return None, for a host that says in the event itself whether a command failed."""
+    return None
+
+
 def no_output(event: Event, reply: Any) -> Mapping[str, Any]:
     return {}
 
@@ -74,6 +80,7 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
     - `user_words` removes what the host has added to the user's prompt.
     - `restores_context`: a resumed session still has the context that hooks added at its start.
     - `really_compacts` returns False if an event only announces a possible compaction.
+    - `has_failed` returns whether a command failed, if the host records that outside of the event.
     - `read_reply` returns the replaceable part of a tool's result, and `write_reply` builds the
       output that replaces it.
     """
@@ -89,6 +96,7 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
     write_refusal: WriteRefusal = denied
     write_question: WriteQuestion = blocked
     reply_tokens: int | None = None
+    has_failed: Callable[[Mapping[str, Any]], bool | None] = not_reported
     user_words: Callable[[str], str] = unchanged
     really_compacts: Callable[[Mapping[str, Any]], bool] = always
 
@@ -152,22 +160,41 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
         tool = surfacing_tool(called, self.readers, self.server_marks)
         if not tool:
             return None
+        joined = ""
+        if called not in self.readers and "__" not in tool:
+            joined, tool = tool, tool.replace("_", "__", 1)
+            if exact := _exact_tool(payload):
+                joined, tool = "", exact
         return Event(
             kind=kind,
             name=name,
             session=_session_in(payload),
             cwd=folder_of(payload.get("cwd")),
             tool=tool,
+            joined=joined,
             args=plain_args(table_of(payload.get("tool_input"))),
             reply_chars=size_of(payload.get("tool_response", payload.get("error"))),
             answer=answer_of(
                 payload.get("tool_response", payload.get("error")),
-                failed="error" in payload,
+                failed=self._outcome(tool, payload),
                 tool=tool,
             ),
             reply=self.read_reply(called, payload.get("tool_response")),
             agent=_agent_in(payload),
         )
+
+    def _outcome(self, tool: str, payload: Mapping[str, Any]) -> bool | None:
+        """Whether the call failed; None if the host does not tell about a command."""
+        if "error" in payload:
+            return True
+        return self.has_failed(payload) if tool == COMMANDS else False
+
+
+def _exact_tool(payload: Mapping[str, Any]) -> str:
+    """`server__tool`, if the host names both beside the joined name, as Gemini CLI does."""
+    context = table_of(payload.get("mcp_context"))
+    server, tool = text_of(context.get("server_name"), 200), text_of(context.get("tool_name"), 200)
+    return f"{server}__{tool}" if server and tool else ""
 
 
 def _agent_in(payload: Mapping[str, Any]) -> str:

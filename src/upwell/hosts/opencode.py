@@ -114,7 +114,8 @@ class OpenCodeEvents:
 
 
 def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
-    tool = _surfacing_tool(text_of(payload.get("tool_name"), 200))
+    called = text_of(payload.get("tool_name"), 200)
+    tool = _surfacing_tool(called)
     if not tool:
         return None
     output = payload.get("output")
@@ -126,6 +127,7 @@ def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
         session=session_of(payload.get("sessionID")),
         cwd=folder_of(payload.get("cwd")),
         tool=tool,
+        joined=called if called not in _READERS else "",
         args=plain_args(table_of(payload.get("args"))),
         reply_chars=size_of(output),
         answer=answer,

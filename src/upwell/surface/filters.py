@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from upwell.ground.clock import Clock
-from upwell.ground.names import first_match
+from upwell.ground.names import names_tool
 from upwell.ground.project import project_of
 from upwell.ground.session_state import SessionState
 from upwell.ground.text.format import counted
@@ -66,9 +66,11 @@ class Gate:
     def _check_tool(self, cue: Cue) -> Skip | None:
         if cue.tool is None:
             return None
-        if first_match(cue.tool, self._options.surface.exclude_tools):
+        surface = self._options.surface
+        if any(names_tool(name, cue.tool, cue.joined) for name in surface.exclude_tools):
             return Skip(reason=SkipReason.EXCLUDED_TOOL, detail=cue.tool)
-        if pattern := first_match(cue.tool, self._options.surface.write_tools):
+        named = (name for name in surface.write_tools if names_tool(name, cue.tool, cue.joined))
+        if pattern := next(named, ""):
             detail = f"surface.write_tools has {pattern}"
             return Skip(reason=SkipReason.WRITE_TOOL, detail=detail)
         if why := writes(cue):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from upwell.episodes.signatures import Step, steps_of
 from upwell.ground.errors import UsageError
-from upwell.ground.names import first_match
+from upwell.ground.names import names_tool
 from upwell.ground.project import project_of
 from upwell.ground.text.anchors import paths_in, relative_to
 from upwell.ground.types.cue import Cue
@@ -150,7 +150,7 @@ def _with(prefix: str, triggers: Sequence[str]) -> tuple[str, ...]:
 
 def _runs(pattern: str, cue: Cue) -> bool:
     match = _NAMED_TOOL.fullmatch(pattern)
-    if not cue.tool or match is None or not first_match(cue.tool, (match[1],)):
+    if not cue.tool or match is None or not names_tool(match[1], cue.tool, cue.joined):
         return False
     return match[2] is None or any(_glob(match[2], True).fullmatch(step) for step in _steps(cue))
 

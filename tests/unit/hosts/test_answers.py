@@ -1,6 +1,8 @@
 """The answer of a failed command, as each host reports it."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,3 +60,55 @@ def test_an_exit_status_tells_whether_a_command_failed(answer: object, failed: b
     read = answer_of(answer, tool="Read")
     assert read is not None
     assert read.failed is None
+
+
+def test_the_exit_status_of_copilot_is_in_the_last_line() -> None:
+    for text, failed in (
+        (f"{ERROR}\n<shellId: 0 completed with exit code 3>", True),
+        ("exit code: 1 means failure\n<shellId: 12 completed with exit code 0>\n", False),
+        ("ok", None),
+    ):
+        result = {"resultType": "success", "textResultForLlm": text}
+        payload = {"toolName": "bash", "toolArgs": {"command": "bake"}, "toolResult": result}
+        event = HOSTS["copilot"].events.read("postToolUse", payload)
+        assert event is not None
+        assert event.answer is not None
+        assert event.answer.failed is failed
+
+
+def test_the_exit_status_of_opencode_is_in_the_event() -> None:
+    payload = {"tool_name": "bash", "args": {"command": "bake"}, "output": "exit code: 1"}
+    for more, failed in (({"exit_code": 0}, False), ({"exit_code": None}, True), ({}, True)):
+        event = HOSTS["opencode"].events.read("tool.execute.after", payload | more)
+        assert event is not None
+        assert event.answer is not None
+        assert event.answer.failed is failed
+
+
+@pytest.mark.parametrize(("status", "failed"), [(3, True), (0, False), (None, None)])
+def test_the_exit_status_of_codex_is_in_its_transcript(
+    tmp_path: Path, status: int | None, failed: bool | None
+) -> None:
+    def record(call: str, **item: object) -> str:
+        done = {"type": "CommandExecution", "id": call, "aggregated_output": "x\n" * 9, **item}
+        return json.dumps(
+            {"type": "event_msg", "payload": {"type": "item_completed", "item": done}}
+        )
+
+    transcript = tmp_path / "rollout.jsonl"
+    transcript.write_text("\n".join([record("call_0", exit_code=1), record("call_1")]))
+    if status is not None:
+        last = [record("call_1", exit_code=status), json.dumps({"call_id": "call_1"})]
+        transcript.write_text("\n".join([record("call_0", exit_code=1), *last]))
+    payload = BASH | {"tool_response": ERROR, "tool_use_id": "call_1"}
+    event = HOSTS["codex"].events.read(
+        "PostToolUse", payload | {"transcript_path": str(transcript)}
+    )
+    assert event is not None
+    assert event.answer is not None
+    assert event.answer.failed is failed
+    for path in ("", "relative", str(tmp_path), str(tmp_path / "gone"), "/p\0q", 5):
+        event = HOSTS["codex"].events.read("PostToolUse", payload | {"transcript_path": path})
+        assert event is not None
+        assert event.answer is not None
+        assert event.answer.failed is None

@@ -43,7 +43,8 @@ class Cue(Struct, frozen=True, kw_only=True):
     """The agent's current step, in the same form at every door.
 
     `text`: the message. When a session starts: the host's word for the reason (`startup`,
-    `resume`, `clear`, `compact`), or `subagent`. `args`: the decoded arguments of the tool call.
+    `resume`, `clear`, `compact`), or `subagent`. `joined`: the tool's name at a host that does
+    not separate the server's name (see `names_tool()`). `args`: the decoded arguments of the call.
     `session`: the session for which deliveries are recorded; "" records none. `cwd`: the absolute
     working directory, which determines the project; None sees every project. `window`: the agent's
     context window in tokens, which scales the budget. `annotations`: the tool's MCP hints as
@@ -57,6 +58,7 @@ class Cue(Struct, frozen=True, kw_only=True):
     door: Door | str
     text: str = ""
     tool: str | None = None
+    joined: str = ""
     args: Mapping[str, Any] = field(default_factory=dict)
     session: str = ""
     cwd: str | None = None
