@@ -43,6 +43,8 @@ MAX_SENT_BYTES = 4_000_000
 PEEKED_BYTES = 65_536
 MAX_HEAD_BYTES = 200
 PROTOCOL = "upwell/2"
+UNNAMED = "-"
+"""Stands for the name of an event that cannot be read, so that the daemon can record the event."""
 TAKEN = b"\n"
 """The receipt, which says that the whole answer was written to the host."""
 NEUTRAL = b"{}\n"
@@ -170,12 +172,14 @@ def _clear_deadline() -> None:
 def _answer(args: list[str], began: float) -> tuple[bytes, bool]:
     """Return the answer, and whether a daemon must be started after the answer has been written."""
     tool_seconds = _seconds("TOOL_MS", TOOL_SECONDS)
-    event = _read(began + tool_seconds)
+    event = decoded(_read(began + tool_seconds))
     host = args[0] if args else ""
     name = args[1] if len(args) > 1 else _peek(event, b"hook_event_name")
+    if not name and not (event.startswith(b"{") and event.endswith(b"}")):
+        name = UNNAMED
     if not _is_eligible(host, name, event):
         return NEUTRAL, False
-    is_prompt = name in PROMPTS
+    is_prompt = name in PROMPTS or name == UNNAMED
     deadline = began + (_seconds("PROMPT_MS", PROMPT_SECONDS) if is_prompt else tool_seconds)
     _set_deadline(deadline)
     place = Place(default_home())
@@ -201,6 +205,20 @@ def _read(deadline: float) -> bytes:
     return b""
 
 
+def decoded(event: bytes) -> bytes:
+    """Return an event in UTF-8, without a byte-order mark, and without white space and NULs at its
+    ends. Windows programs and PowerShell send events in UTF-16, or with such marks."""
+    event = event.removeprefix(b"\xef\xbb\xbf")
+    encoding = ""
+    if event.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif b"\0" in event[:2] and event[:2] != b"\0\0":
+        encoding = "utf-16-be" if event[:1] == b"\0" else "utf-16-le"
+    if encoding:
+        event = event[: len(event) // 2 * 2].decode(encoding, "replace").encode(errors="replace")
+    return event.strip(b"\0 \t\r\n")
+
+
 def _peek(event: bytes, key: bytes) -> str:
     """Find the string under the first `key` in the event without parsing the event. Returns "" if
     there is no plain string."""
@@ -222,7 +240,7 @@ def _is_eligible(host: str, name: str, event: bytes) -> bool:
     if (
         not (host.isascii() and host.isalnum())
         or (host != "copilot" and os.environ.keys() >= _COPILOT_VARIABLES)
-        or name not in EVENTS
+        or (name not in EVENTS and name != UNNAMED)
         or not 2 < len(event) <= MAX_SENT_BYTES
     ):
         return False
@@ -295,7 +313,7 @@ def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: floa
     from upwell.hook.start import configured_cold_seconds, is_starting, start
 
     daemon = start(place)
-    is_prompt = name in PROMPTS
+    is_prompt = name not in SESSIONS
     if is_prompt:
         configured = configured_cold_seconds(place.home)
         default = COLD_SECONDS if configured is None else configured

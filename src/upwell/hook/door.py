@@ -19,8 +19,9 @@ from upwell.ground.receipt import Receipt, settled
 from upwell.ground.text.surrogates import loaded
 from upwell.ground.trace import LOG, conclude, contained, present_trace_id, span
 from upwell.ground.types.cue import Cue, Door
-from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.hook.asking import is_question
+from upwell.hook.client import UNNAMED, decoded
 from upwell.hook.options import HookOptions
 from upwell.hook.tool_output import Shorten, may_shorten, no_shortening, shortened_output
 from upwell.hosts import HOSTS
@@ -124,10 +125,17 @@ class HookDoor:
         `receipt` later reports whether the answer arrived. Without it, the answer counts as
         delivered.
         """
-        known = HOSTS.get(host)
-        event = self._event(known, name, body) if known else None
-        if known is None or event is None:
+        known, name = HOSTS.get(host), "" if name == UNNAMED else name
+        if known is None or not self._options.enabled:
             self.outcomes[host if known else "unknown", "not eligible"] += 1
+            return NEUTRAL
+        payload = _payload(body)
+        if isinstance(payload, str):
+            self._note_unreadable(known, name, payload)
+            return NEUTRAL
+        event = self._event(known, name, payload)
+        if event is None:
+            self.outcomes[host, "not eligible"] += 1
             return NEUTRAL
         if self._opt_ins.is_excluded(event.cwd):
             self.outcomes[host, "excluded project"] += 1
@@ -206,9 +214,15 @@ class HookDoor:
                 return orjson.dumps(host.events.question_output(event, question))
         return NEUTRAL
 
-    def _event(self, host: Host, name: str, body: bytes) -> Event | None:
-        payload = _payload(body) if self._options.enabled else None
-        if payload is None or self._answered_elsewhere(host.name, payload):
+    def _note_unreadable(self, host: Host, name: str, why: str) -> None:
+        self.outcomes[host.name, str(SkipReason.UNREADABLE)] += 1
+        LOG.warning("an event of %s cannot be read: %s", host.title, why)
+        kind = host.events.kinds.get(name, EventKind.TOOL)
+        cue = Cue(door=_DOORS.get(kind, Door.TOOL), host=host.name)
+        self._surfacer.unreadable(cue, f"{host.title}, {why}")
+
+    def _event(self, host: Host, name: str, payload: Mapping[str, Any]) -> Event | None:
+        if self._answered_elsewhere(host.name, payload):
             return None
         event = host.events.read(name, payload)
         if event is not None and event.kind is EventKind.PROMPT and is_question(event.text):
@@ -406,12 +420,18 @@ def _outcome_name(outcome: Outcome | None) -> str:
     return str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
 
 
-def _payload(body: bytes) -> Mapping[str, Any] | None:
+def _payload(body: bytes) -> Mapping[str, Any] | str:
+    """Return an event, or why it cannot be read."""
+    text = decoded(body)
     try:
-        payload = loaded(body)
-    except (ValueError, RecursionError):
-        return None
-    return payload if isinstance(payload, dict) else None
+        payload = loaded(text)
+    except RecursionError:
+        return "it is nested too deeply"
+    except ValueError as fault:
+        if (valid := text.decode(errors="replace").encode()) != text:
+            return _payload(valid)
+        return f"it is not JSON ({fault})"
+    return payload if isinstance(payload, dict) else "it is not a JSON object"
 
 
 def _cue(event: Event, host: str, read_command: str = "") -> Cue:

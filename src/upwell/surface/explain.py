@@ -48,6 +48,7 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.JUDGED: "the judge found no candidate worth mentioning",
     SkipReason.JUDGING: "the judge's verdict comes later, with the session's next event",
     SkipReason.OVER_BUDGET: "no relevant memory fits the size limit",
+    SkipReason.UNREADABLE: "the event that the agent's hook sent cannot be read",
     SkipReason.REFUSED: "one of your guards refused the call, once in this session",
     SkipReason.NOT_DELIVERED: "not delivered: the agent did not receive the answer",
 }

@@ -189,6 +189,10 @@ class Surfacer:
         )
         self._record.note(cue, refusal, 0.0)
 
+    def unreadable(self, cue: Cue, why: str) -> None:
+        """Record that an event could not be read. The cue has what is known about it."""
+        self._record.note(cue, Skip(reason=SkipReason.UNREADABLE, detail=why), 0.0)
+
     def last_request(self, session: str) -> str:
         """The last request of the session's user; "" if unknown."""
         return self._sketches.of(session).request

@@ -70,6 +70,7 @@ class SkipReason(StrEnum):
     OVER_BUDGET = "over_budget"
     NOT_DELIVERED = "not_delivered"
     REFUSED = "refused"
+    UNREADABLE = "unreadable"
 
 
 class Skip(Struct, frozen=True, kw_only=True):
