@@ -39,7 +39,9 @@ class AutoLoaded(Struct, frozen=True, kw_only=True):
       matches.
     - `scoped` patterns are relative to the same folders. A file's front matter may limit it to some
       paths (`globs`, `applyTo`, `paths`).
-    - `follows_imports`: `@path` in a file includes another file.
+    - `follows_imports`: `@path` in a file includes another file. A file of the project may include
+      only files of the project, because the host asks before it loads others. A file in `user` may
+      include files anywhere if `user_imports_anywhere` is set, or else only files beside it.
     """
 
     user: tuple[str, ...] = ()
@@ -47,6 +49,7 @@ class AutoLoaded(Struct, frozen=True, kw_only=True):
     fallback: tuple[str, ...] = ()
     scoped: tuple[str, ...] = ()
     follows_imports: bool = False
+    user_imports_anywhere: bool = False
 
 
 class Transcripts(Struct, frozen=True, kw_only=True):

@@ -201,6 +201,7 @@ HOST = Host(
         fallback=("AGENTS.md", ".claude/AGENTS.md"),
         scoped=(".claude/rules/**/*.md",),
         follows_imports=True,
+        user_imports_anywhere=True,
     ),
     transcripts=Transcripts(format="claude", files=(".claude/projects/*/*.jsonl",)),
     hooks_off=_hooks_off,
