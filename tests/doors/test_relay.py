@@ -223,6 +223,15 @@ def test_arguments_that_are_not_an_object_are_answered(
     assert everything(through.call("up__echo", text="still here")) == "still here"
 
 
+def test_upwells_own_tools_take_null_for_no_arguments(pair: tuple[Peer, Peer]) -> None:
+    through, _ = pair
+    reply = through.call_raw("upwell__memory_search", "null", 10)
+    assert b"memory_search needs 'query'" in reply
+    assert b'"error":' not in through.call_raw(
+        "upwell__memory_search", '{"query":"x","max_results":null}', 10
+    )
+
+
 def test_an_unknown_method(pair: tuple[Peer, Peer]) -> None:
     through, _ = pair
     assert through.ask("no/such/method", {}, 10)["error"]["code"] == -32601

@@ -1,5 +1,6 @@
 """The interface of upwell's own tools, and the toolbox that lists and calls them."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -79,8 +80,7 @@ class Toolbox:
             try:
                 tool = self._tool(name)
                 self._check_role(tool)
-                _check(tool, args)
-                result = await tool.run(args, session)
+                result = await tool.run(_checked(tool, args), session)
             except UpwellError as error:
                 outcome = f"refused: {error.message}"
                 result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
@@ -114,6 +114,9 @@ def text_result(*texts: str, meta: Mapping[str, Any] | None = None) -> Result:
     return result
 
 
+MAX_NUMBER = 2**53
+_INTEGER = re.compile(r"[+-]?[0-9]{1,15}(?:\.0{1,5})?")
+_BOOLEANS = {"true": True, "false": False}
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -122,23 +125,41 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def _check(tool: Tool, args: Mapping[str, Any]) -> None:
-    """Check the names, types and values of a tool's arguments.
+def _checked(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool's arguments after checking their names, types and values. Models and clients
+    send null for an argument that they leave out, and numbers as text or text as numbers.
 
     Raises:
         UsageError: an argument is missing, unknown, or has a wrong type or value.
     """
+    unknown = next((name for name in args if name not in tool.properties), None)
+    if unknown is not None:
+        names = ", ".join(tool.properties)
+        raise UsageError(f"{tool.name} has no argument {unknown!r}", hint=f"it takes {names}")
+    given = {name: value for name, value in args.items() if value is not None}
     for name in tool.required:
-        if name not in args:
+        if name not in given:
             raise UsageError(f"{tool.name} needs {name!r}")
-    for name, value in args.items():
-        known = tool.properties.get(name)
-        if known is None:
-            names = ", ".join(tool.properties)
-            raise UsageError(f"{tool.name} has no argument {name!r}", hint=f"it takes {names}")
+    for name, value in given.items():
+        known = tool.properties[name]
         kind = known.get("type", "string")
+        given[name] = value = _converted(value, kind)
         wrong = isinstance(value, bool) and kind != "boolean"
         if wrong or not isinstance(value, _KINDS[kind]):
             raise UsageError(f"{tool.name}: {name!r} must be of type {kind}")
         if "enum" in known and value not in known["enum"]:
             raise UsageError(f"{tool.name}: {name!r} must be one of {', '.join(known['enum'])}")
+    return given
+
+
+def _converted(value: Any, kind: str) -> Any:
+    """The value as one of this kind, if it can only mean that. Otherwise, the value as it is."""
+    if kind == "integer" and isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+        return int(float(value))
+    if kind == "integer" and isinstance(value, float) and abs(value) < MAX_NUMBER:
+        return int(value) if value.is_integer() else value
+    if kind == "string" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value) if abs(value) < MAX_NUMBER else value
+    if kind == "boolean" and isinstance(value, str):
+        return _BOOLEANS.get(value.strip().lower(), value)
+    return value

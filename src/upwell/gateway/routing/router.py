@@ -195,11 +195,13 @@ class Router:
         if not isinstance(name, str):
             raise Refused(INVALID_PARAMS, "tools/call needs the name of a tool")
         target = await self._target(name)
-        if kind_of(params.get("arguments") or b"{}") != "object":
+        arguments = params.get("arguments") or b"{}"
+        is_absent = target.upstream is None and arguments.strip() == b"null"
+        if kind_of(arguments) != "object" and not is_absent:
             raise Refused(INVALID_PARAMS, "arguments must be an object")
         with requested(_traceparent(meta_of(params))):
             if target.upstream is None:
-                return await self._own.call(target.tool, params.value("arguments", {}), context)
+                return await self._own.call(target.tool, params.value("arguments") or {}, context)
             return await self._call_upstream(name, target, target.upstream, params, context)
 
     async def _call_upstream(
