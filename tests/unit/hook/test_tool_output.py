@@ -33,7 +33,7 @@ def payloads(folder: Path, status: int) -> Mapping[str, tuple[str, dict[str, Any
         ),
         "opencode": (
             "tool.execute.after",
-            {"tool_name": "bash", "args": {"command": "make"}, "output": "x", "exit_code": status},
+            {"tool_name": "bash", "args": {"command": "make"}, "output": "x", "exit": status},
         ),
     }
 

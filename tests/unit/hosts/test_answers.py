@@ -78,7 +78,7 @@ def test_the_exit_status_of_copilot_is_in_the_last_line() -> None:
 
 def test_the_exit_status_of_opencode_is_in_the_event() -> None:
     payload = {"tool_name": "bash", "args": {"command": "bake"}, "output": "exit code: 1"}
-    for more, failed in (({"exit_code": 0}, False), ({"exit_code": None}, True), ({}, True)):
+    for more, failed in (({"exit": 0}, False), ({"failed": True}, True), ({}, True)):
         event = HOSTS["opencode"].events.read("tool.execute.after", payload | more)
         assert event is not None
         assert event.answer is not None

@@ -40,6 +40,7 @@ from upwell.replay.transcripts.base import (
 _REFERENCES = "--- Content from referenced files ---"
 _PREAMBLE = ("<session_context>", "</session_context>")
 _HOOK_CONTEXT = ("<hook_context>", "</hook_context>")
+_MCP_SERVER = " MCP Server)"
 _UNTRUSTED = ("<untrusted_context>\n", "\n</untrusted_context>")
 _NOTICES = (
     "<state_snapshot>",
@@ -130,7 +131,19 @@ def _called(draft: Draft, call: Mapping[str, Any], at: float) -> Iterator[Event]
         return
     failed = status != "success" or (tool_name(call.get("name")) == COMMANDS and _has_failed(out))
     at = moment(call.get("timestamp")) or at
-    yield draft.tool(call.get("name"), call.get("args"), out, failed=failed, at=at)
+    yield draft.tool(_name(call), call.get("args"), out, failed=failed, at=at)
+
+
+def _name(call: Mapping[str, Any]) -> str:
+    """The name of the tool. That of an MCP tool does not tell where the server's name ends, but the
+    name that Gemini CLI displays does: `say (up MCP Server)`."""
+    name, (tool, is_mcp, server) = (
+        text(call.get("name")),
+        text(call.get("displayName")).partition(" ("),
+    )
+    server = server.removesuffix(_MCP_SERVER)
+    joined = f"mcp_{server}_{tool}"
+    return f"mcp__{server}__{tool}" if is_mcp and name == joined else name
 
 
 def _result(call: Mapping[str, Any]) -> str:
