@@ -32,9 +32,6 @@ PARTS = ("claude", "codex", "codex-code", "copilot", "gemini", "opencode")
 MISREAD: Mapping[str, str] = {
     "codex": "skills and sub-agents' notices count as prompts; MCP tools lack their server's name",
     "codex-code": "the commands of the code mode are not read",
-    "copilot": "the exit status of a command is not read",
-    "gemini": "all records after the first list of messages are dropped",
-    "opencode": "the exit status of a command is not read",
 }
 """What the readers do not get right yet, by part."""
 UNDELIVERED: Mapping[str, str] = {
