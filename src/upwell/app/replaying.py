@@ -45,11 +45,17 @@ MAX_COUNTED = 1_000_000
 
 
 class Replaying(Struct, frozen=True, kw_only=True):
-    """A replay in progress, the repositories of its sessions, and its app on a scratch home."""
+    """A replay in progress, the repositories of its sessions, and its app on a scratch home.
+    `lacking` has the repositories whose commits could not all be read."""
 
     simulation: Replay
     projects: Projects
     app: App
+    lacking: set[str]
+
+    def incomplete(self) -> list[str]:
+        """The roots of the repositories that lack objects, as far as they were read."""
+        return sorted(self.lacking.union(self.projects.incomplete()))
 
     def verdicts(self) -> Mapping[str, int]:
         """How many verdicts the judging model has given so far, and what they cost; empty without
@@ -104,10 +110,11 @@ async def replaying(
         )
         app = await build(settings)
         try:
+            lacking: set[str] = set()
             capture = app.session_capture(accepts=every_proposal)
-            product = _AppProduct(app, capture, config.environment)
+            product = _AppProduct(app, capture, config.environment, lacking)
             replay = Replay(product, clock, projects, choices, notes)
-            yield Replaying(simulation=replay, projects=projects, app=app)
+            yield Replaying(simulation=replay, projects=projects, app=app, lacking=lacking)
         finally:
             await app.aclose()
 
@@ -118,6 +125,7 @@ class _AppProduct(Struct, frozen=True):
     app: App
     capture: SessionCapture
     environment: Mapping[str, str]
+    lacking: set[str]
 
     async def surface(self, cue: Cue) -> Surfacing | Skip:
         return await self.app.surfacer.surface(cue)
@@ -144,7 +152,10 @@ class _AppProduct(Struct, frozen=True):
             await self.app.documents.refresh(folder)
 
     def commits(self, root: str) -> list[Memory]:
-        return _accepted(proposals_of(root, COMMITS, self.environment))
+        proposals, is_complete = proposals_of(root, COMMITS, self.environment)
+        if not is_complete:
+            self.lacking.add(root)
+        return _accepted(proposals)
 
     async def learn(self, events: Sequence[Event], project: str) -> None:
         findings = findings_in(events, project, f"session:{events[0].session[:40]}")

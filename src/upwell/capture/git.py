@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from codecs import iterdecode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from threading import Timer
@@ -19,6 +20,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.project import repository_of
 from upwell.ground.remote_address import main_worktree_of
 from upwell.ground.secrets.redact import redact
+from upwell.ground.text.format import counted
 
 MAX_TEXT_CHARS = 600
 MAX_PATHS = 8
@@ -29,6 +31,11 @@ TIMEOUT_SECONDS = 600
 CHUNK_BYTES = 65_536
 MAX_ERROR_BYTES = 500
 SHOWN_EVERY = 200
+MAX_ALONE = 20
+"""If git cannot list the files of more commits than this, the rest is read without files at once,
+because each such commit costs two runs of git."""
+UNKNOWN = 2**31 - 1
+"""Stands for the number of commits if git cannot count them."""
 _SAFE_OPTIONS = (
     *("-c", "core.fsmonitor=false", "-c", "core.pager=cat", "-c", "log.showSignature=false"),
     *("-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never", "--no-pager"),
@@ -68,15 +75,36 @@ type Commit = tuple[str, float, str, tuple[str, ...]]
 """Hash, time, message and touched files."""
 
 
+class Gap(Struct):
+    """What git could not read of a history, because objects are missing. `fault` is git's message,
+    or "" if it read everything. `bare` commits were read without their files."""
+
+    fault: str = ""
+    bare: int = 0
+    is_shallow: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.is_shallow or bool(self.fault)
+
+    def in_words(self, read: int) -> str:
+        """The gap on one line, if `read` commits were read; "" if there is none."""
+        if self.fault:
+            bare = f", {self.bare:,} of them without files" if self.bare else ""
+            return f"objects are missing; read {counted(read, 'commit')}{bare} ({self.fault})"
+        return "this clone is shallow: older commits are missing" if self.is_shallow else ""
+
+
 class Reading(Struct, frozen=True, kw_only=True):
     """The proposals from a repository, oldest first. Of its `total` commits, the latest `read` were
     read. Merge commits are not counted. `redacted` contains the names of the rules that masked a
-    secret."""
+    secret. `gap` says on one line what could not be read."""
 
     proposals: list[Proposal]
     read: int
     total: int
     redacted: tuple[str, ...] = ()
+    gap: str = ""
 
 
 def proposals_from(
@@ -92,7 +120,7 @@ def proposals_from(
     and the number to read.
 
     Raises:
-        UsageError: the folder is not in a repository, or git cannot read the repository.
+        UsageError: the folder is not in a repository, or git cannot read any of its commits.
     """
     root = repository_of(str(folder))
     if root is None:
@@ -101,7 +129,8 @@ def proposals_from(
     total_to_read = total if commits is None else min(commits, total)
     proposals, read = [], 0
     redacted: dict[str, None] = {}
-    for entry in _log(root, total_to_read, since, environment):
+    gap = Gap(is_shallow=_is_shallow(root, environment))
+    for entry in _log(root, total_to_read, since, environment, gap=gap):
         read += 1
         if read % SHOWN_EVERY == 0:
             show(read, total_to_read)
@@ -109,18 +138,28 @@ def proposals_from(
         if proposal := _proposal(masked, root):
             proposals.append(proposal)
             redacted |= dict.fromkeys(rules)
-    return Reading(proposals=proposals[::-1], read=read, total=total, redacted=tuple(redacted))
+    return Reading(
+        proposals=proposals[::-1],
+        read=read,
+        total=read if total == UNKNOWN else total,
+        redacted=tuple(redacted),
+        gap=gap.in_words(read),
+    )
 
 
-def proposals_of(root: str, commits: int, environment: Mapping[str, str]) -> list[Proposal]:
+def proposals_of(
+    root: str, commits: int, environment: Mapping[str, str]
+) -> tuple[list[Proposal], bool]:
     """Read proposals from the last `commits` commits of the repository at `root`, which may be
-    bare.
+    bare. The second value says whether the history is complete.
 
     Raises:
-        UsageError: git cannot read the repository.
+        UsageError: git cannot read any of the commits.
     """
-    log = _log(root, commits, 0.0, environment)
-    return [proposal for entry in log if (proposal := _proposal(_masked(entry)[0], root))][::-1]
+    gap = Gap(is_shallow=_is_shallow(root, environment))
+    log = _log(root, commits, 0.0, environment, gap=gap)
+    proposals = [proposal for entry in log if (proposal := _proposal(_masked(entry)[0], root))]
+    return proposals[::-1], not gap.is_open
 
 
 def commits_since(
@@ -138,9 +177,21 @@ def commits_since(
 
 
 def _count(root: str, environment: Mapping[str, str]) -> int:
+    """The number of commits; `UNKNOWN` if one of them is missing."""
     command = ["git", *_SAFE_OPTIONS, "-C", root, "rev-list", "--count", "--no-merges", "HEAD"]
-    counted = "".join(_output(command, root, environment)).strip()
-    return int(counted) if counted.isdecimal() else 0
+    try:
+        number = "".join(_output(command, root, environment)).strip()
+    except UsageError:
+        return UNKNOWN
+    return int(number) if number.isdecimal() else 0
+
+
+def _is_shallow(root: str, environment: Mapping[str, str]) -> bool:
+    command = ["git", *_SAFE_OPTIONS, "-C", root, "rev-parse", "--is-shallow-repository"]
+    try:
+        return "".join(_output(command, root, environment)).strip() == "true"
+    except UsageError:
+        return False
 
 
 def _log(
@@ -149,12 +200,60 @@ def _log(
     since: float,
     environment: Mapping[str, str],
     paths: Sequence[str] = (),
+    gap: Gap | None = None,
 ) -> Iterator[Commit]:
+    """Yield the latest commits. If objects are missing, the files of renamed files are listed under
+    both names, and a commit whose files git cannot list is read without them.
+
+    Raises:
+        UsageError: git cannot read any commit.
+    """
+    gap = gap or Gap()
+    form, read, left_alone = _Form.NAMES, 0, 0
+    while read < commits:
+        is_alone = form is _Form.BARE and left_alone <= MAX_ALONE
+        start, limit = read, 1 if is_alone else commits - read
+        try:
+            for commit in _commits(root, (read, limit), form, since, environment, paths):
+                read += 1
+                gap.bare += form is _Form.BARE
+                yield commit
+            if not is_alone or read == start:
+                return
+            form = _Form.BOTH_NAMES
+        except UsageError as error:
+            gap.fault = gap.fault or error.message
+            if form is _Form.BARE:
+                if read == 0:
+                    raise
+                return
+            form = _Form.BARE if form is _Form.BOTH_NAMES else _Form.BOTH_NAMES
+            left_alone += form is _Form.BARE
+
+
+class _Form(Enum):
+    """The options by which git lists the files of a commit. It needs the content of renamed files
+    to find their new names, the folders of both commits to list files, and neither for the rest."""
+
+    NAMES = ("--name-only",)
+    BOTH_NAMES = ("--name-only", "--no-renames")
+    BARE = ("--no-patch",)
+
+
+def _commits(
+    root: str,
+    span: tuple[int, int],
+    form: _Form,
+    since: float,
+    environment: Mapping[str, str],
+    paths: Sequence[str],
+) -> Iterator[Commit]:
+    """Yield the commits of a span: how many are skipped, and how many follow at most."""
     mark = secrets.token_hex(16)
     command = [
-        *("git", *_SAFE_OPTIONS, "-C", root, "log", f"-{commits}", *_PLAIN),
+        *("git", *_SAFE_OPTIONS, "-C", root, "log", f"-{span[1]}", f"--skip={span[0]}", *_PLAIN),
         *([f"--max-age={since:.0f}"] if since else []),
-        *("--name-only", "-z", f"--format={mark}%H %ct %B{mark}", "--", *paths),
+        *(*form.value, "-z", f"--format={mark}%H %ct %B{mark}", "--", *paths),
     ]
     parts = _parts(_output(command, root, environment), mark)
     next(parts, "")
@@ -166,9 +265,14 @@ def _log(
 
 def _parts(chunks: Iterable[str], mark: str) -> Iterator[str]:
     rest = ""
-    for chunk in chunks:
-        *parts, rest = (rest + chunk).split(mark)
-        yield from parts
+    try:
+        for chunk in chunks:
+            *parts, rest = (rest + chunk).split(mark)
+            yield from parts
+    except UsageError:
+        # The last commit before a missing object is complete.
+        yield rest
+        raise
     yield rest
 
 

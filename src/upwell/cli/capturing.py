@@ -62,6 +62,8 @@ def git(
             f"upwell: read {reading.read:,} of {reading.total:,} commits; --all reads all of them, "
             "and --since T reads only those since T"
         )
+    if reading.gap:
+        note(f"upwell: {reading.gap}")
     note_masked(reading.redacted)
     say_displaced(intake.displaced)
     if intake.new:

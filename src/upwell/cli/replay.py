@@ -185,6 +185,8 @@ def _report_replay(timeline: "Timeline", request: _Request) -> None:
     if interrupted:
         note("upwell: interrupted; the figures cover the events so far")
     for report in reports:
+        for root in report.incomplete:
+            note(f"upwell: the clone {root} lacks objects; it was read as far as it goes")
         _show(report, as_json=request.as_json, brief=request.sample_size is not None)
         if not request.as_json and not report.summary.memories:
             _show_silence(report, request)
@@ -225,6 +227,7 @@ async def _run(
                 say(json.dumps(described(decision, projects)))
         if not report.summary.memories:
             report.material = await running.material()
+        report.incomplete = running.incomplete()
 
 
 def _show(report: "Report", *, as_json: bool, brief: bool) -> None:

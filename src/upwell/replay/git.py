@@ -1,21 +1,25 @@
 """A repository in an earlier state, read object by object.
 
 Nothing that the repository configures is run: `cat-file` and `ls-tree` apply neither filters nor
-textconv, and settings that name programs are overridden. Missing objects are not fetched.
+textconv, and settings that name programs are overridden. Missing objects are not fetched, so a
+shallow, partial or damaged clone is read as far as it goes.
 """
 
 import os
 import subprocess
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
 from upwell.ground.errors import UsageError
+from upwell.ground.project import real_folder
 
 SECONDS = 120
 MAX_FILE_BYTES = 1_000_000
 """Larger files count as empty."""
+MAX_RESTARTS = 50
+"""git is started again this often at most after an object that it cannot read."""
 _SAFE = (
     *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat"),
     *("-c", "protocol.allow=never", "-c", "core.quotePath=false", "-c", "log.showSignature=false"),
@@ -32,7 +36,8 @@ _REGULAR = ("100644", "100755")
 
 
 class Repository:
-    """The repository around `folder`, which may itself be a bare repository.
+    """The repository around `folder`, which may itself be a bare repository. `is_incomplete` is
+    True if the clone is shallow, or if objects were missing in what was read so far.
 
     Raises:
         UsageError: git is not installed, or there is no repository with commits around `folder`.
@@ -48,7 +53,8 @@ class Repository:
         shown = (
             folder if bare else Path(os.fsdecode(self._run("rev-parse", "--show-toplevel")[:-1]))
         )
-        self.root = str(shown.absolute())
+        self.root = real_folder(str(shown))
+        self.is_incomplete = self._run("rev-parse", "--is-shallow-repository").strip() == b"true"
         self._commits = self._main_line()
 
     def commit_at(self, at: float) -> str | None:
@@ -58,7 +64,11 @@ class Repository:
 
     def changed(self, old: str | None, new: str) -> tuple[dict[str, str], list[str]]:
         """The objects of the files that are new or changed between two commits, and the removed
-        paths. Links and submodules are left out."""
+        paths. Links and submodules are left out.
+
+        Raises:
+            UsageError: the folders of a commit are missing.
+        """
         if old is None:
             return self._tree(new), []
         raw = self._run("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", old, new)
@@ -76,6 +86,23 @@ class Repository:
     def blobs(self, objects: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
         """The content of each object, keyed by path. Missing objects are left out, and those larger
         than `MAX_FILE_BYTES` are empty."""
+        left = list(objects.items())
+        for _ in range(MAX_RESTARTS):
+            answered = 0
+            for path, content in self._batch(left):
+                answered += 1
+                if content is None:
+                    self.is_incomplete = True
+                else:
+                    yield path, content
+            if answered == len(left):
+                return
+            # git ends at an object that is damaged.
+            self.is_incomplete = True
+            left = left[answered + 1 :]
+
+    def _batch(self, objects: Sequence[tuple[str, str]]) -> Iterator[tuple[str, bytes | None]]:
+        """The content of each object, or None if it is missing, until git ends."""
         command = ["git", *_SAFE, "-C", self._folder, "cat-file", "--batch"]
         with subprocess.Popen(
             command,
@@ -86,22 +113,31 @@ class Repository:
         ) as git:
             assert git.stdin is not None
             assert git.stdout is not None
-            for path, name in objects.items():
-                git.stdin.write(name.encode() + b"\n")
-                git.stdin.flush()
+            for path, name in objects:
+                try:
+                    git.stdin.write(name.encode() + b"\n")
+                    git.stdin.flush()
+                except BrokenPipeError:
+                    return
                 header = git.stdout.readline().split()
+                if not header:
+                    return
                 if len(header) < len(("name", "type", "size")):
+                    yield path, None
                     continue
                 size = int(header[2])
                 content = git.stdout.read(size)
+                if len(content) < size:
+                    return
                 git.stdout.read(1)
                 yield path, content if size <= MAX_FILE_BYTES else b""
             git.stdin.close()
 
     def times(self, old: str | None, new: str) -> dict[str, float]:
-        """The time of each file's last change between two commits, in seconds since the epoch."""
+        """The time of each file's last change between two commits, in seconds since the epoch, as
+        far as git can read them."""
         span = f"{old}..{new}" if old else new
-        raw = self._run(
+        raw = self._run_in_part(
             *("log", "--format=%x00@%ct", "--name-only", "--no-renames", "--no-merges"),
             *("--no-ext-diff", "--no-textconv", "-z", span, "--"),
         )
@@ -128,10 +164,22 @@ class Repository:
     def _main_line(self) -> list[tuple[float, str]]:
         """The times and names of the commits on the line of first parents, oldest first. A commit
         dated before its predecessor gets the predecessor's time."""
-        rows = self._run("log", "--first-parent", "--reverse", "--format=%ct %H", "--")
-        commits = [row.split(" ") for row in rows.decode().splitlines()]
+        rows = self._run_in_part("log", "--first-parent", "--format=%ct %H", "--")
+        commits = [row.split(" ") for row in reversed(rows.decode().splitlines())]
         times = accumulate((float(at) for at, _ in commits), max)
         return list(zip(times, (name for _, name in commits), strict=True))
+
+    def _run_in_part(self, *args: str) -> bytes:
+        """The output of git, even if it ends at an object that is missing. An error without any
+        output is raised like those of `_run()`."""
+        try:
+            return self._run(*args)
+        except UsageError as error:
+            cause = error.__cause__
+            if not isinstance(cause, subprocess.CalledProcessError) or not cause.stdout:
+                raise
+            self.is_incomplete = True
+            return bytes(cause.stdout)
 
     def _run(self, *args: str) -> bytes:
         try:

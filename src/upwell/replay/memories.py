@@ -65,16 +65,25 @@ class Checkout:
         self._repository = repository
         self._folder = folder
         self._commit: str | None = None
+        self._unreadable = ""
         self.files: set[str] = set()
         (folder / ".git").mkdir(parents=True)
 
     def move(self, at: float) -> bool:
-        """Update the files to their state at the time `at`. Returns whether the commit changed."""
+        """Update the files to their state at the time `at`. Returns whether the commit changed. If
+        git cannot read the commit's folders, the files stay as they are."""
         commit = self._repository.commit_at(at)
-        if commit is None or commit == self._commit:
+        if commit is None or commit in (self._commit, self._unreadable):
             return False
-        changed, removed = self._repository.changed(self._commit, commit)
-        times = self._repository.times(self._commit, commit)
+        try:
+            changed, removed = self._repository.changed(self._commit, commit)
+        except UsageError:
+            self._unreadable, self._repository.is_incomplete = commit, True
+            return False
+        try:
+            times = self._repository.times(self._commit, commit)
+        except UsageError:
+            times, self._repository.is_incomplete = {}, True
         for path in removed:
             self.files.discard(path)
             (self._folder / path).unlink(missing_ok=True)
@@ -150,6 +159,11 @@ class Projects:
             return None
         folder = self.folder_of(root)
         return Project(repository, Checkout(repository, Path(folder)), folder, Arrivals())
+
+    def incomplete(self) -> list[str]:
+        """The roots of the repositories that lack objects."""
+        known = self._known.items()
+        return [root for root, project in known if project and project.repository.is_incomplete]
 
     def folder_of(self, root: str) -> str:
         """The folder of a repository's checkout. Its path below the scratch folder is the same in

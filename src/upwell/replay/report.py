@@ -48,6 +48,8 @@ class Report:
         """What `hook.compress` would have saved: `results`, `shortened`, `tokens`, `saved`."""
         self.material: Material | None = None
         """The memories that were available to the replay, counted only if none of them surfaced."""
+        self.incomplete: Sequence[str] = ()
+        """The roots of the repositories that lack objects."""
         self._projects = projects
         self._moments: dict[str, _Moment] = {}
         self._sessions: dict[str, _Session] = {}
