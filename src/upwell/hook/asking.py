@@ -15,11 +15,10 @@ from upwell.episodes.signatures import Step, steps_of
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.hosts.base import Host
 from upwell.hosts.events import COMMANDS, Event, EventKind
+from upwell.hosts.prompts import QUESTION
 from upwell.surface.moments import is_correction
 from upwell.surface.render import harmless_line
 
-MARK = "[upwell] "
-"""The beginning of the question. Some hosts submit the question as a prompt from the user."""
 MIN_TURNS = 5
 MAX_SESSIONS = 200
 MAX_FAILED = 20
@@ -35,7 +34,7 @@ exits with 1 if it finds nothing.
 """
 _VERBS_OF_RUNNERS = frozenset({"run", "exec", "x"})
 _QUESTION = (
-    MARK + "Before you finish: {lesson}. If a later session would need to know what was learned, "
+    QUESTION + "{lesson}. If a later session would need to know what was learned, "
     "keep it now with one call of {tool}: one sentence that names the file and the reason"
     "{arguments}. If nothing is worth keeping, or the project's documentation has it already, "
     "finish without mentioning this."
@@ -164,7 +163,7 @@ class AgentAsking:
 
 def is_question(prompt: str) -> bool:
     """Return whether a prompt is our own question, which the host submits in the user's name."""
-    return prompt.lstrip().startswith(MARK.rstrip())
+    return prompt.lstrip().startswith(QUESTION)
 
 
 def _follow(turn: _Turn, event: Event) -> None:

@@ -71,7 +71,7 @@ EVENTS = NestedEvents(
     },
     readers={name: name for name in _READERS},
     restores_context=True,
-    synthetic_prompt="<task-notification>",
+    inserts="claude",
     read_reply=_read_reply,
     write_reply=_write_reply,
 )

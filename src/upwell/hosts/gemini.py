@@ -17,7 +17,6 @@ result blocked: …"). The model would react to the failure, so we cannot replac
 Sources: the documentation in its repository (2026-08) and the behaviour of 0.61.0.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,12 +26,6 @@ from upwell.hosts.events import Event, EventKind
 from upwell.hosts.nested import NestedEvents
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
-
-_CONTEXT_OF_HOOKS = re.compile(r"\A(?:<hook_context>.*?</hook_context>\s*)+", re.DOTALL)
-
-
-def _user_words(prompt: str) -> str:
-    return _CONTEXT_OF_HOOKS.sub("", prompt)
 
 
 def _deny(event: Event, reason: str) -> Mapping[str, Any]:
@@ -72,7 +65,7 @@ HOST = Host(
         server_marks=("mcp_",),
         write_refusal=_deny,
         write_question=_deny,
-        user_words=_user_words,
+        inserts="gemini",
         really_compacts=_really_compacts,
     ),
     hooks=JsonHooks(

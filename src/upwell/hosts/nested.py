@@ -11,6 +11,7 @@ from upwell.ground.host_sessions import within
 from upwell.hosts.events import (
     COMMANDS,
     MAX_PATH_CHARS,
+    MAX_TEXT_CHARS,
     RESUMED,
     STARTED,
     SUBAGENT,
@@ -25,10 +26,15 @@ from upwell.hosts.events import (
     table_of,
     text_of,
 )
+from upwell.hosts.prompts import own_words
 
 _ENDS = (EventKind.STOP, EventKind.END)
 _RECORDED = (*_ENDS, EventKind.SESSION)
 """The kinds of events for which upwell may read the transcript."""
+_USERS = ("user", "sdk")
+"""The authors of prompts, as Claude Code names them, that are the user."""
+MAX_PROMPT_CHARS = 1_000_000
+"""How much of a prompt is read, to find the ends of what the host put into it."""
 ReadReply = Callable[[str, Any], Any]
 """Takes a tool's name and result. Returns the part of the result that a hook can replace, or None
 if it can replace nothing.
@@ -36,11 +42,6 @@ if it can replace nothing.
 WriteReply = Callable[[Event, Any], Mapping[str, Any]]
 WriteRefusal = Callable[[Event, str], Mapping[str, Any]]
 WriteQuestion = Callable[[Event, str], Mapping[str, Any]]
-
-
-def unchanged(prompt: str) -> str:
-    """Return the prompt unchanged, for a host that adds nothing to it."""
-    return prompt
 
 
 def always(payload: Mapping[str, Any]) -> bool:
@@ -76,8 +77,8 @@ def blocked(event: Event, question: str) -> Mapping[str, Any]:
 class NestedEvents(Struct, frozen=True, kw_only=True):
     """The events of one host that uses this format.
 
-    - `synthetic_prompt` is the prefix of prompts that the host writes itself.
-    - `user_words` removes what the host has added to the user's prompt.
+    - `inserts`: the host's name, if it puts elements into prompts (`prompts.INSERTED`). A prompt
+      that is nothing else is not an event.
     - `restores_context`: a resumed session still has the context that hooks added at its start.
     - `really_compacts` returns False if an event only announces a possible compaction.
     - `has_failed` returns whether a command failed, if the host records that outside of the event.
@@ -89,7 +90,7 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
     kinds: Mapping[str, EventKind]
     readers: Mapping[str, str]
     server_marks: Sequence[str] = ("mcp__",)
-    synthetic_prompt: str = ""
+    inserts: str = ""
     restores_context: bool = False
     read_reply: ReadReply = not_replaceable
     write_reply: WriteReply = no_output
@@ -97,7 +98,6 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
     write_question: WriteQuestion = blocked
     reply_tokens: int | None = None
     has_failed: Callable[[Mapping[str, Any]], bool | None] = not_reported
-    user_words: Callable[[str], str] = unchanged
     really_compacts: Callable[[Mapping[str, Any]], bool] = always
 
     @property
@@ -112,7 +112,7 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
         if kind in (EventKind.TOOL, EventKind.BEFORE):
             return self._tool_event(kind, name, payload)
         text = self._text(kind, payload)
-        if kind is EventKind.PROMPT and self._is_synthetic(text):
+        if kind is EventKind.PROMPT and not text and payload.get("prompt"):
             return None
         return Event(
             kind=kind,
@@ -140,15 +140,21 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
 
     def _text(self, kind: EventKind, payload: Mapping[str, Any]) -> str:
         if kind is EventKind.PROMPT:
-            return self.user_words(text_of(payload.get("prompt")))
+            return self._user_words(payload)
         if kind is EventKind.SESSION:
             return SUBAGENT if _agent_in(payload) else self._reason(payload)
         if kind in _ENDS:
             return text_of(payload.get("last_assistant_message", payload.get("prompt_response")))
         return ""
 
-    def _is_synthetic(self, prompt: str) -> bool:
-        return bool(self.synthetic_prompt) and prompt.startswith(self.synthetic_prompt)
+    def _user_words(self, payload: Mapping[str, Any]) -> str:
+        """The user's words in a prompt. Claude Code may name its author (`source`)."""
+        author, prompt = payload.get("source"), text_of(payload.get("prompt"), MAX_PROMPT_CHARS)
+        if self.inserts and author:
+            prompt = prompt if author in _USERS else ""
+        elif self.inserts:
+            prompt = own_words(prompt, self.inserts)
+        return prompt[:MAX_TEXT_CHARS]
 
     def _reason(self, payload: Mapping[str, Any]) -> str:
         """Why the session started. A session that was resumed without its context counts as new."""

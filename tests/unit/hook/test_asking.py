@@ -3,9 +3,10 @@
 import pytest
 
 from upwell.ground.types.cue import ToolAnswer
-from upwell.hook.asking import MARK, MIN_TURNS, AgentAsking
+from upwell.hook.asking import MIN_TURNS, AgentAsking
 from upwell.hosts import HOSTS
 from upwell.hosts.events import Event, EventKind
+from upwell.hosts.prompts import QUESTION
 from upwell.testing import ManualClock
 
 CLAUDE = HOSTS["claude"]
@@ -75,7 +76,7 @@ async def test_a_command_that_failed_and_then_worked_is_worth_the_question() -> 
     await session.runs("cd web && npm run build 2>&1 | tail -3", True)
     await session.runs("NODE_ENV=test npm run build --workspace web", False)
     question = await session.stops()
-    assert question.startswith(MARK)
+    assert question.startswith(QUESTION)
     assert "`npm run build` failed and then worked" in question
     assert "`mcp__add`" in question
     assert "`paths`" in question

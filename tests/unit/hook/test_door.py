@@ -360,8 +360,7 @@ async def test_earlier_hook_output_is_not_part_of_a_prompt() -> None:
         (answer, ""),
     ):
         event = host.events.read("BeforeAgent", {"session_id": "s", "cwd": "/p", "prompt": prompt})
-        assert event is not None
-        assert event.text == asked
+        assert (event.text if event else "") == asked
 
 
 RULE = Memory(text="Never commit to main", id="rule", content_hash="r", pinned=True)
@@ -410,7 +409,8 @@ async def test_a_subagent_gets_the_rules_and_is_not_the_hosts_session() -> None:
 
 async def test_a_prompt_that_the_host_writes_is_not_a_prompt() -> None:
     door, _ = door_over(FakeRecall(hits(SAID)))
-    note = "<task-notification>\n<summary>How often does the winch need grease?</summary>"
+    note = "<task-notification>\n<summary>How often does the winch need grease?</summary>\n"
+    note += "</task-notification>"
     assert await door.answer("claude", "", prompt(note)) == b"{}"
 
 

@@ -25,7 +25,6 @@ from upwell.replay.transcripts.base import (
     Unreadable,
     arguments,
     moment,
-    prompt_in,
     records,
 )
 
@@ -325,12 +324,6 @@ def test_arguments_have_the_names_of_claude_code() -> None:
         "command": "git log -1"
     }
     assert arguments("x", "not json") == {"input": "not json"}
-
-
-def test_text_that_a_host_inserts_is_not_part_of_the_prompt() -> None:
-    assert prompt_in("<system-reminder>x</system-reminder>Go on") == "Go on"
-    assert prompt_in("<local-command-stdout>ok</local-command-stdout>") == ""
-    assert prompt_in("Caveat: The messages below were generated") == ""
 
 
 def test_a_line_without_an_end_is_skipped_and_not_held_in_memory(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import UsageError
 from upwell.hosts import HOSTS
 from upwell.hosts.events import plain_args
+from upwell.hosts.prompts import own_words
 
 MAX_TEXT_CHARS = 100_000
 MAX_NAME_CHARS = 200
@@ -45,31 +46,7 @@ _PATH_TOOLS = frozenset({"Read", "Edit", "Write"})
 _OTHER_NAMES: Mapping[str, str] = {"cmd": "command"}
 """Argument names that occur only in transcripts, not in hooks."""
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete|Modify|Create) File: (.+)$", re.MULTILINE)
-_COMMAND = re.compile(r"<command-name>(/?[\w:.-]+)</command-name>")
-_COMMAND_ARGS = ("<command-args>", "</command-args>")
-_SYNTHETIC = (
-    "<local-command",
-    "<bash-",
-    "<task-notification",
-    "<teammate-message",
-    "<environment_context>",
-    "<user_instructions>",
-    "<turn_aborted>",
-    "<permissions instructions>",
-    "# AGENTS.md instructions for",
-    "Caveat:",
-    "[Request interrupted",
-    "This session is being continued from a previous conversation",
-    "Stop hook feedback",
-    "[upwell]",
-)
-"""The beginnings of messages that the host writes in the user's name."""
-_INSERTED = re.compile(
-    r"<(system-reminder|system_reminder|ide_\w{1,40}|user-prompt-submit-hook|hook_context)\b[^<>]*+>"
-)
 _MEMORIES = ("<upwell-memories", "</upwell-memories>")
-_MAX_OPEN = 20
-"""After this many inserted texts without an end, the rest of a message is left unchanged."""
 
 
 class Unreadable(UsageError):
@@ -142,8 +119,13 @@ class Draft(Struct):
         )
 
     def prompt(self, message: str, at: float = 0.0) -> Iterator[Event]:
-        """Yield the user's prompt, if the message contains one."""
-        if prompt := prompt_in(message):
+        """Yield the user's prompt, if a message whose author the host does not record contains
+        one."""
+        yield from self.typed(own_words(message, self.host), at)
+
+    def typed(self, words: str, at: float = 0.0) -> Iterator[Event]:
+        """Yield a prompt that the user wrote according to the host, if there is any."""
+        if prompt := words.strip()[:MAX_TEXT_CHARS]:
             self.tally.prompts += 1
             yield self.event(Kind.PROMPT, at, text=prompt)
 
@@ -327,29 +309,6 @@ def without(text: str, opening: str, closing: str) -> str:
             break
         parts.append(text[offset:start])
         offset = end + len(closing)
-    return "".join((*parts, text[offset:]))
-
-
-def prompt_in(message: str) -> str:
-    """The user's own words in a message, without text that the host inserted; "" if nothing is
-    left. A slash command is returned as it was typed."""
-    words = message.strip()
-    command = _COMMAND.search(words[:HEAD_BYTES])
-    if command:
-        words = f"{command[1]} {between(words, *_COMMAND_ARGS).strip()}".strip()
-    if words.startswith(_SYNTHETIC):
-        return ""
-    return _without_inserted(words).strip()[:MAX_TEXT_CHARS]
-
-
-def _without_inserted(text: str) -> str:
-    parts, offset, unclosed = [], 0, 0
-    while (opening := _INSERTED.search(text, offset)) and unclosed < _MAX_OPEN:
-        closing = f"</{opening[1]}>"
-        end = text.find(closing, opening.end())
-        unclosed += end < 0
-        parts.append(text[offset : opening.start() if end >= 0 else opening.end()])
-        offset = end + len(closing) if end >= 0 else opening.end()
     return "".join((*parts, text[offset:]))
 
 
