@@ -14,6 +14,7 @@ from upwell.app.capture import Holdings
 from upwell.ground.errors import UpwellError
 from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.home import Home
+from upwell.hook import launcher
 from upwell.hook.control import daemon_at, end
 from upwell.hook.options import REPLACING
 from upwell.hosts import HOSTS
@@ -112,7 +113,9 @@ class SettingUp:
             ConfigError, StoreUnwritable: `config.toml` or the record cannot be written; no agent's
                 file was changed.
         """
-        # Before the first change, so that even an interrupted setup can be undone.
+        # Before the first change, so that even an interrupted setup can be undone, and no agent
+        # calls a launcher that does not exist.
+        launcher.write(self._home)
         add_to_record(self._home.setup_file, self._record_of(plan))
         if plan.takeover.config.changes:
             self._clients.take(plan.takeover)

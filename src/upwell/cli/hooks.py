@@ -45,6 +45,7 @@ def install(
 ) -> None:
     """Add upwell's hooks to an agent's configuration. Shows the change; --apply writes it."""
     from upwell.config import load
+    from upwell.hook import launcher
     from upwell.hosts import host_named
 
     known, home = host_named(host), load().home.prepare()
@@ -54,6 +55,8 @@ def install(
     if not plan.changes:
         say(f"{plan.path} already has the hooks")
         return
+    if apply:
+        launcher.write(home)
     _show(installer, plan, apply, secret=installation.http.token if installation.http else "")
     if not apply:
         return

@@ -83,19 +83,22 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace the content of `path` atomically (mode 0600).
+def write_atomically(path: Path, content: str | bytes, mode: int = 0o600, prefix: str = "") -> None:
+    """Replace the content of `path` atomically.
 
     Writes and syncs a temporary file in the same folder, renames that file, and syncs the folder.
-    The content is then on disk. Lone surrogates are written as escapes.
+    The content is then on disk. Lone surrogates are written as escapes. The name of the temporary
+    file begins with `prefix`, by default with a dot and the name of the file.
 
     Raises:
         OSError: the file could not be replaced, or the folder could not be synced.
     """
     raw = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=_partial_file(path))
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=prefix or _partial_file(path))
     try:
         with os.fdopen(descriptor, "wb") as file:
+            if mode != 0o600:
+                os.fchmod(descriptor, mode)
             file.write(raw)
             file.flush()
             os.fsync(file.fileno())
@@ -142,14 +145,15 @@ def create_once(path: Path, content: bytes) -> None:
         os.unlink(fresh)
 
 
-def remove_partial_files(path: Path) -> None:
-    """Remove temporary files that dead writers of `path` have left behind.
+def remove_partial_files(path: Path, prefix: str = "") -> None:
+    """Remove temporary files that dead writers of `path` have left behind. `prefix` is as in
+    `write_atomically()`.
 
     The caller must hold the lock of `path`, because a live writer still needs its temporary file.
     """
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
-            if entry.name.startswith(_partial_file(path)):
+            if entry.name.startswith(prefix or _partial_file(path)):
                 with suppress(OSError):
                     os.unlink(entry.path)
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.files import write_atomically
+from upwell.ground.files import write_atomically, writing
 from upwell.ground.home import Home
 from upwell.hook import client
 
@@ -27,16 +27,25 @@ echo "{}"
 """
 
 
+def write(home: Home) -> None:
+    """Write the launcher for this upwell, unless it is up to date.
+
+    Raises:
+        StoreUnwritable: the launcher cannot be written.
+    """
+    path = home.hook_launcher
+    script = _SCRIPT % (shlex.quote(sys.executable), shlex.quote(_client()))
+    with writing(path):
+        if not path.is_file() or path.read_text() != script or not os.access(path, os.X_OK):
+            write_atomically(path, script, 0o700)
+
+
 def refresh(home: Home) -> Path:
     """Write the launcher for this upwell unless it is up to date, and return its path. If the home
     is not writable, the launcher stays as it is."""
-    path = home.hook_launcher
-    script = _SCRIPT % (shlex.quote(sys.executable), shlex.quote(_client()))
-    with contextlib.suppress(OSError, StoreUnwritable):
-        if not path.is_file() or path.read_text() != script or not os.access(path, os.X_OK):
-            write_atomically(path, script)
-            path.chmod(0o700)
-    return path
+    with contextlib.suppress(StoreUnwritable):
+        write(home)
+    return home.hook_launcher
 
 
 def refresh_installed(home: Home) -> None:
