@@ -38,7 +38,7 @@ SLOW_DOORS = frozenset(
     moving_in_real names notes odd_exchanges past_sessions postgres principals promises qmd
     real_servers reload replay replay_judge replicas resources review rules same_decision setup
     slow_model slow_start start supervision surface team_by_token tenants terminal_escapes tracing
-    upgrade variables whose_question wrong_settings
+    undo upgrade variables whose_question wrong_settings
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""

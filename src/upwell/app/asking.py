@@ -13,8 +13,8 @@ from upwell.ground.project import is_seen, project_of
 from upwell.ground.types.memory import Scope, Trust
 from upwell.hosts.base import Host
 from upwell.hosts.events import Event
-from upwell.hosts.install import installed_entries
 from upwell.hosts.installation import Installation
+from upwell.hosts.installed import installed_entries
 from upwell.hosts.servers import ServerFile
 from upwell.memory.library import Library
 from upwell.memory.notes.stm import ShortTerm

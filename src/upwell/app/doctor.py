@@ -150,8 +150,9 @@ def lost_hooks(config: Config) -> set[str]:
 def _installed(config: Config) -> "tuple[Installer, Installation, list[str]]":
     """The installer, the user's files, and the agents in which upwell has installed hooks."""
     from upwell.hosts import HOSTS
-    from upwell.hosts.install import Installer, installed_entries
+    from upwell.hosts.install import Installer
     from upwell.hosts.installation import Installation
+    from upwell.hosts.installed import installed_entries
 
     hosts = [host for host in installed_entries(config.home.hooks_file) if host in HOSTS]
     own = Installation(user_folder=Path.home(), environment=config.environment, command=())

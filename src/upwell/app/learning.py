@@ -148,6 +148,6 @@ def answered_elsewhere(hooks_file: Path, host: str, payload: Mapping[str, Any]) 
     """True if Cursor, which also runs Claude Code's hooks, answers the event with its own hook."""
     if host != "claude" or "cursor_version" not in payload:
         return False
-    from upwell.hosts.install import installed_entries
+    from upwell.hosts.installed import installed_entries
 
     return "cursor" in installed_entries(hooks_file)

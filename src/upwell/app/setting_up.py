@@ -4,14 +4,14 @@
 original bytes of a file that contains both.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from upwell.app.capture import Holdings
-from upwell.ground.errors import UpwellError
+from upwell.ground.errors import ConfigError, UpwellError
 from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.home import Home
 from upwell.hook import launcher
@@ -19,6 +19,7 @@ from upwell.hook.control import daemon_at, end
 from upwell.hook.options import REPLACING
 from upwell.hosts import HOSTS
 from upwell.hosts.install import Installer, Plan, digest
+from upwell.setup.giving_back import GivingBack
 from upwell.setup.proof import Proof, prove
 from upwell.setup.record import (
     CAPTURE,
@@ -57,12 +58,18 @@ class SetupPlan(Struct):
 
 class UndoPlan(Struct):
     """Everything that undoing the setup would change: `hooks` contains the agents' hooks, and
-    `files` contains the agents' servers and `config.toml`. `refused` is as in `SetupPlan`.
+    `files` contains the agents' servers and `config.toml`. `refused` is as in `SetupPlan`. `kept`
+    names the servers that stay in `config.toml`, because no agent has them. `others` are files that
+    use upwell although this setup did not change them, and the commands that change them back.
+    `is_recorded`: the record names changes, even if none of them is left to be undone.
     """
 
     hooks: list[Plan] = field(default_factory=list)
     files: list[Plan] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    kept: list[str] = field(default_factory=list)
+    others: list[tuple[str, str]] = field(default_factory=list)
+    is_recorded: bool = False
 
 
 class SettingUp:
@@ -74,6 +81,11 @@ class SettingUp:
         self._clients = clients
         self._installer = installer
         self._home = home
+
+    @property
+    def damage(self) -> list[str]:
+        """What is wrong with the records of hooks and servers."""
+        return [fault for fault in (self._installer.damage, self._clients.damage) if fault]
 
     @property
     def sessions_db(self) -> Path:
@@ -152,18 +164,32 @@ class SettingUp:
             ConfigError: `config.toml` is not TOML.
             StoreUnwritable: the record is damaged.
         """
-        record, plan = self._record(), UndoPlan()
+        record = self._record()
+        plan = UndoPlan(is_recorded=bool(record.hooks or record.clients or record.config))
         for agent, path in self._hook_files(record):
             try:
                 plan.hooks.append(self._installer.uninstalling(agent, path))
             except (UpwellError, OSError) as error:
                 plan.refused[str(path)] = str(error)
-        given_back, refused = self._given_back(record)
-        plan.refused |= refused
-        config = [self._config_undone(record.config)] if record.config else []
+        back = self._given_back(record)
+        plan.refused |= back.refused
+        plan.kept = self._kept(record, back, done=False)
+        config = [self._config_undone(record.config, plan.kept)] if record.config else []
         plan.hooks = [hooks for hooks in plan.hooks if hooks.changes]
-        plan.files = [file for file in (*given_back, *config) if file.changes]
+        plan.files = [file for file in (*back.plans, *config) if file.changes]
+        plan.others = self._others(record)
         return plan
+
+    def _others(self, record: SetupRecord) -> list[tuple[str, str]]:
+        hook_files = {str(path) for _, path in self._hook_files(record)}
+        hooks = [
+            (path, f"upwell hook uninstall {agent} --apply")
+            for agent, path in self._installer.installed().items()
+            if path not in hook_files
+        ]
+        back = self._clients.giving_back()
+        servers = [str(plan.path) for plan in back.plans if not _changed(record, plan)]
+        return [*hooks, *((path, "upwell eject --apply") for path in servers)]
 
     def undo(self, report: Report) -> None:
         """Remove everything that setup wrote. If nothing fails, only the part of the record that
@@ -173,27 +199,29 @@ class SettingUp:
             StoreUnwritable: the record is damaged, or cannot be written.
         """
         record = self._record()
-        faults: list[str] = []
+        faulty: set[Path] = set()
 
         def reported(path: str, why: str) -> None:
-            faults.extend([why] if why else [])
+            faulty.update([Path(path).resolve()] if why else [])
             report(path, why)
 
         # In reverse order: if two agents share a folder, it was created for the first one, which
         # must therefore be undone last.
         for agent, file in self._hook_files(record):
             _reported(partial(self._uninstall, agent, file), file, reported)
-        plans, refused = self._given_back(record)
-        for plan in plans:
-            _reported(partial(self._clients.apply, plan), plan.path, reported)
-        for path, why in refused.items():
+        back = self._given_back(record)
+        for plan in (*back.plans, *back.settled):
+            # While a file still has our hooks, its earlier content cannot be restored.
+            if plan.path not in faulty:
+                _reported(partial(self._clients.apply, plan), plan.path, reported)
+        for path, why in back.refused.items():
             reported(path, why)
         if record.config:
-            undo_config = partial(self._write_config, record.config)
+            undo_config = partial(self._write_config, record, back)
             _reported(undo_config, self._home.config_file, reported)
         if not self._installer.installed():
             self._end_daemon()
-        if not faults:
+        if not faulty:
             reduce_record(self._home.setup_file, undone=True)
 
     def learned(self) -> Holdings:
@@ -230,14 +258,21 @@ class SettingUp:
             files += [(agent, path) for path in recorded or [self._installer.path_of(agent)]]
         return files
 
-    def _given_back(self, record: SetupRecord) -> tuple[list[Plan], dict[str, str]]:
-        """The plans that give the agents of this record their servers back, and the reason for each
-        file that cannot be changed.
-        """
+    def _given_back(self, record: SetupRecord) -> GivingBack:
+        """What gives the agents of this record their servers back."""
+        back = self._clients.giving_back(
+            record.config.servers if record.config else (), record.files
+        )
+        back.plans = [plan for plan in back.plans if _changed(record, plan)]
+        back.settled = [plan for plan in back.settled if _changed(record, plan)]
         if not record.clients:
-            return [], {}
-        plans, refused = self._clients.giving_back()
-        return [plan for plan in plans if _changed(record, plan)], refused
+            back.refused = {}
+        return back
+
+    def _kept(self, record: SetupRecord, back: GivingBack, *, done: bool) -> list[str]:
+        """The servers that setup took and that no agent has, so that they stay in `config.toml`."""
+        names = record.config.servers if record.config else ()
+        return self._clients.missing(names, back, done=done)
 
     def _record_of(self, plan: SetupPlan) -> SetupRecord:
         config, change = plan.takeover.config, None
@@ -266,23 +301,28 @@ class SettingUp:
         self._installer.apply(self._installer.installing(agent))
 
     def _uninstall(self, agent: str, path: Path) -> None:
-        plan = self._installer.uninstalling(agent, path)
-        if plan.changes:
-            self._installer.apply(plan)
+        # Even without a change, the record is updated, which may be that of an interrupted setup.
+        self._installer.apply(self._installer.uninstalling(agent, path))
 
-    def _config_undone(self, change: ConfigChange) -> Plan:
+    def _config_undone(self, change: ConfigChange, kept: Collection[str]) -> Plan:
         path = self._home.config_file
         before = read_regular_file(path).decode() if path.exists() else None
-        return Plan("config", path, before, change.after(path))
+        return Plan("config", path, before, change.after(path, kept))
 
-    def _write_config(self, change: ConfigChange) -> None:
+    def _write_config(self, record: SetupRecord, back: GivingBack) -> None:
         path = self._home.config_file
         with exclusively(path), writing(path):
-            text = change.after(path)
+            kept = self._kept(record, back, done=True)
+            text = record.config.after(path, kept) if record.config else None
             if text is None:
                 path.unlink(missing_ok=True)
             else:
                 write_atomically(path, text)
+        if kept:
+            raise ConfigError(
+                f"no agent has {', '.join(kept)}, so {_these(kept)} in config.toml",
+                hint="add what you need to your agents; `upwell remove NAME` then removes it here",
+            )
 
     def _events_answered(self) -> int:
         daemon = daemon_at(str(self._home.root))
@@ -297,6 +337,10 @@ class SettingUp:
 def _changed(record: SetupRecord, plan: Plan) -> bool:
     """True if setup changed the file of this plan."""
     return plan.agent in record.clients and (not record.files or str(plan.path) in record.files)
+
+
+def _these(names: Sequence[str]) -> str:
+    return "this server stays" if len(names) == 1 else "these servers stay"
 
 
 def _reported(work: Callable[[], object], path: Path, report: Report) -> None:

@@ -11,6 +11,8 @@ from upwell.cli.output import Json, note, raw, say, say_json
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from upwell.hosts.install import Plan
     from upwell.setup.takeover import Clients, OutdatedRule, Takeover
 
@@ -31,6 +33,7 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
     move to config.toml, and each agent gets one server: upwell. Shows the change; --apply writes
     it."""
     clients = clients_of_user(project)
+    say_damage([clients.damage])
     plan = clients.taking_over()
     changes = [file for file in plan.files if file.changes]
     if apply:
@@ -61,7 +64,10 @@ def eject(apply: Apply = False, project: Project = False, as_json: Json = False)
     it.
     """
     clients = clients_of_user(project)
-    plans, refused = clients.giving_back()
+    back = clients.giving_back()
+    plans, refused = back.plans, back.refused
+    say_damage([clients.damage])
+    say_improvised(plans)
     if as_json:
         files = [{"file": str(p.path), "diff": masked_diff(clients, p)} for p in plans]
         say_json({"applied": apply, "files": files, "refused": refused})
@@ -71,11 +77,29 @@ def eject(apply: Apply = False, project: Project = False, as_json: Json = False)
         _show(clients, plans)
         note("upwell: nothing was written; add --apply to write it")
     if apply:
+        for settled in back.settled:
+            clients.apply(settled)
         _write(clients, plans, refused, quiet=as_json)
         if plans and not as_json:
             say("the servers stay in config.toml; `upwell remove NAME` removes one")
     else:
         _refuse(refused)
+
+
+def say_damage(faults: "Iterable[str]") -> None:
+    """Name damaged records."""
+    for fault in filter(None, faults):
+        note(f"upwell: {fault}")
+
+
+def say_improvised(plans: "Iterable[Plan]") -> None:
+    """Say what is used in place of a lost record."""
+    for plan in plans:
+        if plan.source:
+            note(
+                f"upwell: the record of the servers of {plan.path} is lost; they are restored from "
+                f"{plan.source}; a copy of the file as it is now stays beside it"
+            )
 
 
 def add_from_clients(project: bool) -> None:

@@ -120,6 +120,8 @@ def _show(installer: "Installer", plan: "Plan", apply: bool, secret: str = "") -
     if not apply:
         note("upwell: nothing was written; add --apply to write it")
         return
+    if installer.damage:
+        note(f"upwell: {installer.damage}")
     backup = installer.apply(plan)
     say(f"wrote {plan.path}" if plan.after is not None else f"removed {plan.path}")
     if backup:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.capturing import learned_from, say_gain
-from upwell.cli.clients import NO_AGENT, clients_of_user, masked_diff, say_servers
+from upwell.cli.clients import (
+    NO_AGENT,
+    clients_of_user,
+    masked_diff,
+    say_damage,
+    say_improvised,
+    say_servers,
+)
 from upwell.cli.hooks import has_guards, hook_installation, installer_of
 from upwell.cli.inbox import open_inbox
 from upwell.cli.moving import say_stores
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
 
     from upwell.app import App
     from upwell.app.capture import Gain, Holdings
-    from upwell.app.setting_up import Report, SettingUp, SetupPlan
+    from upwell.app.setting_up import Report, SettingUp, SetupPlan, UndoPlan
     from upwell.ground.types.memory import Memory
     from upwell.hosts.install import Plan
     from upwell.replay.transcripts import Transcript
@@ -67,6 +74,7 @@ def setup(
         )
     clients = clients_of_user(project=False)
     setting_up = _setting_up(clients)
+    say_damage(setting_up.damage)
     if undo:
         _undo(setting_up, clients, dry_run=dry_run, yes=yes, forget=forget)
     else:
@@ -112,12 +120,10 @@ def _undo(
 
     if dry_run:
         show()
-    for plan in (*plans.files, *plans.hooks):
-        say(f"upwell would {_state(plan)}")
-    _refuse(plans.refused)
+    _summarise_undo(plans)
     count = with_app(lambda app: _listed(app, learned))
     is_known = count > 0 or setting_up.sessions_db.exists()
-    if not (plans.files or plans.hooks or plans.refused or (forget and is_known)):
+    if not (plans.is_recorded or plans.refused or (forget and is_known)):
         say("there is nothing to undo")
         return
     if dry_run:
@@ -133,6 +139,15 @@ def _undo(
         say("what setup learned stays; `upwell setup --undo --forget` drops it")
     if faults:
         raise typer.Exit(1)
+
+
+def _summarise_undo(plans: "UndoPlan") -> None:
+    for plan in (*plans.files, *plans.hooks):
+        say(f"upwell would {_state(plan)}")
+    say_improvised(plans.files)
+    for path, command in plans.others:
+        note(f"upwell: setup did not change {path}; `{command}` removes upwell from it")
+    _refuse(plans.refused)
 
 
 def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
@@ -225,14 +240,14 @@ def _show(clients: "Clients", files: "list[Plan]", hooks: "list[Plan]") -> None:
 
 def _refuse(refused: dict[str, str]) -> None:
     for path, why in refused.items():
-        note(f"upwell: {path} stays as it is: {why}")
+        note(f"upwell: {path}: {why}")
 
 
 def _reporting(faults: list[str]) -> "Report":
     def report(path: str, why: str) -> None:
         if why:
             faults.append(path)
-            note(f"upwell: {path} stays as it is: {why}")
+            note(f"upwell: {path}: {why}")
         else:
             say(f"done: {path}")
 

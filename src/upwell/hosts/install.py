@@ -1,34 +1,55 @@
 """Writes our entries into agents' configuration files, and removes them again.
 
-The user first sees a plan. A file is written completely or not at all, and its earlier content is
-kept in a backup beside it. A record in upwell's home (`hooks.json`, or `clients.json` for MCP
-servers) holds the digest of each file that upwell has written. If a file has not changed since,
-uninstalling usually restores the earlier content and deletes the backup. Otherwise it removes only
-our entries.
+The user first sees a plan. Then three files are written in this order, each completely or not at
+all: the record (see `hosts/installed.py`), a backup of the agent's file beside it, and the agent's
+file. If the agent's file has not changed since, uninstalling usually restores the earlier content
+and deletes the backup. Otherwise it removes only our entries.
 """
 
 import contextlib
 import difflib
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
-from upwell.ground.errors import ConfigError, StoreUnwritable, UsageError
-from upwell.ground.files import read_regular_file, write_atomically
+from upwell.ground.errors import ConfigError, UsageError
+from upwell.ground.files import (
+    exclusively,
+    read_regular_file,
+    remove_partial_files,
+    write_atomically,
+    writing,
+)
 from upwell.hosts.installation import ConfigFile, Installation
+from upwell.hosts.installed import (
+    Installed,
+    Record,
+    files_of,
+    installed_entries,
+    joined,
+    read_record,
+    split,
+    write_record,
+)
 
 BACKUP = ".upwell-backup"
+PARTIAL = ".upwell-partial-"
+LOCK = "agents"
+"""The lock for changes to agents' files. Hooks and servers share it, because some agents have both
+in one file."""
 MAX_BACKUPS = 100
 
 
 class Plan(Struct, frozen=True):
     """A change to an agent's file. `before` and `after` are its text, or None if there is no file.
-    `next_step` tells the user what to do afterwards."""
+    `next_step` tells the user what to do afterwards. `moved` are the servers that move to upwell,
+    as a text in the file's format. `source` names what `after` was made from if the record is lost;
+    the file's content is then kept in a backup.
+    """
 
     agent: str
     path: Path
@@ -36,6 +57,8 @@ class Plan(Struct, frozen=True):
     after: str | None
     next_step: str = ""
     installs: bool = False
+    moved: str = ""
+    source: str = ""
 
     @property
     def changes(self) -> bool:
@@ -63,6 +86,11 @@ class Installer:
         self._record = record
         self._files = files
 
+    @property
+    def damage(self) -> str:
+        """What is wrong with the record's file, or ""."""
+        return read_record(self._record)[1]
+
     def installing(self, agent: str) -> Plan:
         """The plan that adds our entries.
 
@@ -72,9 +100,10 @@ class Installer:
         """
         file = self._file(agent)
         path = _resolved(file.path(self._installation))
-        before = _read(path)
+        before = read_text(path)
         after = file.with_ours(before or "", self._installation)
-        return Plan(agent, path, before, after, file.next_step, installs=True)
+        moved = file.moved(before or "")
+        return Plan(agent, path, before, after, file.next_step, installs=True, moved=moved)
 
     def uninstalling(self, agent: str, path: Path | None = None) -> Plan:
         """The plan that removes our entries from the agent's file, or from another file of the
@@ -86,37 +115,40 @@ class Installer:
         """
         file = self._file(agent)
         path = _resolved(path or file.path(self._installation))
-        before = _read(path)
+        before = read_text(path)
         if before is None:
             return Plan(agent, path, None, None)
-        entry, _ = _split(self._recorded(), agent, path)
-        backups: list[str] = []
-        if entry:
-            copies = [str(entry.get("backup", "")), *entry.get("older", ())]
-            backups = [old for copy in copies if copy and (old := _read(Path(copy))) is not None]
-            if entry.get("written") == digest(before):
-                if not copies[0]:
-                    return Plan(agent, path, before, None)
-                if len(copies) == 1 and backups:
-                    return Plan(agent, path, before, backups[0])
-        return Plan(agent, path, before, file.without_ours(before, backups) or None)
+        entry, _ = split(self._recorded(), agent, path)
+        if entry and entry.wrote(digest(before)):
+            if not entry.backup:
+                return Plan(agent, path, before, None)
+            if (earlier := _earlier_text(entry, file)) is not None:
+                return Plan(agent, path, before, earlier)
+        after = file.without_ours(before, self.moved(agent, path) or ())
+        return Plan(agent, path, before, after if after == before else after or None)
+
+    def moved(self, agent: str, path: Path) -> tuple[str, ...] | None:
+        """The servers that moved away from the agent's file, as texts in its format, the latest
+        first; None if that is not known."""
+        entry, _ = split(self._recorded(), agent, path)
+        return _moved(entry, self._file(agent)) if entry else None
 
     def apply(self, plan: Plan) -> str:
         """Carry out a plan. Returns the path of the backup, or "" if there is none.
 
         Raises:
             ConfigError: the file has changed since it was read, or has too many backups.
-            StoreUnwritable: the file or the record cannot be written. In the latter case, the file
-                has already been changed.
+            StoreUnwritable: the file, its backup or the record cannot be written. Unless the plan
+                uninstalls and only the record could not be written, the file is unchanged.
         """
-        try:
-            if _read(plan.path) != plan.before:
+        with exclusively(self._record.with_name(LOCK)):
+            now = read_text(plan.path)
+            if now != plan.before and now == plan.after:
+                return ""
+            if now != plan.before:
                 raise ConfigError(f"{plan.path} has just been changed", hint="try again")
-            return self._apply(plan)
-        except OSError as error:
-            raise StoreUnwritable(
-                f"cannot write {plan.path}: {error.strerror}", hint="check its permissions"
-            ) from error
+            remove_partial_files(plan.path, PARTIAL + plan.path.name)
+            return self._install(plan) if plan.installs else self._uninstall(plan)
 
     def installed(self) -> dict[str, str]:
         """The agents whose files contain our entries, and the paths of those files."""
@@ -124,7 +156,7 @@ class Installer:
         for agent, file in self._files.items():
             path = _resolved(file.path(self._installation))
             try:
-                text = _read(path)
+                text = read_text(path)
                 if text is not None and file.without_ours(text) != text:
                     paths[agent] = str(path)
             except ConfigError:
@@ -134,10 +166,7 @@ class Installer:
     def paths(self, agent: str) -> list[Path]:
         """The agent's files that contain our entries according to the record. There are several if
         the user has given the agent several settings folders (`CLAUDE_CONFIG_DIR`)."""
-        return [Path(str(entry["path"])) for entry in _entries(self._recorded(), agent)]
-
-    def _recorded(self) -> dict[str, Any]:
-        return installed_entries(self._record)
+        return [Path(file.path) for file in files_of(self._recorded(), agent)]
 
     def present(self) -> list[str]:
         """The agents that are installed on this machine."""
@@ -150,7 +179,7 @@ class Installer:
             UsageError: there is no such agent.
             ConfigError: the file cannot be read or is not UTF-8.
         """
-        return _read(_resolved(self.path_of(agent))) or ""
+        return read_text(_resolved(self.path_of(agent))) or ""
 
     def path_of(self, agent: str) -> Path:
         """The path of an agent's file.
@@ -160,31 +189,60 @@ class Installer:
         """
         return self._file(agent).path(self._installation)
 
-    def _apply(self, plan: Plan) -> str:
+    def _install(self, plan: Plan) -> str:
         record = self._recorded()
-        earlier, elsewhere = _split(record, plan.agent, plan.path)
-        if plan.after is None or not plan.installs:
-            _put(plan.path, plan.after)
-            self._write_record(_joined(record, plan.agent, elsewhere))
-            _clean_up(plan, earlier)
-            return ""
-        is_unchanged = earlier.get("written") == digest(plan.before or "")
-        # If the file is as upwell wrote it, it contains our entries, so no new backup is made.
-        backup = str(earlier.get("backup", "")) if is_unchanged else _backed_up(plan)
-        folders = _missing_folders(plan.path) or earlier.get("folders", [])
+        earlier, elsewhere = split(record, plan.agent, plan.path)
+        entry = self._entry(plan, earlier)
+        write_record(self._record, joined(record, plan.agent, [entry, *elsewhere]))
+        if plan.before is not None and entry.before == digest(plan.before):
+            _back_up(plan, entry.backup)
         _put(plan.path, plan.after)
-        older = list(earlier.get("older", ()))
-        if not is_unchanged and earlier.get("backup"):
-            older = [earlier["backup"], *older]
-        entry = {
-            "path": str(plan.path),
-            "written": digest(plan.after),
-            "backup": backup,
-            **({"older": older} if older else {}),
-            **({"folders": folders} if folders else {}),
-        }
-        self._write_record(_joined(record, plan.agent, [entry, *elsewhere]))
-        return backup
+        return entry.backup
+
+    def _entry(self, plan: Plan, earlier: Installed | None) -> Installed:
+        """The record's entry for the file once the plan has been carried out."""
+        file = self._file(plan.agent)
+        before = plan.before
+        moved = (_moved(earlier, file) if earlier else ()) or ()
+        if earlier and before is not None and file.without_ours(before, moved) == before:
+            earlier, moved = None, ()  # never carried out: the file still has everything
+        folders = [*_missing_folders(plan.path), *(earlier.folders if earlier else ())]
+        entry = Installed(
+            str(plan.path),
+            written=digest(plan.after or ""),
+            moved=moved if before is None else (plan.moved, *moved),
+            folders=tuple(dict.fromkeys(folders)),
+        )
+        if earlier and before is not None and earlier.wrote(digest(before)):
+            # The content before the first installation is restored, so its backup is kept.
+            return replace(
+                entry,
+                previous=digest(before),
+                backup=earlier.backup,
+                before=earlier.before,
+                older=earlier.older,
+                moved=entry.moved if plan.moved else earlier.moved,
+            )
+        older = (earlier.backup, *earlier.older) if earlier and earlier.backup else ()
+        if before is None:
+            return replace(entry, older=older)
+        backup = str(_free_backup(plan.path, before))
+        return replace(entry, backup=backup, before=digest(before), older=older)
+
+    def _uninstall(self, plan: Plan) -> str:
+        copy = ""
+        if plan.source and plan.before is not None:
+            copy = str(_free_backup(plan.path, plan.before))
+            _back_up(plan, copy)
+        if plan.changes:
+            _put(plan.path, plan.after)
+        record = self._recorded()
+        earlier, elsewhere = split(record, plan.agent, plan.path)
+        # Before the record, so that an interrupted uninstall can be completed.
+        _clean_up(plan, earlier.folders if earlier else ())
+        if earlier:
+            write_record(self._record, joined(record, plan.agent, elsewhere))
+        return copy
 
     def _file(self, agent: str) -> ConfigFile:
         if agent not in self._files:
@@ -193,44 +251,47 @@ class Installer:
             )
         return self._files[agent]
 
-    def _write_record(self, record: Mapping[str, Any]) -> None:
-        write_atomically(self._record, orjson.dumps(record, option=orjson.OPT_INDENT_2).decode())
+    def _recorded(self) -> Record:
+        return installed_entries(self._record)
 
 
-def installed_entries(record: Path) -> dict[str, Any]:
-    """The record of our entries, keyed by agent; empty if the record cannot be read. If an agent
-    has several files, `elsewhere` lists the entries of all but the first."""
+def backups_of(path: Path) -> list[Path]:
+    """The backups beside an agent's file."""
+    return [copy for copy in _backup_names(path) if copy.is_file()]
+
+
+def readable(path: Path) -> str | None:
+    """The content of a backup, or None if it cannot be read."""
     try:
-        entries = orjson.loads(record.read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return {}
-    return entries if isinstance(entries, dict) else {}
+        return read_text(path)
+    except ConfigError:
+        return None
 
 
-def _entries(record: Mapping[str, Any], agent: str) -> list[dict[str, Any]]:
-    first = dict(record.get(agent, {}))
-    entries = [first, *first.pop("elsewhere", ())]
-    return [entry for entry in entries if entry.get("path")]
+def _earlier_text(entry: Installed, file: ConfigFile) -> str | None:
+    """The content to restore; None if there are several backups, or if the backup is lost or
+    damaged. In a record of an older version, which has no digest, any sound file will do."""
+    text = None if entry.older else readable(Path(entry.backup))
+    if text is None or entry.moved is not None:
+        return text if text is not None and digest(text) == entry.before else None
+    return text if _moved_from(text, file) is not None else None
 
 
-def _split(
-    record: Mapping[str, Any], agent: str, path: Path
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The entry for the agent's file at `path` ({} if there is none), and the entries for its other
-    files."""
-    entries = _entries(record, agent)
-    here = next((entry for entry in entries if entry["path"] == str(path)), {})
-    return here, [entry for entry in entries if entry is not here]
+def _moved(entry: Installed, file: ConfigFile) -> tuple[str, ...] | None:
+    if entry.moved is not None:
+        return entry.moved
+    texts = [
+        _moved_from(readable(Path(path)), file) for path in (entry.backup, *entry.older) if path
+    ]
+    known = tuple(text for text in texts if text is not None)
+    return known if len(known) == len(texts) else None
 
 
-def _joined(
-    record: Mapping[str, Any], agent: str, entries: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    others = {name: entry for name, entry in record.items() if name != agent}
-    if not entries:
-        return others
-    first, *elsewhere = entries
-    return {**others, agent: {**first, **({"elsewhere": elsewhere} if elsewhere else {})}}
+def _moved_from(backup: str | None, file: ConfigFile) -> str | None:
+    try:
+        return file.moved(backup) if backup and backup.strip() else None
+    except ConfigError:
+        return None
 
 
 def _resolved(path: Path) -> Path:
@@ -239,7 +300,12 @@ def _resolved(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _read(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
+    """The content of an agent's file, or None if there is no file.
+
+    Raises:
+        ConfigError: the file cannot be read or is not UTF-8.
+    """
     try:
         return read_regular_file(path).decode("utf-8")
     except FileNotFoundError:
@@ -259,22 +325,23 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _backed_up(plan: Plan) -> str:
-    """Save the earlier content under the first free name."""
-    if plan.before is None:
-        return ""
+def _backup_names(path: Path) -> Iterator[Path]:
     for number in range(MAX_BACKUPS):
-        copy = plan.path.with_name(plan.path.name + BACKUP + (f".{number}" if number else ""))
-        try:
-            descriptor = os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
-        except FileExistsError:
-            continue
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(plan.before.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        return str(copy)
-    raise ConfigError(f"{plan.path} has {MAX_BACKUPS} backups already", hint="remove some of them")
+        yield path.with_name(path.name + BACKUP + (f".{number}" if number else ""))
+
+
+def _free_backup(path: Path, text: str) -> Path:
+    """The first name that is free, or whose file already has this content."""
+    for copy in _backup_names(path):
+        if not os.path.lexists(copy) or (copy.is_file() and readable(copy) == text):
+            return copy
+    raise ConfigError(f"{path} has {MAX_BACKUPS} backups already", hint="remove some of them")
+
+
+def _back_up(plan: Plan, backup: str) -> None:
+    if plan.before is not None and readable(copy := Path(backup)) != plan.before:
+        with writing(copy):
+            write_atomically(copy, plan.before, prefix=PARTIAL + copy.name)
 
 
 def _missing_folders(path: Path) -> list[str]:
@@ -282,23 +349,23 @@ def _missing_folders(path: Path) -> list[str]:
     return [str(folder) for folder in path.parents if not folder.exists()]
 
 
-def _clean_up(plan: Plan, entry: Mapping[str, Any]) -> None:
-    """After an uninstall, delete the backup if the file has the same content again. Also delete the
+def _clean_up(plan: Plan, folders: Sequence[str]) -> None:
+    """After an uninstall, delete the backups with the same content as the file. Also delete the
     folders that the installation created, if they are empty."""
-    copy = Path(str(entry.get("backup", "")))
-    with contextlib.suppress(OSError, ConfigError):
-        if copy.name.startswith(plan.path.name + BACKUP) and _read(copy) == plan.after:
-            copy.unlink()
+    for copy in backups_of(plan.path):
+        if plan.after is not None and readable(copy) == plan.after:
+            with contextlib.suppress(OSError):
+                copy.unlink()
     with contextlib.suppress(OSError):
-        for folder in entry.get("folders", ()):
+        for folder in folders:
             Path(folder).rmdir()
 
 
 def _put(path: Path, text: str | None) -> None:
-    if text is None:
-        path.unlink(missing_ok=True)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    write_atomically(path, text)
-    path.chmod(mode)
+    with writing(path):
+        if text is None:
+            path.unlink(missing_ok=True)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        write_atomically(path, text, mode, PARTIAL + path.name)

@@ -68,9 +68,18 @@ class ConfigFile(Protocol):
         """
         ...
 
-    def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
-        """Return `text` without our entries, or "" if nothing else remains. `backups` are earlier
-        versions of the file, from which entries that moved to upwell are restored.
+    def moved(self, text: str) -> str:
+        """Return the servers in `text` that `with_ours()` moves to upwell, in the file's format, or
+        "" if it moves none.
+
+        Raises:
+            ConfigError: the file does not have the expected structure.
+        """
+        ...
+
+    def without_ours(self, text: str, moved: Sequence[str] = ()) -> str:
+        """Return `text` without our entries, or "" if nothing else remains. `moved` are results of
+        `moved()`, whose servers are restored.
 
         Raises:
             ConfigError: the file does not have the expected structure.

@@ -178,7 +178,10 @@ class PluginFile:
             plugin = plugin.replace(mark, value)
         return f"{MARK}\n{plugin}"
 
-    def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
+    def moved(self, text: str) -> str:
+        return ""
+
+    def without_ours(self, text: str, moved: Sequence[str] = ()) -> str:
         if text and not text.startswith(MARK):
             raise ConfigError(
                 "plugins/upwell.js was not written by upwell",

@@ -116,19 +116,40 @@ class ServerFile(Struct, frozen=True, kw_only=True):
             return text
         return self.format.put(text, self.tables[0], OWN_SERVER, self._own_entry(installation))
 
-    def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
+    def has_ours(self, text: str) -> bool:
+        """True if upwell is among the servers."""
+        return any(entry.ours and entry.name == OWN_SERVER for _, entry, _ in self._entries(text))
+
+    def moved(
+        self, text: str, *, only: Callable[[Mapping[str, Any]], bool] = lambda table: True
+    ) -> str:
+        """As in `ConfigFile`. `only` selects servers by their content of `[server.NAME]`."""
+        moved = ""
+        for table, entry, raw in self._movable(text):
+            if entry.table and only(entry.table):
+                moved = self.format.put(moved, table, entry.name, raw)
+        return moved
+
+    def holding(self, servers: Mapping[str, Mapping[str, Any]]) -> str:
+        """The text of a file that holds these servers of `config.toml`, like that of `moved()`."""
+        text = ""
+        for name, server in servers.items():
+            text = self.format.put(text, self.tables[0], name, self._raw(server))
+        return text
+
+    def without_ours(self, text: str, moved: Sequence[str] = ()) -> str:
+        edited = text
         for table, entry, _ in self._entries(text):
             if entry.ours and entry.name == OWN_SERVER:
-                text = self.format.without(text, table, [entry.name])
-        for backup in backups:
-            for table, entry, raw in self._entries(backup):
-                present = [
-                    e.name for table_path, e, _ in self._entries(text) if table_path == table
-                ]
-                if entry.table and entry.name not in present:
-                    text = self.format.put(text, table, entry.name, raw)
-        remaining = self.format.value(text)
-        return "" if not backups and remaining in ({}, {self.tables[0][0]: {}}) else text
+                edited = self.format.without(edited, table, [entry.name])
+        for servers in moved:
+            for table, entry, raw in self._entries(servers, self._all_tables(servers)):
+                if entry.name not in _servers(self.format.value(edited), table):
+                    edited = self.format.put(edited, table, entry.name, raw)
+        if edited == text:
+            return text
+        remaining = self.format.value(edited)
+        return "" if not moved and remaining in ({}, {self.tables[0][0]: {}}) else edited
 
     def _movable(self, text: str) -> list[tuple[Table, Entry, Any]]:
         return [
@@ -138,11 +159,11 @@ class ServerFile(Struct, frozen=True, kw_only=True):
             for table, entry, raw in self._entries(text)
         ]
 
-    def _entries(self, text: str) -> list[tuple[Table, Entry, Any]]:
+    def _entries(self, text: str, tables: Sequence[Table] = ()) -> list[tuple[Table, Entry, Any]]:
         root = self.format.value(text)
         return [
             (table, self._read(name, raw, table), raw)
-            for table in self.tables
+            for table in tables or self.tables
             for name, raw in _servers(root, table).items()
         ]
 
@@ -155,6 +176,34 @@ class ServerFile(Struct, frozen=True, kw_only=True):
             placeholders=self.placeholders,
             plain_url=self.plain_url,
         )
+
+    def _all_tables(self, moved: str) -> list[Table]:
+        """The tables in a result of `moved()`, which may come from a run with a project."""
+        projects = self.format.value(moved).get("projects", {}) if self.holds_projects else {}
+        of_projects = [("projects", folder, self.tables[0][0]) for folder in projects]
+        return list(dict.fromkeys([*self.tables, *of_projects]))
+
+    def _raw(self, server: Mapping[str, Any]) -> dict[str, Any]:
+        """The agent's entry for a server of `config.toml`."""
+        url, words = server.get("url"), [server.get("command", ""), *server.get("args", ())]
+        env, cwd = server.get("env"), server.get("cwd")
+        if url:
+            sse = server.get("transport") == "sse"
+            key = "httpUrl" if self.plain_url == "sse" and not sse else "url"
+            has_type = self.shape == "typed" or (sse and self.plain_url != "sse")
+            kind = "remote" if self.shape == "listed" else "sse" if sse else "http"
+            headers = "http_headers" if self.format is TOML else "headers"
+            entry = {
+                "type": kind if has_type or self.shape == "listed" else "",
+                key: url,
+                headers: dict(server.get("headers", {})),
+            }
+        elif self.shape == "listed":
+            entry = {"type": "local", "command": words, "environment": env, "cwd": cwd}
+        else:
+            kind = "stdio" if self.shape == "typed" else ""
+            entry = {"type": kind, "command": words[0], "args": words[1:], "env": env, "cwd": cwd}
+        return {key: value for key, value in entry.items() if value}
 
     def _own_entry(self, installation: Installation) -> dict[str, Any]:
         program, *args = installation.command

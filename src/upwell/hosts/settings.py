@@ -88,10 +88,14 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
                 text = with_child(text, ("hooks",), entries, event)
         return text
 
-    def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
+    def moved(self, text: str) -> str:
+        return ""
+
+    def without_ours(self, text: str, moved: Sequence[str] = ()) -> str:
         if not text.strip():
-            return ""
-        self._checked(text)
+            return text
+        if self._first_of_ours(self._checked(text)) is None:
+            return text
         remaining = self._without(text, keep_empty=False)
         return remaining if set(parse(remaining).keys) - self.required.keys() else ""
 

@@ -2,7 +2,7 @@
 these changes. `--forget` also drops what was learned.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -31,19 +31,20 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
     capture: bool = False
     shorten: bool = False
 
-    def after(self, path: Path) -> str | None:
-        """The file's content with this change undone. If the file has been edited since, only our
-        entries are removed.
+    def after(self, path: Path, keep: Collection[str] = ()) -> str | None:
+        """The file's content with this change undone, except for the servers in `keep`. If there
+        are any, or if the file has been edited since, only our entries are removed. None if the
+        file should not exist.
 
         Raises:
             ConfigError: the file is not TOML.
         """
         document = read_document(path)
         present = tomlkit.dumps(document) if path.exists() else None
-        if present is None or digest(present) == self.written:
+        if present is None or (digest(present) == self.written and not keep):
             return self.before
         servers = document.get("server", {})
-        for name in self.servers:
+        for name in set(self.servers).difference(keep):
             servers.pop(name, None)
         if not servers:
             document.pop("server", None)
@@ -52,7 +53,8 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
                 document.get(section, {}).pop(key, None)
             if not document.get(section, True):
                 document.pop(section)
-        return tomlkit.dumps(document)
+        text = tomlkit.dumps(document)
+        return text if text.strip() or self.before is not None else None
 
 
 class SetupRecord(Struct, frozen=True, kw_only=True):
@@ -176,7 +178,7 @@ def _joined_change(earlier: ConfigChange | None, later: ConfigChange | None) -> 
     """Combine two changes. Undoing the result restores the content before the first change, but
     only if nobody edited the file between the two.
     """
-    if earlier is None or later is None:
+    if earlier is None or later is None or earlier == later:
         return later or earlier
     is_unedited = later.before is not None and digest(later.before) == earlier.written
     return ConfigChange(

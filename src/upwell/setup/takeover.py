@@ -6,6 +6,7 @@ Everything is planned before the first change. A file that cannot be read is rep
 alone; the others are still changed.
 """
 
+import contextlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,14 +24,13 @@ from upwell.hosts import HOSTS, server_files
 from upwell.hosts.base import PermissionRule
 from upwell.hosts.edits import TOML, Hides
 from upwell.hosts.entries import Entry
-from upwell.hosts.install import Installer, Plan
+from upwell.hosts.install import Installer, Plan, backups_of, readable
 from upwell.hosts.installation import Installation
 from upwell.hosts.memtomem import servers_behind
 from upwell.hosts.servers import ServerFile
 from upwell.setup.config_file import read_document, write_document
+from upwell.setup.giving_back import GivingBack, Servers, compared, improvised
 from upwell.setup.servers import written
-
-_COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 
 
 class Server(Struct, frozen=True):
@@ -93,6 +93,7 @@ class Clients:
         self._folder = folder or installation.user_folder
         self._installation = installation
         files = {name: replace(file, leave=leave) for name, file in server_files(project).items()}
+        self._all_files = files
         self._formats = {name: client.format for name, client in files.items()}
         self._files: dict[str, ServerFile] = {}
         places: set[Path] = set()
@@ -176,6 +177,8 @@ class Clients:
             path = takeover.config.path
             document = read_document(path)
             now = tomlkit.dumps(document) if path.exists() else None
+            if now == takeover.config.after:
+                return
             if now != takeover.config.before:
                 raise ConfigError(f"{path} changed in the meantime", hint="try again")
             write_document(path, tomlkit.parse(takeover.config.after or ""))
@@ -184,17 +187,85 @@ class Clients:
         """Write an agent's file. Returns the path of the backup, or "" if there is none."""
         return self._installer.apply(plan)
 
-    def giving_back(self) -> tuple[list[Plan], dict[str, str]]:
-        """The plans of `upwell eject`, and the reason for each file that cannot be changed. Files
-        in an agent's other settings folders are included if upwell recorded that it changed them.
+    def giving_back(
+        self, expected: Collection[str] = (), changed: Collection[str] = ()
+    ) -> GivingBack:
+        """What `upwell eject` would do. Files in an agent's other settings folders are included if
+        upwell recorded that it changed them. `expected` names servers that upwell took. `changed`
+        are paths of further files that may hold servers by now.
+
+        Raises:
+            ConfigError: `config.toml` cannot be read.
         """
-        plans, refused = [], {}
-        for name, path in self._written():
+        servers = read_document(self._home.config_file).unwrap().get("server", {})
+        back = GivingBack(files=self._written())
+        absent = [name for name in expected if name not in servers]
+        lost = self._lost(absent, back.files)
+        for name, path in back.files:
             try:
-                plans.append(self._installer.uninstalling(name, path))
+                plan = self._given_back(name, path, servers, absent, lost)
             except (UpwellError, OSError) as error:
-                refused[str(path)] = str(error)
-        return [plan for plan in plans if plan.changes], refused
+                back.refused[str(path)] = str(error)
+                continue
+            if plan.changes:
+                back.plans.append(plan)
+            elif path in self._installer.paths(name):
+                back.settled.append(plan)
+        files = server_files()
+        back.files += [
+            (name, Path(path))
+            for name, file in files.items()
+            for path in changed
+            if Path(path).name == file.path(self._installation).name
+        ]
+        return back
+
+    def _given_back(
+        self,
+        name: str,
+        path: Path,
+        servers: Servers,
+        absent: Collection[str],
+        lost: Collection[str],
+    ) -> Plan:
+        plan, file = self._installer.uninstalling(name, path), self._all_files[name]
+        is_known = self._installer.moved(name, path) is not None
+        if is_known or plan.before is None or not file.has_ours(plan.before):
+            return plan
+        return improvised(file, self._installation, plan, servers, absent, lost)
+
+    def _lost(self, names: Sequence[str], files: Sequence[tuple[str, Path]]) -> list[str]:
+        """Those of these servers that no agent's file, no backup and no record has."""
+        lost = list(names)
+        for name, path in files if lost else ():
+            file, recorded = self._all_files[name], self._installer.moved(name, path) or ()
+            texts = [*map(readable, (path, *backups_of(path))), *recorded]
+            for text in filter(None, texts):
+                with contextlib.suppress(ConfigError):
+                    for entry in file.entries(text):
+                        found = set(_names(entry.name, file.agent))
+                        lost = [server for server in lost if server not in found]
+        return lost
+
+    def missing(self, names: Iterable[str], back: GivingBack, *, done: bool) -> list[str]:
+        """Those of these servers of `config.toml` that no agent has, once everything has been given
+        back. With `done`, that has happened."""
+        after = {} if done else {plan.path: plan.after or "" for plan in back.plans}
+        held: list[dict[str, Any]] = []
+        for name, path in back.files:
+            with contextlib.suppress(ConfigError):
+                text = after[path] if path in after else readable(path) or ""
+                for entry in replace(self._all_files[name], leave=()).entries(text):
+                    user = self._installation
+                    behind = servers_behind(entry.table, user.environment, user.user_folder)
+                    held += [compared(item.table) for item in (entry, *behind)]
+        servers = read_document(self._home.config_file).get("server", {})
+        return [name for name in names if name in servers and compared(servers[name]) not in held]
+
+    @property
+    def damage(self) -> str:
+        """See `Installer.damage`."""
+        return self._installer.damage
 
     def paths(self, agent: str) -> list[Path]:
         """See `Installer.paths()`."""
@@ -258,7 +329,7 @@ def _name(
     for name in _names(original, agent):
         if name not in servers:
             return name, False
-        if _compared(servers[name]) == _compared(table):
+        if compared(servers[name]) == compared(table):
             return name, True
     raise ConfigError(f"no free name for {original!r}", hint="remove some servers")
 
@@ -279,8 +350,3 @@ def _is_allowed(name: str) -> bool:
     except UsageError:
         return False
     return True
-
-
-def _compared(server: Any) -> dict[str, Any]:
-    value = server.unwrap() if hasattr(server, "unwrap") else server
-    return {key: value[key] for key in _COMPARED if value.get(key)}

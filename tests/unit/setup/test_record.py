@@ -86,3 +86,16 @@ def test_undoing_takes_shortening_out_of_an_edited_file(tmp_path: Path) -> None:
     path.write_text('[hook]\ncapture = true\ncompress = ["claude"]\ntool_ms = 900\n')
     change = ConfigChange(written="another", capture=True, shorten=True)
     assert change.after(path) == "[hook]\ntool_ms = 900\n"
+
+
+def test_a_server_that_is_kept_is_removed_by_the_next_undo(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    text = '[server.a]\ncommand = "a"\n\n[server.b]\ncommand = "b"\n\n[hook]\ncapture = true\n'
+    path.write_text(text)
+    change = ConfigChange(written=digest(text), servers=("a", "b"), capture=True)
+    kept = change.after(path, ["b"])
+    assert kept == '[server.b]\ncommand = "b"\n\n'
+    path.write_text(kept)
+    assert change.after(path) is None, "there was no file before"
+    path.write_text("# mine\n" + kept)
+    assert (change.after(path) or "").strip() == "# mine"

@@ -14,7 +14,7 @@ from upwell.app.dashboard.timeline import hindsight, timeline
 from upwell.app.dashboard.worth import replay, worth
 from upwell.app.events import Event
 from upwell.app.wiring import App
-from upwell.hosts.install import installed_entries
+from upwell.hosts.installed import installed_entries
 from upwell.web.dashboard.desk import Desk, Fields
 
 Data = Callable[[App, Fields], Awaitable[Mapping[str, Any]]]

@@ -13,7 +13,7 @@ from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.ground.types.rpc import Ping
 from upwell.hosts import HOSTS
-from upwell.hosts.install import installed_entries
+from upwell.hosts.installed import installed_entries
 from upwell.web.dashboard.desk import Fields
 
 Servers = Callable[[], Sequence[Mapping[str, str]]]
