@@ -66,6 +66,15 @@ _DULL = re.compile(
     re.IGNORECASE,
 )
 """Matches the subject of a commit that is not worth remembering."""
+_CLEAR_REASON = re.compile(
+    r"\b(?:because|so that|since|instead of|otherwise|to avoid|prevent(?:s|ed)?|due to|root cause|"
+    r"on purpose|deliberately|decided|therefore|hence|as a result|which is why|that is why|caused?)"
+    r"\b|, so (?:that|the|it|we|they|a|an)\b",
+    re.IGNORECASE,
+)
+"""Words that give a reason for certain. `_REASON` also matches words that often do."""
+_CHORE = re.compile(r"^(?:style|chore|docs?|tests?|ci|build|format|lint)\b", re.IGNORECASE)
+_ITEM = re.compile(r"(?:^|\s)[-*•] ")
 _LABEL = re.compile(r"^(?:fix|bug|hotfix|revert)\b", re.IGNORECASE)
 """Matches the subject of a commit that corrects a mistake. Such a commit becomes a learning instead
 of a decision."""
@@ -349,6 +358,23 @@ def _proposal(entry: Commit, root: str) -> Proposal | None:
         project=main_worktree_of(root) or root,
         at=seconds,
     )
+
+
+def worthiest(proposals: Sequence[Proposal], most: int) -> list[Proposal]:
+    """Return at most `most` proposals, whose commits say best why, oldest first. Of commits that
+    give as many reasons, the later are preferred."""
+    reasons = {place: _reasons(proposal.text) for place, proposal in enumerate(proposals)}
+    order = sorted(filter(reasons.__getitem__, reasons), key=lambda place: (reasons[place], place))
+    return [proposals[place] for place in sorted(order[-most:])]
+
+
+def _reasons(text: str) -> int:
+    """Return how many different reasons stand in a message's sentences. The items of a list say
+    what was done. Labels such as `style:` mark work without a decision."""
+    if _CHORE.match(text):
+        return 0
+    prose = _ITEM.split(text)[0]
+    return len({match[0].lower() for match in _CLEAR_REASON.finditer(prose)})
 
 
 def gives_reasons(text: str) -> bool:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from upwell.app.capture import Gain
     from upwell.replay.transcripts import Transcript
 
+MAX_COMMITS = 12
+"""The most commits that `learn git` proposes at once: nobody decides on a hundred."""
+
 learn = typer.Typer(help="Propose memories from existing history.", no_args_is_help=True)
 
 
@@ -37,16 +40,18 @@ def git(
     commits: Annotated[
         int, typer.Option("-n", min=1, help="Number of commits to read, newest first.")
     ] = 1000,
-    everything: Annotated[bool, typer.Option("--all", help="Read every commit.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Read every commit, and propose all that give a reason.")
+    ] = False,
     since: Annotated[
         str | None,
         typer.Option(metavar="T", help="Only commits since T, for example 90d or 2026-01-31."),
     ] = None,
 ) -> None:
-    """Propose memories from commits that give a reason. Each proposal lists the files that its
+    """Propose memories from the commits that say best why. Each proposal lists the files that its
     commit touches. Proposals that you have already decided on are not made again.
     """
-    from upwell.capture.git import proposals_from
+    from upwell.capture.git import proposals_from, worthiest
     from upwell.config import load
 
     config = load()
@@ -54,9 +59,13 @@ def git(
     limit, begins = None if everything or since else commits, epoch_of(since)
     with progress("reading commits") as show:
         reading = proposals_from(path, limit, config.environment, since=begins, show=show)
-    intake = open_inbox().propose(reading.proposals)
+    inbox = open_inbox()
+    undecided = [one for one in reading.proposals if everything or not inbox.is_settled(one)]
+    intake = inbox.propose(undecided if everything else worthiest(undecided, MAX_COMMITS))
     found = counted(len(reading.proposals), "commit")
     say(f"{counted(intake.new, 'new proposal')} from {found} with a reason")
+    if len(undecided) > MAX_COMMITS and not everything:
+        note(f"upwell: proposed the {MAX_COMMITS} that say best why; --all proposes all")
     if reading.read < reading.total and not since:
         note(
             f"upwell: read {reading.read:,} of {reading.total:,} commits; --all reads all of them, "

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from upwell.capture.git import gives_reasons, proposals_from
-from upwell.capture.inbox import MAX_WAITING, Inbox, Intake, Proposal
+from upwell.capture.git import gives_reasons, proposals_from, worthiest
+from upwell.capture.inbox import MAX_WAITING, WHY_COMMIT, Inbox, Intake, Proposal
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.types.memory import Trust
 
@@ -258,3 +258,16 @@ def test_a_damaged_inbox_is_reported(box: Inbox, tmp_path: Path) -> None:
     (tmp_path / "inbox.json").write_text("{")
     with pytest.raises(StoreUnwritable):
         box.waiting()
+
+
+def test_of_many_commits_those_that_say_best_why_are_proposed() -> None:
+    texts = [
+        "Retry the upload. It failed on Mondays because the token expires on Sunday.",
+        "style: apply gofmt. The linter fails because of it.",
+        "Add security headers. - must be set, because browsers ask",
+        "Pin the driver. The new one leaks connections, which is why the pool was empty.",
+        "Split the page. It is compatible with the old one.",
+    ]
+    proposals = [Proposal(text=text, source="git:1", why=WHY_COMMIT) for text in texts]
+    assert worthiest(proposals, 9) == [proposals[0], proposals[3]]
+    assert worthiest(proposals, 1) == [proposals[3]]
