@@ -11,6 +11,7 @@ Sources: its documentation of hooks (2.1.278), settings and memory files; record
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -159,8 +160,8 @@ def _plugin(installation: Installation) -> dict[str, str]:
     """The files of a plugin for `claude --plugin-dir`."""
     hooks = json.loads(HOOKS.with_ours("", installation))["hooks"]
     env = {"env": {"UPWELL_HOME": installation.home}} if installation.home else {}
-    command, args = installation.command[0], ["-P", "-m", "upwell", "serve"]
-    server = {"type": "stdio", "command": command, "args": args, **env}
+    args = ["-P", "-m", "upwell", "serve"]
+    server = {"type": "stdio", "command": sys.executable, "args": args, **env}
     manifest = {"name": "upwell", "version": __version__, "description": _ABOUT}
     files = {
         ".claude-plugin/plugin.json": manifest,
