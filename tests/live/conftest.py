@@ -3,7 +3,9 @@
 import json
 import os
 import shlex
+import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.doors.hooked import House
+from tests.doors.test_hook_http import free_port
 from tests.live.install import newer
 from tests.live.model import Model, Script
 
@@ -70,6 +73,17 @@ class Stage:
         assert done.returncode == 0, done.stderr.decode()[-2000:] + done.stdout.decode()[-2000:]
         return done.stdout.decode()
 
+    def start_http(self) -> None:
+        """Start the daemon, and wait until it accepts hooks over HTTP, which it does a second after
+        its start. The scripted model is faster than that."""
+        port = free_port()
+        (self.house.home / "config.toml").write_text(f"hook.port = {port}\n")
+        self.house.start()
+        deadline = time.monotonic() + RUN_SECONDS
+        while not _listens(port):
+            assert time.monotonic() < deadline, "no HTTP"
+            time.sleep(0.05)
+
     @property
     def recorder(self) -> str:
         """A foreign hook that records every event."""
@@ -80,6 +94,11 @@ class Stage:
         """The recorded events, in order of arrival."""
         lines = (self.folder / "events.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines if line.strip()]
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def fenced(model: Model) -> dict[str, str]:

@@ -36,7 +36,6 @@ MISREAD: Mapping[str, str] = {
 """What the readers do not get right yet, by part."""
 UNDELIVERED: Mapping[str, str] = {
     "claude": "a fork gets the rules a second time: its session starts with the source `fork`",
-    "opencode": "the plugin sends no exit status, so that no command counts as failed",
 }
 """What the hooks do not get right yet, by part."""
 Steps = Mapping[str, Sequence["Step"]]

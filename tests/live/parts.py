@@ -50,14 +50,12 @@ class Part:
     - `play`: has the agent play all turns.
     - `transcripts`: the files of the session below the stage's folder: a pattern, which must not
       match those of sub-agents.
-    - `tells_status`: its hooks tell whether a command failed.
     """
 
     host: str
     calls: Callable[[str], tuple[Sequence[Call], Sequence[Call], Sequence[Call]]]
     play: Callable[[Stage, Model], None]
     transcripts: str
-    tells_status: bool = True
 
     def script(self, root: str) -> Script:
         first, later, delegated = self.calls(root)
@@ -308,10 +306,8 @@ def _bring_ripgrep(folder: Path) -> None:
 ROLLOUTS = "codex/sessions/*/*/*/rollout-*.jsonl"
 PARTS: Mapping[str, Part] = {
     "claude": Part("claude", _of_claude, _play_claude, "claude/projects/*/*.jsonl"),
-    "codex": Part("codex", _of_codex, _play_codex("gpt-5.5"), ROLLOUTS, tells_status=False),
-    "codex-code": Part(
-        "codex", _of_codex_code, _play_codex("gpt-6-sol"), ROLLOUTS, tells_status=False
-    ),
+    "codex": Part("codex", _of_codex, _play_codex("gpt-5.5"), ROLLOUTS),
+    "codex-code": Part("codex", _of_codex_code, _play_codex("gpt-6-sol"), ROLLOUTS),
     "copilot": Part("copilot", _of_copilot, _play_copilot, "copilot/session-state/*/events.jsonl"),
     "gemini": Part("gemini", _of_gemini, _play_gemini, "user/.gemini/tmp/*/chats/session-*.jsonl"),
     "opencode": Part(

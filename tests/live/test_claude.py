@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.doors.conftest import script, write_config
-from tests.doors.test_hook_http import free_port
 from tests.live.conftest import FILE, PROMPT, RULE, Stage
 from tests.live.install import command
 from tests.live.model import Heard, Model, Script
@@ -137,7 +136,7 @@ def test_the_output_of_commands_reaches_the_model_once(claude: Claude) -> None:
 
 
 def test_the_output_of_http_hooks_reaches_the_model_too(claude: Claude) -> None:
-    (claude.house.home / "config.toml").write_text(f"hook.port = {free_port()}\n")
+    claude.stage.start_http()
     claude.house.upwell("hook", "install", "claude", "--http", "--apply")
     token = (claude.house.home / "token").read_text().strip()
     heard = claude.ask("-p", ASKED, UPWELL_TOKEN=token)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.doors.conftest import script, write_config
-from tests.doors.test_hook_http import free_port
 from tests.live.conftest import FILE, PROMPT, RULE, Stage
 from tests.live.install import command
 from tests.live.model import Heard, Model, Script
@@ -113,7 +112,7 @@ def test_the_output_of_commands_reaches_the_model_once(copilot: Copilot) -> None
 
 
 def test_the_output_of_http_hooks_reaches_the_model_too(copilot: Copilot) -> None:
-    (copilot.house.home / "config.toml").write_text(f"hook.port = {free_port()}\n")
+    copilot.stage.start_http()
     copilot.house.upwell("hook", "install", "copilot", "--http", "--apply")
     heard = copilot.ask("-p", ASKED, COPILOT_HOOK_ALLOW_LOCALHOST="1")
     assert [told(entry) for entry in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
