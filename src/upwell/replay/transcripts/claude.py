@@ -3,19 +3,29 @@
 A record with a message has the `type` user or assistant. A tool's result is a block in a user
 message and refers to its call by `tool_use_id`. Sidechains, which belong to subagents, and meta
 records, which the host writes, are skipped.
+
+The host submits notices, plans, skills and other sessions' messages as the user's. Who wrote a
+message is recorded in `origin` and `promptSource`, and in marks such as `planContent`. Earlier
+versions record neither; there, elements such as `<task-notification>` are removed.
+
+Sources: transcripts of 2.1.332 and of earlier versions, and the names in its program.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from upwell.episodes.events import Event, Kind
+from upwell.hosts.prompts import typed_command, without_elements
 from upwell.replay.transcripts.base import (
     Draft,
     Format,
     Tally,
     array,
+    between,
     closed,
     folder,
     moment,
@@ -23,10 +33,57 @@ from upwell.replay.transcripts.base import (
     table,
     text,
     text_of,
+    tool_name,
 )
 
 _SESSION_NAME = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_REFUSED = "The user doesn't want to proceed with this tool use."
+_EXIT = re.compile(r"(?:Error: )?Exit code (-?\d{1,10})")
+_REFUSED = (
+    "The user doesn't want to proceed with this tool use.",
+    "The user doesn't want to take this action right now.",
+)
+_DID_NOT_RUN = frozenset({"cancelled", "user-rejected"})
+"""Values of `toolDenialKind` for a call that the user or the end of the turn prevented."""
+_TYPED = frozenset({"queued", "sdk", "suggestion_accepted", "typed"})
+"""Values of `promptSource` for a prompt from the user."""
+_NOT_TYPED = (
+    "handedOff",
+    "isVirtual",
+    "isVisibleInTranscriptOnly",
+    "planContent",
+    "queueSkipAttachments",
+    "queueTranscriptOnly",
+    "scheduledTaskId",
+    "sourceToolUseID",
+    "textNotTyped",
+    "wakeupSource",
+)
+"""Fields that only messages have that the user did not write."""
+_OWN_COMMANDS = ("<bash-", "<local-command-")
+_REMINDER = ("<system-reminder>", "</system-reminder>")
+_NOTIFICATION, _RUNNING = "<task-notification>", ("", "running")
+_IGNORED = frozenset(
+    """
+    agent-color agent-name agent-setting ai-title api-request api-request-blob api-request-resumed
+    api-request-shape artifact-autoreact-ledger artifact-comment-monitor atis-latch
+    attribution-snapshot bridge-session content-replacement continued-in cost-state custom-title
+    data-flow-incomplete data-flow-records derived-from dev-mods ended-by-model
+    file-history-delta file-history-snapshot fork-context-ref frame-link history-suppression
+    host-row hybrid-organization isolation-latch last-prompt memory-mode mode observer-ref
+    permission-mode pr-link progress queue-operation relocated repl-mode resume-head-vouch
+    session-owner summary system tag tools-used worktree-state
+    """.split()
+)
+"""The types of records without events."""
+_IGNORED_BLOCKS = frozenset(
+    """
+    advisor_tool_result bash_code_execution_tool_result code_execution_tool_result compaction
+    connector_text container_upload document fallback image mcp_tool_result mcp_tool_use
+    redacted_thinking server_tool_use text_editor_code_execution_tool_result thinking
+    tool_reference tool_search_tool_result web_fetch_tool_result web_search_tool_result
+    """.split()
+)
+"""The types of blocks of messages without events."""
 
 
 def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
@@ -34,15 +91,30 @@ def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     return closed(_events(path, start, tally))
 
 
+class _Background(Struct):
+    """A command that still ran when its call completed."""
+
+    call: Mapping[str, Any]
+    out: str
+
+
+class _Calls(Struct):
+    """The calls without an outcome so far, by their ids."""
+
+    open: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    background: dict[str, _Background] = field(default_factory=dict[str, _Background])
+
+
 def _events(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     draft = Draft(path.stem, "claude", tally)
     has_name = bool(_SESSION_NAME.fullmatch(path.stem))
-    calls: dict[str, Mapping[str, Any]] = {}
+    calls = _Calls()
     compacted = False
     for draft.offset, record in records(path, start, tally):
         if record.get("isSidechain"):
             continue
         draft.cwd = folder(record.get("cwd")) or draft.cwd
+        tally.version = text(record.get("version")) or tally.version
         if not has_name and text(record.get("sessionId")):
             draft.session, has_name = record["sessionId"], True
         at = moment(record.get("timestamp"))
@@ -54,51 +126,153 @@ def _events(path: Path, start: int, tally: Tally) -> Iterator[Event]:
         for event in _of_record(draft, record, at, calls):
             compacted = False
             yield event
+    for left in calls.background.values():
+        yield _finished(draft, left.call, left.out, failed=False)
 
 
 def _of_record(
-    draft: Draft, record: Mapping[str, Any], at: float, calls: dict[str, Mapping[str, Any]]
+    draft: Draft, record: Mapping[str, Any], at: float, calls: _Calls
 ) -> Iterator[Event]:
-    kind, message = record.get("type"), table(record.get("message"))
-    if record.get("isMeta") or record.get("isApiErrorMessage"):
-        return
-    if kind == "assistant":
-        yield from _of_assistant(draft, message.get("content"), at, calls)
-    elif kind == "user":
-        yield from _of_user(draft, message.get("content"), at, calls)
-    elif kind == "attachment":
+    kind, content = text(record.get("type")), table(record.get("message")).get("content")
+    if kind == "attachment":
         queued = table(record.get("attachment"))
         if queued.get("type") == "queued_command":
-            yield from draft.prompt(text_of(queued.get("prompt")), at)
+            mode = queued.get("commandMode")
+            author = _is_users(queued) if mode in (None, "", "prompt") else False
+            yield from _of_texts(draft, _texts(queued.get("prompt")), queued, author, at, calls)
+    elif kind == "assistant" and not record.get("isApiErrorMessage") and not record.get("isMeta"):
+        yield from _of_assistant(draft, content, at, calls)
+    elif kind == "user":
+        yield from _of_user(draft, content, record, at, calls)
+    elif kind != "assistant" and kind not in _IGNORED:
+        draft.tally.miss(kind)
 
 
-def _of_assistant(
-    draft: Draft, content: Any, at: float, calls: dict[str, Mapping[str, Any]]
-) -> Iterator[Event]:
+def _of_assistant(draft: Draft, content: Any, at: float, calls: _Calls) -> Iterator[Event]:
     if isinstance(content, str):
         yield from draft.say(content, at)
     for block in map(table, array(content)):
-        if block.get("type") == "text":
+        kind = text(block.get("type"))
+        if kind == "text":
             yield from draft.say(block.get("text"), at)
-        elif block.get("type") == "tool_use":
-            calls[text(block.get("id"))] = block
+        elif kind == "tool_use":
+            calls.open[text(block.get("id"))] = block
+        elif kind not in _IGNORED_BLOCKS:
+            draft.tally.miss(f"assistant's {kind}")
 
 
 def _of_user(
-    draft: Draft, content: Any, at: float, calls: dict[str, Mapping[str, Any]]
+    draft: Draft, content: Any, record: Mapping[str, Any], at: float, calls: _Calls
 ) -> Iterator[Event]:
-    blocks = [table(block) for block in array(content)]
-    results = [block for block in blocks if block.get("type") == "tool_result"]
+    results = [block for block in map(table, array(content)) if block.get("type") == "tool_result"]
     for block in results:
-        call = calls.pop(text(block.get("tool_use_id")), None)
-        out = text_of(block.get("content"))
-        if call is None or out.startswith(_REFUSED):
-            continue
-        failed = block.get("is_error") is True
-        yield draft.tool(call.get("name"), call.get("input"), out, failed=failed, at=at)
+        yield from _answered(draft, block, record, at, calls)
     if not results:
-        words = [text(block.get("text")) for block in blocks if block.get("type") == "text"]
-        yield from draft.prompt(content if isinstance(content, str) else "\n".join(words), at)
+        if content is not None and not isinstance(content, str | list):
+            draft.tally.miss("user's content")
+        yield from _of_texts(draft, _texts(content), record, _is_users(record), at, calls)
+
+
+def _texts(content: Any) -> list[str]:
+    """The texts in a message, without images and documents."""
+    if isinstance(content, str):
+        return [content]
+    return [text(block.get("text")) for block in map(table, array(content)) if block.get("text")]
+
+
+def _of_texts(
+    draft: Draft,
+    texts: Sequence[str],
+    record: Mapping[str, Any],
+    is_users: bool | None,
+    at: float,
+    calls: _Calls,
+) -> Iterator[Event]:
+    words = "\n".join(texts)
+    if is_users is not True and calls.background and _NOTIFICATION in words:
+        yield from _ended(draft, words, at, calls)
+    if is_users is None or (
+        is_users and not record.get("promptSource") and words.startswith(_OWN_COMMANDS)
+    ):
+        yield from draft.prompt(words, at)
+    elif is_users:
+        yield from draft.typed(_typed(texts), at)
+
+
+def _is_users(record: Mapping[str, Any]) -> bool | None:
+    """Whether the user wrote a message; None if this is not recorded."""
+    if record.get("isMeta") or any(record.get(name) for name in _NOT_TYPED):
+        return False
+    origin = text(table(record.get("origin")).get("kind"))
+    if origin and origin != "unclassified":
+        return origin == "human"
+    source = text(record.get("promptSource"))
+    return source in _TYPED if source else None
+
+
+def _typed(texts: Sequence[str]) -> str:
+    """The user's words in a message of the user. The host adds blocks and reminders to them."""
+    own = [words for words in texts if without_elements(words, "claude")] or texts
+    words = "\n".join(own).strip()
+    if words.endswith(_REMINDER[1]):
+        words = words.rpartition(_REMINDER[0])[0].strip() or words
+    return typed_command(words)
+
+
+def _answered(
+    draft: Draft, block: Mapping[str, Any], record: Mapping[str, Any], at: float, calls: _Calls
+) -> Iterator[Event]:
+    name = text(block.get("tool_use_id"))
+    call = calls.open.pop(name, None)
+    out = text_of(block.get("content"))
+    if call is None or _is_refused(record, out):
+        return
+    is_command = tool_name(call.get("name")) == "Bash"
+    failed = _failed(block, record, out, is_command=is_command)
+    result = record.get("toolUseResult")
+    if is_command and not failed and table(result).get("backgroundTaskId"):
+        calls.background[name] = _Background(call, out)
+    else:
+        yield _finished(draft, call, out, failed=failed, at=at)
+
+
+def _is_refused(record: Mapping[str, Any], out: str) -> bool:
+    """Whether the user prevented the call. That is not a failure."""
+    denial = text(record.get("toolDenialKind"))
+    if denial:
+        return denial in _DID_NOT_RUN and not record.get("toolDenialAfterRun")
+    return out.startswith(_REFUSED)
+
+
+def _failed(
+    block: Mapping[str, Any], record: Mapping[str, Any], out: str, *, is_command: bool
+) -> bool:
+    """Whether a call failed. A command that was interrupted has not worked."""
+    result = table(record.get("toolUseResult"))
+    if block.get("is_error") is True or result.get("interrupted") is True:
+        return True
+    status = result.get("exitCode")
+    if is_command and isinstance(status, int):
+        return status != 0
+    printed = _EXIT.match(out) if is_command else None
+    return record.get("toolDenialKind") == "interrupted" or bool(printed and int(printed[1]))
+
+
+def _ended(draft: Draft, notice: str, at: float, calls: _Calls) -> Iterator[Event]:
+    """The commands whose end a task notification reports."""
+    for part in notice.split(_NOTIFICATION)[1:]:
+        name = between(part, "<tool-use-id>", "</tool-use-id>").strip()
+        status = between(part, "<status>", "</status>").strip()
+        if name in calls.background and status not in _RUNNING:
+            left = calls.background.pop(name)
+            out = between(part, "<summary>", "</summary>").strip() or left.out
+            yield _finished(draft, left.call, out, failed=status != "completed", at=at)
+
+
+def _finished(
+    draft: Draft, call: Mapping[str, Any], out: str, *, failed: bool, at: float = 0.0
+) -> Event:
+    return draft.tool(call.get("name"), call.get("input"), out, failed=failed, at=at)
 
 
 def _recognises(path: Path, head: bytes) -> bool:
@@ -113,4 +287,5 @@ FORMAT = Format(
     recognises=_recognises,
     read=read,
     resumes=True,
+    written_for="2.1.332",
 )
