@@ -113,6 +113,7 @@ HOST = Host(
             "web_search": "WebSearch",
         },
         restores_context=True,
+        inserts="codex",
         read_reply=_read_reply,
         write_reply=_write_reply,
         reply_tokens=2_400,

@@ -23,7 +23,7 @@ _EXIT_CHARS = 300
 _STATUS_FIELDS = ("exit_code", "exitCode")
 _EXIT = re.compile(r"exit(?:ed with)?[ _]?code[\"']?[: ]\s?(-?\d{1,4})\b", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "/bin/sh", "/bin/bash", "/bin/zsh"})
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "fish"})
 _PATH_NAMES = frozenset({"absolute_path", "target_file", "relative_workspace_path", "file"})
 _OWN_PREFIXES = tuple(
     f"{name}{mark}" for name in (OWN_SERVER, f"plugin_{OWN_SERVER}_{OWN_SERVER}") for mark in "_-"
@@ -216,7 +216,7 @@ def plain_args(value: Any) -> dict[str, Any]:
 
 
 def _command_of(parts: Sequence[str]) -> str:
-    if len(parts) > 2 and parts[0] in _SHELLS and parts[1].startswith("-"):
+    if len(parts) > 2 and parts[0].rpartition("/")[2] in _SHELLS and parts[1].startswith("-"):
         return parts[-1]
     return " ".join(parts)
 

@@ -70,6 +70,10 @@ LEADS: Mapping[str, Sequence[str]] = {
     "codex": ("# AGENTS.md instructions for ",),
 }
 """How a host begins the text with which it introduces such an element."""
+CONTEXTS: Mapping[str, tuple[str, str]] = {
+    "codex": ("# Context from my IDE setup:", "## My request for Codex:"),
+}
+"""How an extension of an editor begins the context before a request, and the request."""
 _INTERRUPTIONS = frozenset(
     {"[Request interrupted by user]", "[Request interrupted by user for tool use]"}
 )
@@ -84,10 +88,18 @@ def own_words(text: str, host: str) -> str:
     """The user's own words in a prompt, without what the host put into it; "" if nothing is left.
     A slash command is returned as it was typed.
     """
-    words = text.strip()
+    words = request_in(text, host)
     if words.startswith(QUESTION) or words in _INTERRUPTIONS:
         return ""
     return without_elements(typed_command(words) if host in _RECORDS_COMMANDS else words, host)
+
+
+def request_in(text: str, host: str) -> str:
+    """The user's request in a prompt, without the context that an editor put before it."""
+    context, request = CONTEXTS.get(host, ("", ""))
+    if context and text.lstrip().startswith(context):
+        text = text.partition(request)[2] or text
+    return text.strip()
 
 
 def without_elements(text: str, host: str) -> str:

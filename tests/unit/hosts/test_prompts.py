@@ -78,6 +78,17 @@ def test_a_slash_command_is_what_the_user_typed() -> None:
     assert own_words(record, "claude") == "/review"
 
 
+def test_a_request_stands_behind_the_context_of_an_editor() -> None:
+    context = "# Context from my IDE setup:\n\n## Active file: a.py\n\n"
+    prompt = context + "## My request for Codex:\nWhy does it leak?\n"
+    event = HOSTS["codex"].events.read("UserPromptSubmit", {"session_id": "s", "prompt": prompt})
+    assert event
+    assert event.text == own_words(prompt, "codex") == "Why does it leak?"
+    assert own_words("# Context from my IDE setup: why?", "codex") == (
+        "# Context from my IDE setup: why?"
+    )
+
+
 def test_our_own_question_and_an_interruption_are_not_prompts() -> None:
     assert own_words("[upwell] Before you finish: in this turn …", "gemini") == ""
     assert own_words("[Request interrupted by user]", "claude") == ""

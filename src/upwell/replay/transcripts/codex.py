@@ -2,6 +2,16 @@
 
 An item is `{"timestamp", "type", "payload"}`. Until mid-2025 it was the payload alone. A call and
 its output share a `call_id`. Subagents have their own files, which are skipped.
+
+What the user typed is recorded as a `UserMessage` item; before 0.147, as a `user_message` event.
+Only the oldest rollouts have neither. There, a message with the role of the user is read without
+the elements that Codex adds to it.
+
+An `item_completed` event tells how a call ended (`CommandExecution` and others). Its `id` is the
+call's `call_id`, except in code mode, where a script in the tool `exec` makes the calls. Earlier
+versions record such ends as `exec_command_end` and the like, or not at all.
+
+Sources: rollouts of 0.169 and 0.171, and the protocol in its repository.
 """
 
 import re
@@ -9,7 +19,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from upwell.episodes.events import Event, Kind
+from upwell.hosts.prompts import request_in
 from upwell.replay.transcripts.base import (
     Draft,
     Format,
@@ -24,12 +37,69 @@ from upwell.replay.transcripts.base import (
     text,
     text_of,
 )
+from upwell.replay.transcripts.codex_calls import Calls
 
-_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
-_OUTPUTS = ("function_call_output", "custom_tool_call_output")
-_EXIT = re.compile(r'(?:exited with code|exit code:?|"exit_code"\s*:)\s*(-?\d+)', re.IGNORECASE)
-_EDGE_CHARS = 2_000
+_TYPED = "user.text"
+_SUBAGENTS = frozenset({"memory_consolidation", "subagent"})
+_COMPACTIONS = frozenset({"compacted", "context_compacted"})
+_IGNORED = frozenset(
+    """
+    additional_tools agent_message agent_reasoning agent_reasoning_raw_content
+    agent_reasoning_section_break auth_recovery_completed auth_recovery_started collab_close_end
+    collab_agent_interaction_end collab_agent_spawn_end collab_resume_end collab_waiting_end
+    compaction compaction_summary compaction_trigger configuration_update context_compaction
+    deprecation_notice dynamic_tool_call_request dynamic_tool_call_response dynamic_tools_updated
+    entered_review_mode environment_connected environment_disconnected error exec_approval_request
+    exited_review_mode ghost_snapshot guardian_assessment guardian_warning hook_completed
+    hook_started id_allocation image_generation_call image_generation_end inter_agent_communication
+    inter_agent_communication_metadata item_started mcp_startup_complete mcp_startup_update
+    model_reroute model_verification other plan_update realtime_conversation_closed
+    realtime_conversation_realtime realtime_conversation_sdp realtime_conversation_started
+    realtime_item reasoning safety_buffering security_risk_score session_configured session_meta
+    shutdown_complete stream_error sub_agent_activity task_complete task_started
+    terminal_interaction thread_goal_updated thread_name_updated thread_queue_changed
+    thread_rolled_back thread_settings_applied token_count token_usage_record tool_search_call
+    tool_search_output turn_aborted turn_context turn_diff turn_moderation_metadata
+    undo_completed undo_started view_image_tool_call warning web_search_begin web_search_end
+    world_state
+    """.split()
+)
+"""The types of items without events."""
+_OLD_FIELDS = frozenset({"instructions", "record_type"})
+"""Fields of the items without a type in the oldest rollouts."""
 _NAME = re.compile(r"\Arollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+
+
+class _Prompts(Struct):
+    """Recognises the user's prompts. `are_recorded`: the rollout records what the user typed. A
+    prompt may be recorded in two ways one after the other; `last` is the latest way and prompt."""
+
+    are_recorded: bool
+    last: tuple[str, str] = ("", "")
+
+    def typed(self, draft: Draft, way: str, words: str, at: float) -> Iterator[Event]:
+        """Yield what the user typed, without the context that an editor adds."""
+        is_repeated = self.last[1] == words and self.last[0] != way
+        self.last = (way, words)
+        if not is_repeated:
+            yield from draft.typed(request_in(words, "codex"), at)
+
+    def in_message(self, draft: Draft, item: Mapping[str, Any], at: float) -> Iterator[Event]:
+        """Yield what the user typed in a message, for a rollout that does not record it
+        elsewhere. A message may tell of each of its texts what it is."""
+        passed = table(item.get("internal_chat_message_metadata_passthrough"))
+        kinds = array(item.get("content_item_kinds")) or array(passed.get("content_item_kinds"))
+        for number, block in enumerate(array(item.get("content"))):
+            if not kinds:
+                yield from draft.prompt(text_of(block), at)
+            elif number < len(kinds) and kinds[number] == _TYPED:
+                yield from draft.typed(request_in(text_of(block), "codex"), at)
+
+
+class _Reading(Struct):
+    draft: Draft
+    prompts: _Prompts
+    calls: Calls = field(default_factory=Calls)
 
 
 def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
@@ -40,82 +110,74 @@ def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
 def _events(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     name = _NAME.match(path.stem)
     draft = Draft(name[1] if name else path.stem, "codex", tally)
-    has_prompts = holds(path, b'"user_message"')
-    calls: dict[str, Mapping[str, Any]] = {}
+    begun = _payload(next((entry for _, entry in records(path, 0, Tally())), {}))
+    if _is_subagent(begun):
+        return
+    draft.cwd = folder(begun.get("cwd"))
+    tally.version = text(begun.get("cli_version"))
+    are_recorded = holds(path, b'"user_message"') or holds(path, b'"UserMessage"')
+    reading = _Reading(draft, _Prompts(are_recorded))
     compacted = False
-    for number, (draft.offset, record) in enumerate(records(path, start, tally)):
-        kind, at = record.get("type"), moment(record.get("timestamp"))
-        payload = table(record.get("payload")) or record
+    for draft.offset, record in records(path, start, tally):
+        payload, at = _payload(record), moment(record.get("timestamp"))
         draft.cwd = folder(payload.get("cwd")) or draft.cwd
-        if number == 0 and isinstance(payload.get("source"), dict) and _is_subagent(payload):
-            return
-        if kind == "compacted" or payload.get("type") == "context_compacted":
+        if _is_compaction(record, payload):
             if not compacted:
                 yield draft.event(Kind.COMPACT, at)
             compacted = True
             continue
-        for event in _of_item(draft, payload, at, calls, has_prompts):
+        for event in _of_item(reading, text(record.get("type")), payload, at):
             compacted = False
+            if event.kind is not Kind.PROMPT:
+                reading.prompts.last = ("", "")
             yield event
+    yield from reading.calls.left(draft)
 
 
-def _is_subagent(payload: Mapping[str, Any]) -> bool:
-    return any(name.lower().startswith("sub") for name in payload["source"])
+def _payload(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    return table(record.get("payload")) or record
 
 
-def _of_item(
-    draft: Draft,
-    item: Mapping[str, Any],
-    at: float,
-    calls: dict[str, Mapping[str, Any]],
-    has_prompts: bool,
-) -> Iterator[Event]:
-    kind = item.get("type")
+def _is_subagent(begun: Mapping[str, Any]) -> bool:
+    return text(begun.get("thread_source")) in _SUBAGENTS or any(
+        name.lower().startswith("sub") for name in table(begun.get("source"))
+    )
+
+
+def _is_compaction(record: Mapping[str, Any], payload: Mapping[str, Any]) -> bool:
+    return (
+        text(record.get("type")) in _COMPACTIONS
+        or text(payload.get("type")) in _COMPACTIONS
+        or table(payload.get("item")).get("type") == "ContextCompaction"
+    )
+
+
+def _of_item(reading: _Reading, outer: str, item: Mapping[str, Any], at: float) -> Iterator[Event]:
+    draft, calls, prompts = reading.draft, reading.calls, reading.prompts
+    kind = outer if outer in _IGNORED else text(item.get("type")) or outer
     if kind == "user_message":
-        yield from draft.prompt(text(item.get("message")), at)
-    elif kind == "message" and item.get("role") == "assistant":
-        yield from draft.say(text_of(item.get("content")), at)
-    elif kind == "message" and item.get("role") == "user" and not has_prompts:
-        for block in array(item.get("content")):
-            yield from draft.prompt(text_of(block), at)
-    elif kind in _CALLS:
-        calls[text(item.get("call_id"))] = item
-        if kind == "local_shell_call" and item.get("status") == "completed":
-            yield from _answered(draft, item, "", at, calls)
-    elif kind in _OUTPUTS:
-        yield from _answered(draft, item, item.get("output"), at, calls)
-    elif kind == "web_search_call":
-        action = table(item.get("action"))
-        yield draft.tool(
-            "web_search", {"query": text(action.get("query"))}, "", failed=False, at=at
-        )
+        yield from prompts.typed(draft, kind, text(item.get("message")), at)
+    elif kind == "item_completed":
+        completed = table(item.get("item"))
+        if completed.get("type") == "UserMessage":
+            parts = map(table, array(completed.get("content")))
+            words = "".join(text(part.get("text")) for part in parts)
+            yield from prompts.typed(draft, "UserMessage", words, at)
+        else:
+            yield from calls.completed(draft, completed, at)
+    elif kind == "message":
+        yield from _of_message(reading, item, at)
+    elif calls.takes(kind):
+        yield from calls.of_item(draft, kind, item, at)
+    elif kind not in _IGNORED and (kind or not _OLD_FIELDS & item.keys()):
+        draft.tally.miss(kind)
 
 
-def _answered(
-    draft: Draft,
-    item: Mapping[str, Any],
-    output: Any,
-    at: float,
-    calls: dict[str, Mapping[str, Any]],
-) -> Iterator[Event]:
-    call = calls.pop(text(item.get("call_id")), None)
-    if call is None:
-        return
-    if call.get("type") == "local_shell_call":
-        name, arguments = "local_shell", table(call.get("action"))
-    else:
-        name, arguments = text(call.get("name")), call.get("arguments", call.get("input"))
-    out = text_of(output)
-    yield draft.tool(name, arguments, out, failed=_failed(output, out), at=at)
-
-
-def _failed(output: Any, out: str) -> bool:
-    """True if the call failed. Codex writes a command's exit status as text before or after the
-    output."""
-    if table(output).get("success") is False:
-        return True
-    status = _EXIT.search(out[:_EDGE_CHARS]) or _EXIT.search(out[-_EDGE_CHARS:])
-    return status is not None and int(status[1]) != 0
+def _of_message(reading: _Reading, item: Mapping[str, Any], at: float) -> Iterator[Event]:
+    if item.get("role") == "assistant":
+        yield from reading.draft.say(text_of(item.get("content")), at)
+    elif item.get("role") == "user" and not reading.prompts.are_recorded:
+        yield from reading.prompts.in_message(reading.draft, item, at)
 
 
 def _recognises(path: Path, head: bytes) -> bool:
@@ -129,4 +191,5 @@ FORMAT = Format(
     recognises=_recognises,
     read=read,
     resumes=True,
+    written_for="0.171.0",
 )
