@@ -29,15 +29,6 @@ WORKING = "ls src"
 LATER = "git status --short"
 PARTS = ("claude", "codex", "codex-code", "copilot", "gemini", "opencode")
 """The parts: every agent, and Codex a second time with a model of the code mode."""
-MISREAD: Mapping[str, str] = {
-    "codex": "skills and sub-agents' notices count as prompts; MCP tools lack their server's name",
-    "codex-code": "the commands of the code mode are not read",
-}
-"""What the readers do not get right yet, by part."""
-UNDELIVERED: Mapping[str, str] = {
-    "claude": "a fork gets the rules a second time: its session starts with the source `fork`",
-}
-"""What the hooks do not get right yet, by part."""
 Steps = Mapping[str, Sequence["Step"]]
 
 

@@ -107,6 +107,8 @@ FORGETFUL = frozenset({COMPACTED, "clear"})
 """Values of `Cue.text` by which a host reports that the session has lost its context."""
 RESUMED = "resume"
 """The value of `Cue.text` for a resumed session, whose host restores its context."""
+FORKED = "fork"
+"""The value of `Cue.text` for a session that goes on from the context of another."""
 MISSED = "missed"
 """Our own value: no process answered when the session started. The session gets the rules, unless
 it already has them."""
@@ -153,15 +155,15 @@ class SessionStart(Struct, frozen=True):
         `shown_ids`, or a `Skip` that says why there are none.
 
         A session that was resumed, or whose start was missed, gets the standing rules only if it
-        lacks them. A compacted session gets some of its memories again. If `surface.moments` is
-        `all`, a session also gets other notes once. Otherwise, other notes surface only with a
-        request that they match.
+        lacks them. A forked session has those of the session that it goes on from. A compacted
+        session gets some of its memories again. If `surface.moments` is `all`, a session also gets
+        other notes once. Otherwise, other notes surface only with a request that they match.
         """
         if not self.options.surface.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
         surfacing_id = f"s_{secrets.token_hex(6)}"
         block = _Block(self.options.surface.session_max_bytes, surfacing_id, cue.read_command)
-        has_rules = cue.text in (RESUMED, MISSED) and await self._has_rules(cue)
+        has_rules = cue.text in (RESUMED, FORKED, MISSED) and await self._has_rules(cue)
         rules = block.add_rules([] if has_rules else await self.rules.of(cue))
         is_repeat = cue.text not in FORGETFUL and await self._has_opening(cue.session)
         notes = await self._add_notes(block, cue, now, shown_ids, rules_only=is_repeat)
@@ -221,6 +223,9 @@ class SessionStart(Struct, frozen=True):
         await self.seen_log.withdraw(surfacing.memories, cue.session)
 
     async def _has_rules(self, cue: Cue) -> bool:
+        if cue.text == FORKED:
+            await self.rules.record(cue.session)
+            return True
         # When Codex resumes a session and immediately compacts it, it sends two events. The
         # rules are shown on the second one.
         if cue.text == RESUMED and await self.compaction.is_pending(cue.session):
@@ -250,7 +255,7 @@ class SessionStart(Struct, frozen=True):
         rules_only: bool,
     ) -> list[Hit]:
         carried = await self._carried(cue) if cue.text in FORGETFUL else []
-        if rules_only or cue.text in (MISSED, SUBAGENT):
+        if rules_only or cue.text in (FORKED, MISSED, SUBAGENT):
             return []
         recent = await self._recent_notes(cue, now) if self.options.surface.moments == "all" else []
         candidates = distinct([*carried, *recent])

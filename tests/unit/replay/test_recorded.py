@@ -6,16 +6,12 @@
 from pathlib import Path
 
 import pytest
-from tests.live.drill import FORKED, MISREAD, PARTS, expected, prompt, seen, sessions_at
+from tests.live.drill import FORKED, PARTS, expected, prompt, seen, sessions_at
 from tests.live.recording import PROJECT, RECORDED, recording_of, restored
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_recording_yields_what_the_script_did(
-    part: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    if part in MISREAD:
-        request.applymarker(pytest.mark.xfail(reason=MISREAD[part]))
+def test_a_recording_yields_what_the_script_did(part: str, tmp_path: Path) -> None:
     sessions, tally = sessions_at(restored(recording_of(part), tmp_path))
     steps = expected(part, PROJECT)
     session, *forks = sorted(sessions.values(), key=len)

@@ -156,6 +156,14 @@ async def test_a_session_gets_its_opening_once_and_again_after_a_compaction() ->
     assert ids(await stage.begin(session="another")) == ["new"]
 
 
+async def test_a_fork_has_the_rules_of_the_session_that_it_goes_on_from() -> None:
+    stage = Stage(rules=[Memory(id="rule", text="Answer in English", pinned=True)])
+    assert ids(await stage.begin("startup")) == ["rule"]
+    assert isinstance(await stage.begin("fork", session="other"), Skip)
+    assert isinstance(await stage.begin("resume", session="other"), Skip)
+    assert ids(await stage.begin("compact", session="other")) == ["rule"]
+
+
 async def test_a_session_resumed_and_compacted_at_once_gets_the_rules_once() -> None:
     rule = Memory(id="r", text="Never force-push to main", pinned=True)
     stage = Stage(note("new"), rules=[rule])
