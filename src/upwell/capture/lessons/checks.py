@@ -1,0 +1,275 @@
+"""The checks that a lesson has to pass before it is kept.
+
+A model may invent, exaggerate, or follow orders that a tool's result contained. Each check compares
+the lesson with the recorded session, never with the model's word. What is dropped is counted and
+shown with its reason.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from upwell.capture.lessons.evidence import QUOTED, Standing, Witness, commands_in
+from upwell.capture.lessons.writer import (
+    KINDS,
+    MAX_LESSONS,
+    MAX_TEXT_CHARS,
+    Draft,
+    Known,
+)
+from upwell.episodes.events import Event, Kind
+from upwell.ground.secrets.redact import redact
+from upwell.ground.text.anchors import paths_in, symbols_in
+
+MIN_TEXT_CHARS = 20
+MIN_SHARE = 0.5
+"""A text that is too long is cut after a sentence only if this much of it stays."""
+UNTRIED = "untried: "
+"""The beginning of a lesson that nothing in its session tried."""
+
+
+class Reason(StrEnum):
+    """Why a lesson was not kept."""
+
+    MALFORMED = "malformed"
+    TOO_MANY = "too_many"
+    TOO_LONG = "too_long"
+    FRAGMENT = "fragment"
+    NO_EVIDENCE = "no_evidence"
+    OTHER_PROJECT = "other_project"
+    NOT_IN_SESSION = "not_in_session"
+    NEVER_RUN = "never_run"
+    NEVER_WORKED = "never_worked"
+    NOT_THE_USERS = "not_the_users"
+    ORDERS = "orders"
+    UNKNOWN_TARGET = "unknown_target"
+
+
+IN_WORDS: Mapping[Reason, str] = {
+    Reason.MALFORMED: "has no known kind or no text",
+    Reason.TOO_MANY: f"is beyond the first {MAX_LESSONS}",
+    Reason.TOO_LONG: f"is longer than {MAX_TEXT_CHARS} characters",
+    Reason.FRAGMENT: "is not a whole sentence",
+    Reason.NO_EVIDENCE: "names no event of the session",
+    Reason.OTHER_PROJECT: "is about another project",
+    Reason.NOT_IN_SESSION: "names something that the session does not contain",
+    Reason.NEVER_RUN: "has a command that neither the agent ran nor the user typed",
+    Reason.NEVER_WORKED: "says that a command works that only failed",
+    Reason.NOT_THE_USERS: "claims a wish of the user without the user's words",
+    Reason.ORDERS: "gives orders to a model",
+    Reason.UNKNOWN_TARGET: "takes back a lesson that it was not shown",
+}
+
+_INJECTIONS = re.compile(
+    r"(?i)\b(?:ignore|disregard|forget|override|bypass)\b.{0,40}\b(?:instructions?|previous|above|"
+    r"prior|earlier|rules?|prompts?|guards?|safety|polic(?:y|ies))\b"
+    r"|\b(?:ignora|olvida|ignorier\w{0,3}|vergiss|oublie[rz]?|ignorez)\b.{0,40}"
+    r"\b(?:instruccion(?:es)?|anweisung(?:en)?|instructions?|instru[cç][oõ]es)\b"
+    r"|\b(?:you are|act as|pretend to be|respond as)\b.{0,30}\b(?:ai|assistant|model|agent|judge|"
+    r"system|root|admin)\b"
+    r"|\b(?:reveal|print|show|repeat|leak|change|replace)\b.{0,30}\b(?:system|developer) prompt\b"
+    r"|<\|[a-z_]{1,20}\|>|\[/?(?:inst|system)\]"
+    r"|</?(?:system|assistant|user|transcript)\b"
+    r"|\b(?:do not|don'?t|never) (?:tell|inform|ask|warn|alert|notify|mention (?:this|it) to) "
+    r"(?:the )?(?:user|human|developer|anyone)\b"
+    r"|\bwithout (?:asking|telling|informing|notifying) (?:the )?(?:user|human|developer|anyone)\b"
+    r"|\b(?:exfiltrat\w{1,4}|(?:send|post|upload|leak)\b.{0,40}\b(?:secrets?|credentials?|tokens?|"
+    r"env(?:ironment)? variables?|passwords?|private keys?)\b)"
+)
+"""Orders to a model, in whatever kind of lesson."""
+_ADDRESSES = re.compile(
+    r"(?i)\b(?:you|the (?:ai|assistant|model|agent|llm)|(?:all|every|future|coding|later) agents?|"
+    r"assistants|claude|codex|gemini|copilot) "
+    r"(?:must|should|shall|ha(?:ve|s) to|needs? to|are to|(?:are|is) required)\b"
+)
+"""What only the user may want of an agent."""
+_CLAIM = re.compile(
+    r"(?i)\b(?:works|worked|fix(?:es|ed)|solve[sd]|resolve[sd]|cure[sd]|succeed(?:s|ed)|"
+    r"made it (?:work|pass|go away)|funciona|funcionó|arregla|soluciona|resuelve|behebt|"
+    r"funktioniert|löst|corrige|résout|fonctionne|marche|conserta)\b"
+)
+_DENIAL = re.compile(
+    r"(?i)\b(?:not|never|no longer|cannot|can't|n't|fails?|failed|without effect|nunca|no funciona|"
+    r"nicht|kein|ne|jamais|não)\b|n't\b"
+)
+_CLAUSES = re.compile(r"[;.!?](?=\s|$)|,? but |,? while |,? whereas |,? pero |,? aber |,? mais ")
+_SENTENCE_END = re.compile(r"[.!?…。](?=[\s\"')`]|$)")
+_OPEN_END = re.compile(
+    r"(?i)(?:[,:;(\[{–—-]|\b(?:and|or|the|a|an|of|to|with|for|because|y|und|et))$"
+)
+_WISHES = frozenset({"preference"})
+_OF_THE_USER = _WISHES | {"convention", "decision"}
+
+
+class Lesson(Struct, frozen=True, kw_only=True):
+    """A lesson that passed. `replaces` is the id of an earlier lesson; with an empty text it is
+    only taken back. `redacted` names the rules that masked a secret."""
+
+    kind: str
+    text: str
+    triggers: tuple[str, ...] = ()
+    evidence: tuple[int, ...] = ()
+    until: str = ""
+    replaces: str = ""
+    redacted: tuple[str, ...] = ()
+
+    @property
+    def is_untried(self) -> bool:
+        return self.text.startswith(UNTRIED)
+
+
+class Dropped(Struct, frozen=True):
+    """A lesson that was not kept, and why. `detail` is what the check found, "" if nothing."""
+
+    text: str
+    reason: Reason
+    detail: str = ""
+
+
+class Checked(Struct, frozen=True):
+    kept: tuple[Lesson, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+
+def checked(
+    drafts: Sequence[Draft],
+    events: Sequence[Event],
+    known: Sequence[Known] = (),
+    *,
+    is_own: Callable[[str | None], bool] = lambda folder: True,
+) -> Checked:
+    """Check the lessons that a model wrote about a session. `known` are those that it was shown;
+    `is_own()` tells whether a folder belongs to the session's project."""
+    trusted = " ".join(lesson.text for lesson in known if not lesson.text.startswith(UNTRIED))
+    checks = _Checks(Witness.of(events, trusted), {event.i: event for event in events}, is_own)
+    ids = {lesson.key: lesson.id for lesson in known}
+    kept: list[Lesson] = []
+    dropped: list[Dropped] = []
+    for draft in drafts:
+        outcome = (
+            Dropped(draft.text, Reason.TOO_MANY)
+            if len(kept) >= MAX_LESSONS
+            else checks.outcome(draft, ids)
+        )
+        if isinstance(outcome, Lesson):
+            kept.append(outcome)
+        else:
+            dropped.append(replace(outcome, text=redact(outcome.text)[0][:MAX_TEXT_CHARS]))
+    return Checked(tuple(kept), tuple(dropped))
+
+
+class _Checks:
+    def __init__(
+        self,
+        witness: Witness,
+        events: Mapping[int, Event],
+        is_own: Callable[[str | None], bool],
+    ) -> None:
+        self._witness = witness
+        self._events = events
+        self._is_own = is_own
+
+    def outcome(self, draft: Draft, ids: Mapping[str, str]) -> Lesson | Dropped:
+        evidence = [self._events[i] for i in draft.evidence if i in self._events]
+        if not evidence:
+            return Dropped(draft.text, Reason.NO_EVIDENCE)
+        if not any(self._is_own(event.cwd) for event in evidence):
+            return Dropped(draft.text, Reason.OTHER_PROJECT)
+        lesson = Lesson(
+            kind=draft.kind,
+            text="",
+            evidence=tuple(event.i for event in evidence),
+            replaces=ids.get(draft.replaces, ""),
+        )
+        if not draft.text:
+            return lesson if lesson.replaces else Dropped("", Reason.UNKNOWN_TARGET, draft.replaces)
+        text = whole(draft.text)
+        if isinstance(text, Reason):
+            return Dropped(draft.text, text)
+        fault = self._fault(replace(draft, text=text), evidence)
+        if fault is not None:
+            return fault
+        return self._finished(lesson, replace(draft, text=text), evidence)
+
+    def _fault(self, draft: Draft, evidence: Sequence[Event]) -> Dropped | None:
+        text, is_users = draft.text, any(event.kind is Kind.PROMPT for event in evidence)
+        if draft.kind not in KINDS:
+            return Dropped(text, Reason.MALFORMED, draft.kind)
+        if found := _INJECTIONS.search(text):
+            return Dropped(text, Reason.ORDERS, found[0])
+        is_wish = is_users and draft.kind in _OF_THE_USER
+        if not is_wish and (found := _ADDRESSES.search(text)):
+            return Dropped(text, Reason.ORDERS, found[0])
+        if draft.kind in _WISHES and not is_users:
+            return Dropped(text, Reason.NOT_THE_USERS)
+        for command in self._commands(text):
+            if self._witness.standing(command) >= Standing.SHOWN:
+                return Dropped(text, Reason.NEVER_RUN, command)
+        if missing := self._missing(text):
+            return Dropped(text, Reason.NOT_IN_SESSION, missing)
+        return None
+
+    def _commands(self, text: str) -> list[str]:
+        return list(commands_in(text, self._witness.programs))
+
+    def _missing(self, text: str) -> str:
+        quoted = [match[1] for match in QUOTED.finditer(text)]
+        bare = QUOTED.sub(" ", text)
+        names = [*quoted, *(path.rsplit("/", 1)[-1] for path in paths_in(bare)), *symbols_in(bare)]
+        return next((name for name in names if not self._witness.names(name)), "")
+
+    def _finished(
+        self, lesson: Lesson, draft: Draft, evidence: Sequence[Event]
+    ) -> Lesson | Dropped:
+        text, is_marked = _unmarked(draft.text)
+        claim = Standing.SUCCEEDED if is_marked else self._claimed(text, evidence)
+        if claim is Standing.FAILED:
+            return Dropped(text, Reason.NEVER_WORKED)
+        standings = [self._witness.standing(command) for command in self._commands(text)]
+        if is_marked or claim is Standing.WRITTEN or Standing.WRITTEN in standings:
+            text = UNTRIED + text
+        masked, rules = redact(text)
+        if len(masked) > MAX_TEXT_CHARS:
+            return Dropped(text, Reason.TOO_LONG)
+        triggers = [word for word in draft.triggers if not _INJECTIONS.search(word)]
+        return replace(
+            lesson, text=masked, triggers=tuple(triggers), until=draft.until, redacted=rules
+        )
+
+    def _claimed(self, text: str, evidence: Sequence[Event]) -> Standing:
+        """The worst standing of a claim in the text that something works: `SUCCEEDED` if each was
+        tried, `WRITTEN` if one was not, `FAILED` if one is contradicted."""
+        worst = Standing.SUCCEEDED
+        for clause in _CLAUSES.split(text):
+            if not _CLAIM.search(QUOTED.sub(" ", clause)) or _DENIAL.search(clause):
+                continue
+            best = min(map(self._witness.standing, self._commands(clause)), default=None)
+            if best is Standing.FAILED:
+                return best
+            if best is Standing.WRITTEN or (best is None and not self._witness.was_tried(evidence)):
+                worst = Standing.WRITTEN
+        return worst
+
+
+def whole(text: str) -> str | Reason:
+    """A text as whole sentences of at most `MAX_TEXT_CHARS`, or why it cannot be that."""
+    if len(text) > MAX_TEXT_CHARS:
+        ends = [match.end() for match in _SENTENCE_END.finditer(text[:MAX_TEXT_CHARS])]
+        if not ends or ends[-1] < MIN_SHARE * MAX_TEXT_CHARS:
+            return Reason.TOO_LONG
+        text = text[: ends[-1]]
+        if text.count("`") % 2:
+            return Reason.TOO_LONG
+    if len(text) < MIN_TEXT_CHARS or text.endswith("…") or _OPEN_END.search(text):
+        return Reason.FRAGMENT
+    return text if text.endswith((".", "!", "?", "。", ")", '"', "`", "'")) else f"{text}."
+
+
+def _unmarked(text: str) -> tuple[str, bool]:
+    head = UNTRIED.strip()
+    if text[: len(head)].lower() != head:
+        return text, False
+    return text[len(head) :].strip(), True
