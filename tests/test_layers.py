@@ -29,7 +29,18 @@ STAIRS = {
     ],
     "ground": [
         *("clock", "context_windows", "meters", "receipt", "secrets", "threads", "type_hints"),
-        *("types", "uris", "errors", "limits", "endpoint", "files", "home", "names", "settings"),
+        *(
+            "types",
+            "uris",
+            "invocation",
+            "errors",
+            "limits",
+            "endpoint",
+            "files",
+            "home",
+            "names",
+            "settings",
+        ),
         *("trace", "background", "embed", "foreign", "remote_address", "text", "listener", "llm"),
         *("project", "projects", "ttl_store", "session_state", "host_sessions", "pause"),
         *("sqlite", "postgres"),
@@ -57,10 +68,12 @@ STAIRS = {
     "gateway": ["options", "eras", "clients", "upstreams", "calls", "routing", "front", "server"],
     "app": [
         *("capture", "asking", "carried_commands", "cuts", "damage", "ltm", "moving_in"),
+        *("lesson_records", "lessons", "lesson_queue", "lesson_models"),
         *("past_sessions", "reporting", "review", "savings", "shortening", "team", "setting_up"),
         *("files", "follow_up", "local_copy", "cited_texts", "learning", "principals"),
         *("relocating", "tenant_data", "toolbox", "wiring", "gain", "joining", "metrics"),
         *("overview", "proposals", "replaying", "running", "team_access", "tenants", "doctor"),
+        "lesson_book",
         *("events", "login", "dashboard", "daemon", "http"),
     ],
 }

@@ -15,6 +15,12 @@ from upwell.ground.remote_address import main_worktree_of
 
 MAX_GLOBBED = 1_000
 """At most this many of the folders that a pattern names are checked for being links."""
+HEADLESS_FOLDER = "upwell-headless"
+"""The name of the folder in which upwell runs an agent to ask its model a question
+(`wire/headless.py`). It is always excluded, whichever home the folder is in, so that upwell never
+learns from its own runs.
+"""
+_ALWAYS = (HEADLESS_FOLDER,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +40,11 @@ class ProjectOptions:
 
     def pattern_of(self, folder: str | None) -> str:
         """Return the first pattern that excludes the folder, or ""."""
-        if not self.exclude or not folder:
+        if not folder:
+            return ""
+        if f"/{HEADLESS_FOLDER}" in folder and (own := _match(folder, _ALWAYS)):
+            return own
+        if not self.exclude:
             return ""
         main_worktree = main_worktree_of(project_of(folder))
         by_repository = _match(main_worktree, self.exclude) if main_worktree else ""

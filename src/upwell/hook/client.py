@@ -85,6 +85,9 @@ answer.
 _COPILOT_VARIABLES = frozenset({"COPILOT_CLI", "COPILOT_HOOK_DIR"})
 """Copilot CLI sets these variables. It also runs the hooks that are configured for VS Code or, in a
 project, for Claude Code, but it drops their answers."""
+OFF = "UPWELL_OFF"
+"""If this variable is set, every event gets the neutral answer. upwell sets it for an agent that it
+runs itself, to ask the agent's model a question."""
 OWN_TOOLS = (
     "mcp__upwell__",
     "mcp__plugin_upwell_upwell__",
@@ -238,7 +241,8 @@ def _peek(event: bytes, key: bytes) -> str:
 
 def _is_eligible(host: str, name: str, event: bytes) -> bool:
     if (
-        not (host.isascii() and host.isalnum())
+        os.environ.get(OFF)
+        or not (host.isascii() and host.isalnum())
         or (host != "copilot" and os.environ.keys() >= _COPILOT_VARIABLES)
         or (name not in EVENTS and name != UNNAMED)
         or not 2 < len(event) <= MAX_SENT_BYTES

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from upwell.ground.names import OWN_SERVER
 from upwell.hosts.events import EventFormat
+from upwell.hosts.headless import Headless
 from upwell.hosts.installation import HookFile, Installation
 from upwell.hosts.servers import ServerFile
 
@@ -146,6 +147,7 @@ class Host(Struct, frozen=True, kw_only=True):
     - `hooks_off` returns the setting that stops the host from running the user's hooks in a folder,
       or "" if they run.
     - `repeats_starts`: the host reports the start of a session again at each of its prompts.
+    - `headless` is how to ask the host's model one question, None if that is not possible.
     - `shares_hooks`: the host also runs another host's hooks, or another host runs its hooks. One
       event may therefore arrive under several host names.
     """
@@ -164,5 +166,6 @@ class Host(Struct, frozen=True, kw_only=True):
     hooks_off: Callable[[Installation, Path], str] = never_off
     permissions: Callable[[Installation, Path], Sequence[PermissionRule]] = no_permissions
     repeats_starts: bool = False
+    headless: Headless | None = None
     shares_hooks: bool = False
     clients: tuple[str, ...] = ()

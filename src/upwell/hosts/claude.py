@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from upwell import __version__
-from upwell.ground.errors import ConfigError
+from upwell.ground.errors import ConfigError, LlmError
 from upwell.ground.files import read_regular_file
+from upwell.ground.invocation import Invocation
 from upwell.hosts.base import AutoLoaded, Export, Host, PermissionRule, Transcripts
 from upwell.hosts.events import Event, EventKind
+from upwell.hosts.headless import Headless, Question, document_in, number_at, text_at
 from upwell.hosts.installation import Installation
 from upwell.hosts.jsonc import parse
 from upwell.hosts.nested import NestedEvents
@@ -173,6 +175,29 @@ def _plugin(installation: Installation) -> dict[str, str]:
     }
 
 
+def _invoke(question: Question) -> Invocation:
+    """Safe mode turns off hooks, plugins, skills, CLAUDE.md and MCP servers, but not the user's
+    account. Its variable, unlike its flag, does not stop an earlier version."""
+    model = ("--model", question.model) if question.model else ()
+    return Invocation(
+        args=(
+            *("-p", *model, "--output-format", "json", "--system-prompt", question.system),
+            *("--tools", "", "--strict-mcp-config", "--no-session-persistence"),
+            *("--disable-slash-commands", "--settings", '{"disableAllHooks": true}'),
+        ),
+        env={"CLAUDE_CODE_SAFE_MODE": "1"},
+    )
+
+
+def _answer(output: str) -> tuple[str, int, int]:
+    result = document_in(output)
+    if result.get("is_error"):
+        raise LlmError(f"claude failed: {text_at(result, 'result')[:200]}")
+    kinds = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    tokens_in = sum(number_at(result, "usage", kind) for kind in kinds)
+    return text_at(result, "result"), tokens_in, number_at(result, "usage", "output_tokens")
+
+
 HOST = Host(
     name="claude",
     clients=("claude-code",),
@@ -207,5 +232,6 @@ HOST = Host(
     transcripts=Transcripts(format="claude", files=(".claude/projects/*/*.jsonl",)),
     hooks_off=_hooks_off,
     permissions=_permissions,
+    headless=Headless(program="claude", model="haiku", invoke=_invoke, answer=_answer),
     shares_hooks=True,
 )

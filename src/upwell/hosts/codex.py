@@ -19,6 +19,7 @@ from typing import Any
 
 import orjson
 
+from upwell.ground.invocation import Invocation
 from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
 from upwell.hosts.edits import TOML
 from upwell.hosts.events import (
@@ -28,6 +29,14 @@ from upwell.hosts.events import (
     table_of,
     text_blocks,
     text_of,
+)
+from upwell.hosts.headless import (
+    SYSTEM_FILE,
+    Headless,
+    Question,
+    events_in,
+    number_at,
+    text_at,
 )
 from upwell.hosts.nested import NestedEvents
 from upwell.hosts.servers import ServerFile
@@ -85,6 +94,47 @@ def _tail_of(path: str) -> bytes:
             return file.read(TAIL_BYTES)
     except (OSError, ValueError):
         return b""
+
+
+_OFF = (
+    *("hooks", "shell_tool", "unified_exec", "apps", "plugins", "multi_agent", "multi_agent_v2"),
+    *("view_image", "image_generation", "goals"),
+)
+"""The features that have tools or hooks."""
+
+
+def _invoke(question: Question) -> Invocation:
+    """`codex exec`. `--ignore-user-config` would turn off the user's provider with everything else,
+    so each MCP server is turned off by name."""
+    model = ("--model", question.model) if question.model else ()
+    settings = [
+        f"model_instructions_file={question.folder / SYSTEM_FILE}",
+        "project_doc_max_bytes=0",
+        "skills.include_instructions=false",
+        "include_environment_context=false",
+        'web_search="disabled"',
+        *(f"mcp_servers.{name}.enabled=false" for name in question.servers),
+    ]
+    return Invocation(
+        args=(
+            *("exec", "--json", *model, "--ephemeral", "--skip-git-repo-check"),
+            *("--ignore-rules", "--sandbox", "read-only"),
+            *(word for feature in _OFF for word in ("--disable", feature)),
+            *(word for setting in settings for word in ("-c", setting)),
+            "-",
+        ),
+        files={SYSTEM_FILE: question.system},
+    )
+
+
+def _answer(output: str) -> tuple[str, int, int]:
+    texts, tokens_in, tokens_out = [""], 0, 0
+    for event in events_in(output):
+        if text_at(event, "item", "type") == "agent_message":
+            texts.append(text_at(event, "item", "text"))
+        tokens_in += number_at(event, "usage", "input_tokens")
+        tokens_out += number_at(event, "usage", "output_tokens")
+    return texts[-1], tokens_in, tokens_out
 
 
 HOST = Host(
@@ -160,4 +210,5 @@ HOST = Host(
             ".codex/archived_sessions/**/rollout-*.jsonl",
         ),
     ),
+    headless=Headless(program="codex", model="gpt-6-luna", invoke=_invoke, answer=_answer),
 )

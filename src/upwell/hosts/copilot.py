@@ -10,6 +10,7 @@ Sources: the github/docs repository and the behaviour of 1.0.102 (`tests/live/`)
 versions `toolArgs` was a JSON string.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import orjson
 
 from upwell.ground.host_sessions import within
+from upwell.ground.invocation import Invocation
 from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe, Transcripts
 from upwell.hosts.events import (
     MAX_PATH_CHARS,
@@ -32,6 +34,8 @@ from upwell.hosts.events import (
     table_of,
     text_of,
 )
+from upwell.hosts.headless import Headless, Question, events_in, text_at
+from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 
 _READERS = {
@@ -162,6 +166,34 @@ def _decoded(args: Any) -> Mapping[str, Any]:
         return {}
 
 
+def _invoke(question: Question) -> Invocation:
+    """Copilot reads settings of the folder, which turn hooks off, if the folder is trusted. It has
+    no flag for a system message, so that stands before the question in a file of instructions. It
+    keeps the session; nobody learns from it, because of its folder."""
+    model = ("--model", question.model) if question.model else ()
+    disabled = [word for name in question.servers for word in ("--disable-mcp-server", name)]
+    return Invocation(
+        args=(
+            *("-s", "--output-format", "json", "--trust-folder", *model),
+            *("--available-tools=none", "--disable-builtin-mcps", *disabled),
+            *("--no-ask-user", "--no-auto-update", "--no-remote", "--no-color"),
+        ),
+        files={
+            ".github/copilot/settings.json": json.dumps({"disableAllHooks": True}),
+            ".github/copilot-instructions.md": question.system,
+        },
+    )
+
+
+def _answer(output: str) -> tuple[str, int, int]:
+    said = [
+        text_at(event, "data", "content")
+        for event in events_in(output)
+        if event.get("type") == "assistant.message"
+    ]
+    return "".join(said), 0, 0
+
+
 HOST = Host(
     name="copilot",
     clients=("github-copilot*", "copilot*"),
@@ -209,5 +241,16 @@ HOST = Host(
         files=(".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl"),
     ),
     repeats_starts=True,
+    headless=Headless(
+        program="copilot",
+        model="gpt-5-mini",
+        invoke=_invoke,
+        answer=_answer,
+        servers=ServerFile(
+            name="copilot",
+            agent="copilot",
+            file=lambda user: user.folder_named("COPILOT_HOME", ".copilot") / "mcp-config.json",
+        ),
+    ),
     shares_hooks=True,
 )

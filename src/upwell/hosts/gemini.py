@@ -17,12 +17,23 @@ result blocked: …"). The model would react to the failure, so we cannot replac
 Sources: the documentation in its repository (2026-08) and the behaviour of 0.61.0.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from upwell.ground.invocation import Invocation
 from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
 from upwell.hosts.entries import GEMINI_PLACEHOLDERS
 from upwell.hosts.events import Event, EventKind
+from upwell.hosts.headless import (
+    SYSTEM_FILE,
+    Headless,
+    Question,
+    at,
+    document_in,
+    number_at,
+    text_at,
+)
 from upwell.hosts.nested import NestedEvents
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
@@ -34,6 +45,45 @@ def _deny(event: Event, reason: str) -> Mapping[str, Any]:
 
 def _really_compacts(payload: Mapping[str, Any]) -> bool:
     return payload.get("trigger") != "auto"
+
+
+_SETTINGS = {
+    "tools": {"core": ["none"]},
+    "hooksConfig": {"enabled": False},
+    "mcp": {"allowed": ["none"]},
+    "context": {"fileName": ["none.md"]},
+    "experimental": {"enableAgents": False},
+    "privacy": {"usageStatisticsEnabled": False},
+    "general": {"enableAutoUpdate": False},
+}
+
+
+def _invoke(question: Question) -> Invocation:
+    """Settings of the system override the user's and leave the user's account alone. Gemini CLI
+    keeps the session; nobody learns from it, because of its folder."""
+    model = ("-m", question.model) if question.model else ()
+    return Invocation(
+        args=(
+            *(*model, "-o", "json", "--skip-trust", "-e", "none"),
+            *("--allowed-mcp-server-names", "none", "-p", ""),
+        ),
+        env={
+            "GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(question.folder / "settings.json"),
+            "GEMINI_SYSTEM_MD": str(question.folder / SYSTEM_FILE),
+        },
+        files={"settings.json": json.dumps(_SETTINGS), SYSTEM_FILE: question.system},
+    )
+
+
+def _answer(output: str) -> tuple[str, int, int]:
+    answer = document_in(output)
+    models = at(answer, "stats", "models")
+    used = list(models.values()) if isinstance(models, dict) else []
+    return (
+        text_at(answer, "response"),
+        sum(number_at(model, "tokens", "prompt") for model in used),
+        sum(number_at(model, "tokens", "candidates") for model in used),
+    )
 
 
 HOST = Host(
@@ -108,4 +158,5 @@ HOST = Host(
         format="gemini",
         files=(".gemini/tmp/*/chats/session-*.json", ".gemini/tmp/*/chats/session-*.jsonl"),
     ),
+    headless=Headless(program="gemini", model="flash-lite", invoke=_invoke, answer=_answer),
 )

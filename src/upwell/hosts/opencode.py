@@ -26,6 +26,7 @@ from typing import Any
 
 from upwell import __version__
 from upwell.ground.errors import ConfigError
+from upwell.ground.invocation import Invocation
 from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe, Transcripts
 from upwell.hosts.events import (
@@ -39,6 +40,7 @@ from upwell.hosts.events import (
     table_of,
     text_of,
 )
+from upwell.hosts.headless import Headless, Question, events_in, number_at, text_at
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 
@@ -210,6 +212,47 @@ def _config_file(installation: Installation) -> Path:
     return commented if commented.is_file() else commented.with_suffix(".json")
 
 
+def _invoke(question: Question) -> Invocation:
+    """`opencode run --pure` loads no plugins. Its model is the user's, because each user has other
+    providers. OpenCode keeps the session; nobody learns from it, because of its folder."""
+    model = ("-m", question.model) if question.model else ()
+    agent = {
+        "mode": "primary",
+        "prompt": question.system,
+        "tools": {"*": False},
+        "permission": {"*": "deny"},
+    }
+    settings = {
+        "agent": {"upwell": agent},
+        "mcp": {name: {"enabled": False} for name in question.servers},
+        "share": "disabled",
+        "autoupdate": False,
+    }
+    return Invocation(
+        args=(
+            "run",
+            "--pure",
+            *model,
+            "--agent",
+            "upwell",
+            "--format",
+            "json",
+            "--title",
+            "upwell",
+        ),
+        env={"OPENCODE_CONFIG_CONTENT": json.dumps(settings)},
+    )
+
+
+def _spoken(output: str) -> tuple[str, int, int]:
+    texts, tokens_in, tokens_out = [], 0, 0
+    for event in events_in(output):
+        texts.append(text_at(event, "part", "text") if event.get("type") == "text" else "")
+        tokens_in += number_at(event, "part", "tokens", "input")
+        tokens_out += number_at(event, "part", "tokens", "output")
+    return "".join(texts), tokens_in, tokens_out
+
+
 HOST = Host(
     name="opencode",
     clients=("opencode",),
@@ -246,4 +289,5 @@ HOST = Host(
             ".local/share/opencode/storage/session/*/*.json",
         ),
     ),
+    headless=Headless(program="opencode", model="", invoke=_invoke, answer=_spoken),
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.errors import UsageError
-from upwell.ground.projects import ProjectOptions
+from upwell.ground.projects import HEADLESS_FOLDER, ProjectOptions
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,11 @@ def test_a_worktree_is_excluded_with_its_repository(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="excluded project"):
             options.check(tmp_path / "tree/notes.md")
     assert not ProjectOptions(exclude=(f"{tmp_path}/tree",)).excludes(str(tmp_path / "shop"))
+
+
+def test_the_folder_of_our_own_runs_is_always_excluded() -> None:
+    options = ProjectOptions()
+    assert options.excludes(f"/home/ada/.local/share/upwell/{HEADLESS_FOLDER}")
+    assert options.excludes(f"/any/where/{HEADLESS_FOLDER}/deep")
+    assert not options.excludes(f"/home/ada/{HEADLESS_FOLDER}-notes")
+    assert not options.excludes(None)
