@@ -20,6 +20,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from upwell.capture.lessons.options import LessonOptions
 from upwell.capture.options import CaptureOptions
 from upwell.compress.options import NOT_PER_TOOL as COMPRESS_NOT_PER_TOOL
 from upwell.compress.options import Options as CompressOptions
@@ -75,6 +76,7 @@ SECTIONS: Mapping[str, type] = {
     "learn": LearnOptions,
     "hook": HookOptions,
     "capture": CaptureOptions,
+    "lessons": LessonOptions,
     "projects": ProjectOptions,
 }
 _NOT_PER_TOOL = {"surface": SURFACE_NOT_PER_TOOL, "compress": COMPRESS_NOT_PER_TOOL}
@@ -117,6 +119,7 @@ class Config:
     lexicon: Lexicon = field(default_factory=shipped)
     hook: HookOptions = field(default_factory=HookOptions)
     capture: CaptureOptions = field(default_factory=CaptureOptions)
+    lessons: LessonOptions = field(default_factory=LessonOptions)
     projects: ProjectOptions = field(default_factory=ProjectOptions)
     servers: tuple[ServerOptions, ...] = ()
     overrides: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)

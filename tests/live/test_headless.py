@@ -186,9 +186,7 @@ def chat_of(name: str, user: User, program: str = "") -> HeadlessChat:
             args=(*rest, *invocation.args), env=invocation.env, files=invocation.files
         )
 
-    return HeadlessChat(
-        first, invoke, headless.answer, upwell / HEADLESS_FOLDER, environment
-    )
+    return HeadlessChat(first, invoke, headless.answer, upwell / HEADLESS_FOLDER, environment)
 
 
 @pytest.mark.parametrize(("user", "name"), [(n, n) for n in SETUPS], indirect=["user"])

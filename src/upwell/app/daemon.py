@@ -45,7 +45,7 @@ class Warm:
         self._stamp: Stamp | None = None
         self._tasks = BackgroundTasks("daemon")
         self._http: asyncio.Task[None] | None = None
-        self._following: asyncio.Task[None] | None = None
+        self._following: set[asyncio.Task[None]] = set()
         self._port = 0
         self.on_request: Callable[[], None] = _do_nothing
         """Called on each hook event and each use of the dashboard over HTTP. The daemon itself sees
@@ -70,10 +70,9 @@ class Warm:
         """
         self._app = await build(Settings(tolerant=True))
         refresh_installed(self._app.config.home)
-        self._door = self._app.hooks()
+        self._door = self._open_door(self._app)
         self._stamp = stamp(self.app.config.home.config_file)
         self._tasks.start(self._run_housekeeping())
-        self._following = self._tasks.start(self._app.follow_team())
 
     async def answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
         return await self.door.answer(
@@ -100,17 +99,28 @@ class Warm:
             LOG.warning("the changed configuration has mistakes; the old one stays")
             await fresh.aclose()
             return
-        if self._following:
-            self._following.cancel()
-            await asyncio.wait({self._following})
+        for task in self._following:
+            task.cancel()
+        await asyncio.wait(self._following)
         old_app, old_door = self.app, self.door
         self._earlier_events += old_door.outcomes.total()
-        self._app, self._door = fresh, fresh.hooks()
-        self._following = self._tasks.start(fresh.follow_team())
+        self._app, self._door = fresh, self._open_door(fresh)
         await old_door.aclose()
         await old_app.aclose()
         LOG.info("the changed configuration is in effect")
         await self.serve_http()
+
+    def _open_door(self, app: App) -> HookDoor:
+        """Start the tasks that last as long as the app, and receive hook events with it."""
+        self._following = {self._tasks.start(app.follow_team())}
+        if not app.config.lessons.model:
+            return app.hooks()
+        # Imported here, because the transcript readers load slowly.
+        from upwell.app.lesson_models import queue_of
+
+        queue = queue_of(app.config, app.lessons)
+        self._following.add(self._tasks.start(queue.run()))
+        return app.hooks(queue.note)
 
     async def serve_http(self) -> None:
         """Serve HTTP on the configured port, if there is one."""

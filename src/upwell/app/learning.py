@@ -16,6 +16,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.hook.door import TurnEnd
 from upwell.hosts.events import Event, EventKind
 from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, Limits
@@ -113,15 +114,17 @@ async def end_turn(
     surfacer: Surfacer,
     learning: Learning,
     capture: "SessionCapture | None",
+    ended: TurnEnd,
     event: Event,
 ) -> None:
     """Before a compaction, allow memories to surface again in the session. At the end of a turn,
     pass the agent's texts to learning. `capture`, which is None unless the user has turned it on,
-    also stores the findings of the turn.
+    also stores the findings of the turn. `ended()` hears of the event, too.
     """
     if event.kind is EventKind.COMPACT:
         await surfacer.compacting(event.session)
         return
+    await ended(event)
     written = partial(_written, event, time.time())
     await learning.wrote(event.session, written, ended=event.kind is EventKind.END)
     if not event.reports_compactions and await _has_lost_memories(event):

@@ -58,7 +58,7 @@ from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
 from upwell.hook.asking import AgentAsking
-from upwell.hook.door import HookDoor, OptIns
+from upwell.hook.door import HookDoor, OptIns, TurnEnd, ignore_turn_end
 from upwell.learn.budgets import Budgets
 from upwell.memory.base import Recall
 from upwell.memory.embedding.embeddings import Embeddings
@@ -75,6 +75,8 @@ from upwell.usage.audit import Audit
 
 if TYPE_CHECKING:
     from upwell.app.capture import Accepts, SessionCapture
+    from upwell.app.lesson_models import Models
+    from upwell.app.lessons import Lessons
     from upwell.app.past_sessions import SeenSessions
     from upwell.app.review import Review
     from upwell.capture.inbox import Inbox
@@ -348,15 +350,15 @@ class App:
         )
         return gateway
 
-    def hooks(self) -> HookDoor:
-        """The receiver of agents' hook events."""
+    def hooks(self, ended: TurnEnd = ignore_turn_end) -> HookDoor:
+        """The receiver of agents' hook events. `ended()` hears of each end of a turn or session."""
         sessions = HostSessions(self._ttl_store)
         capture = self.session_capture() if self.config.hook.capture else None
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            turn_end=partial(end_turn, self.surfacer, self.learning, capture),
+            turn_end=partial(end_turn, self.surfacer, self.learning, capture, ended),
             answered_elsewhere=partial(answered_elsewhere, self.config.home.hooks_file),
             opt_ins=OptIns(
                 shorten=self._shortening(),
@@ -405,6 +407,13 @@ class App:
             accepts=accepts or (no_proposal if asks else measured_episodes),
             is_excluded=self.config.projects.excludes,
         )
+
+    def lessons(self, models: "Models | None" = None) -> "Lessons":
+        """The lessons of sessions. Without `models`, no session can be read."""
+        from upwell.app.lesson_models import lessons_by
+
+        parts = (self.memory, self._ttl_store, self.learning.counts)
+        return lessons_by(models, self.config, *parts, self._clock)
 
     def past_sessions(self) -> "SessionIndex":
         """The sessions of every agent on this machine."""

@@ -1,5 +1,6 @@
 """The commands `learn git`, `learn sessions` and `hook capture`."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -86,13 +87,26 @@ def sessions(
     again: Annotated[
         bool, typer.Option("--again", help="Also read transcripts that were read before.")
     ] = False,
+    lessons: Annotated[
+        bool, typer.Option("--lessons", help="Have the model of lessons.model write down lessons.")
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="T", help="With --lessons: only sessions that ended since T."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --lessons: the budget, instead of lessons.daily_tokens."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Learn from your past sessions.
 
     upwell records where files and symbols are. It proposes the standing rules that you gave, and
     commands that worked after others had failed. Without PATH it reads the sessions of every agent
-    on this machine. Transcripts that were read before are skipped."""
+    on this machine. Transcripts that were read before are skipped.
+
+    With --lessons, a model reads each session instead, once, and writes down what it taught."""
     from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
 
     format = format_named(host) if host else None
@@ -100,6 +114,11 @@ def sessions(
         transcripts = transcripts_at([path.resolve() for path in paths], format)
     else:
         transcripts = transcripts_of_user(Path.home(), Path.cwd(), format)
+    if lessons:
+        _write_lessons(transcripts, epoch_of(since), max_tokens, as_json=as_json)
+        return
+    if since or max_tokens:
+        raise UsageError("--since and --max-tokens need --lessons")
     with progress("learning") as show:
         gain = with_app(lambda app: learned_from(app, transcripts, show, again=again))
     if as_json:
@@ -110,6 +129,26 @@ def sessions(
     say_displaced(gain.displaced)
     if gain.proposed:
         note("upwell: `upwell inbox` asks about the proposals")
+
+
+def _write_lessons(
+    transcripts: "Sequence[Transcript]", since: float, max_tokens: int | None, *, as_json: bool
+) -> None:
+    from upwell.app.lesson_book import write_past
+    from upwell.cli.lessons import say_lessons
+
+    with progress("reading sessions") as show:
+        gain, unreadable = with_app(
+            lambda app: write_past(
+                app, transcripts, show, since=since, max_tokens=max_tokens, now=time.time()
+            )
+        )
+    for line in unreadable:
+        note(f"upwell: {line}")
+    if as_json:
+        say_json({name: value for name, value in asdict(gain).items() if name != "examples"})
+        return
+    say_lessons(gain)
 
 
 def say_gain(transcripts: int, gain: "Gain") -> None:

@@ -8,7 +8,8 @@ GROUPS = {
     "Start": ("setup", "demo", "doctor", "on", "off"),
     "Memory": (
         *("remember", "recall", "context", "forget", "restore", "topics"),
-        *("rules", "inbox", "review", "learn", "import", "export", "stm", "backup", "migrate"),
+        *("rules", "lessons", "inbox", "review", "learn", "import", "export", "stm", "backup"),
+        "migrate",
     ),
     "See what it does": (
         *("dashboard", "top", "explain", "stats", "gain", "replay", "feedback", "tune"),

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     DECISION = "decision"
     HOST_SESSION = "host_session"
     LEARNED = "learned"
+    LESSON = "lesson"
     OPENING = "opening"
     ORIGINAL = "original"
     PASSAGE = "passage"

@@ -38,6 +38,10 @@ class Event(StrEnum):
     outcome as `chosen`, `nothing`, `failed` or `unusable`. `cached` and `capped` count events for
     which the model was not asked, and `late` counts choices that were kept for a later event.
     `tokens_in`, `tokens_out` and `millionths` (of the currency) are the cost."""
+    LESSON = "lesson"
+    """The model that writes lessons. `kind` is `asked`, `failed`, `kept`, `replaced`, `taken_back`,
+    `confirmed`, `dropped_…` (a lesson that did not pass, with the reason), or the cost as for the
+    judge."""
     INTENT = "intent"
     """A question to the language model about a prompt (`intent.use_llm`). `kind` is `answered`,
     `timeout`, `failed` or `unusable`."""

@@ -15,7 +15,8 @@ def report(
     """Return the lines of a report. `against` contains the `id` and `text` of each memory that
     no longer surfaces by itself. `in_words()` puts the code of a reason for silence into words."""
     since = "today" if days == 1 else f"in {days} days"
-    if not stats.decisions and not stats.asked and not stats.saved:
+    wrote = bool(stats.lessons.get("asked"))
+    if not (stats.decisions or stats.asked or stats.saved or wrote):
         return [f"No event from an agent reached upwell {since}. Try `upwell demo`."]
     lines = [
         *_speech(stats, since),
@@ -56,6 +57,8 @@ def _speech(stats: Stats, since: str) -> list[str]:
     ]
     if stats.judge["asked"]:
         lines.append(f"  judge      {judge_line(stats.judge)}")
+    if stats.lessons.get("asked"):
+        lines.append(f"  lessons    {lessons_line(stats.lessons)}")
     if stats.intent_model:
         outcomes = ", ".join(f"{n:,} {kind}" for kind, n in stats.intent_model.items())
         lines.append(f"  intents    asked the model: {outcomes}")
@@ -90,6 +93,17 @@ def judge_line(judge: Mapping[str, float]) -> str:
     return (
         f"asked {_times(int(judge['asked']))}: {judge['chosen']:,.0f} chosen, "
         f"{judge['nothing']:,.0f} nothing, {judge['failed']:,.0f} failed; {tokens}{cost}"
+    )
+
+
+def lessons_line(lessons: Mapping[str, float]) -> str:
+    """Return what the model that writes lessons did, and its cost if the prices are known."""
+    tokens = f"{lessons['tokens_in']:,.0f} + {lessons['tokens_out']:,.0f} tokens"
+    cost = f", cost {lessons['cost']:,.4f}" if lessons["cost"] else ""
+    return (
+        f"{counted(int(lessons['asked']), 'session')} read: {lessons['kept']:,.0f} kept, "
+        f"{lessons['confirmed']:,.0f} confirmed, {lessons['dropped']:,.0f} dropped, "
+        f"{lessons['failed']:,.0f} failed; {tokens}{cost}"
     )
 
 

@@ -41,7 +41,8 @@ class Stats(Struct, frozen=True, kw_only=True):
     counts decisions whose memories were not ready for their call, and `offered_late` those whose
     memories were offered with a later call. `missing` maps the name of a store to the number of
     searches in which the store failed. `judge` contains the verdicts of the judge, its tokens and
-    their cost. `intent_model` counts the outcomes of `intent.use_llm`.
+    their cost, and `lessons` those of the model that writes lessons. `intent_model` counts the
+    outcomes of `intent.use_llm`.
     """
 
     decisions: int
@@ -62,6 +63,7 @@ class Stats(Struct, frozen=True, kw_only=True):
     missing: dict[str, int] = field(default_factory=dict)
     per_day: dict[str, int] = field(default_factory=dict)
     judge: Mapping[str, float] = field(default_factory=dict)
+    lessons: Mapping[str, float] = field(default_factory=dict)
     intent_model: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -121,6 +123,7 @@ def stats_of(counts: Sequence[Count]) -> Stats:
         per_day=_by_day(decided),
         intent_model=dict(_summed(count for count in counts if count.event is Event.INTENT)),
         judge=judge_totals(_summed(count for count in counts if count.event is Event.JUDGE)),
+        lessons=lesson_totals(_summed(count for count in counts if count.event is Event.LESSON)),
     )
 
 
@@ -170,6 +173,7 @@ def described(stats: Stats, days: int) -> dict[str, Any]:
             ],
         },
         "judge": dict(stats.judge),
+        "lessons": dict(stats.lessons),
         "intent_model": stats.intent_model,
         "per_day": stats.per_day,
     }
@@ -219,6 +223,20 @@ def judge_totals(by_kind: Mapping[str, int]) -> dict[str, float]:
         "late": kinds["late"],
         "cached": kinds["cached"],
         "capped": kinds["capped"],
+        "tokens_in": kinds["tokens_in"],
+        "tokens_out": kinds["tokens_out"],
+        "cost": kinds["millionths"] / 1_000_000,
+    }
+
+
+def lesson_totals(by_kind: Mapping[str, int]) -> dict[str, float]:
+    """Return the work of the model that writes lessons, its tokens and their cost. `dropped` counts
+    the lessons that did not pass."""
+    kinds = Counter(by_kind)
+    names = ("asked", "failed", "kept", "replaced", "taken_back", "confirmed")
+    return {
+        **{name: float(kinds[name]) for name in names},
+        "dropped": sum(n for kind, n in kinds.items() if kind.startswith("dropped_")),
         "tokens_in": kinds["tokens_in"],
         "tokens_out": kinds["tokens_out"],
         "cost": kinds["millionths"] / 1_000_000,

@@ -1,7 +1,10 @@
 """Running an agent to ask its model: the question, the limits, and what is left afterwards."""
 
 import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -157,3 +160,36 @@ def test_a_run_that_has_to_wait_too_long_is_an_error(agent: Chats, tmp_path: Pat
         pytest.raises(LlmError, match="another question"),
     ):
         ask(agent("echo ok"), 0.2)
+
+
+ASKING = """
+import sys
+from pathlib import Path
+from upwell.ground.clock import Deadline
+from upwell.ground.invocation import Invocation
+from upwell.wire.headless import HeadlessChat
+
+def invoke(system, folder):
+    return Invocation(args=())
+
+program, folder, path = sys.argv[1:]
+chat = HeadlessChat(program, invoke, lambda out: (out, 0, 0), Path(folder), {"PATH": path})
+chat.complete("", "", Deadline.after(60))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the watcher works on Linux")
+def test_a_run_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    program, started = tmp_path / "agent", tmp_path / "started"
+    # The agent reports late, because it is watched only some milliseconds after its start.
+    program.write_text(f"#!/bin/sh\nsleep 0.5; echo $$ > {started}; sleep 600\n")
+    program.chmod(0o755)
+    os.mkfifo(started)
+    words = [str(program), str(tmp_path / "folder"), os.environ["PATH"]]
+    with subprocess.Popen([sys.executable, "-c", ASKING, *words]) as process:
+        agent = int(started.read_text())
+        process.kill()
+    deadline = time.monotonic() + 10
+    while is_alive(agent) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_alive(agent)

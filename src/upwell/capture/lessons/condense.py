@@ -36,6 +36,7 @@ _SHOWN_ARGS = (
     *("description", "new_string", "content", "input"),
 )
 MAX_ATTEMPTS = 4
+MIN_CALLS, MIN_SAID_CHARS = 4, 400
 
 
 class Weight(IntEnum):
@@ -109,6 +110,18 @@ def condensed(events: Sequence[Event], max_tokens: int = MAX_TOKENS) -> str:
             break
         budget -= 2 * excess
     return text
+
+
+def is_worth_reading(events: Sequence[Event]) -> bool:
+    """Whether a session is long enough to have taught something."""
+    kinds = Counter(event.kind for event in events)
+    said = sum(len(e.text) for e in events if e.kind in (Kind.PROMPT, Kind.SAY))
+    return kinds[Kind.PROMPT] > 0 and (kinds[Kind.TOOL] >= MIN_CALLS or said >= MIN_SAID_CHARS)
+
+
+def line_of(event: Event) -> str:
+    """An event on one line, as a person would quote it."""
+    return _line(event, Shape(200, 160), f"{event.cwd.rstrip('/')}/" if event.cwd else "")
 
 
 def weights(events: Sequence[Event]) -> Iterator[Weight | None]:

@@ -1,0 +1,177 @@
+"""The sessions whose lessons are due. The daemon has a model read each in the background, once the
+session has ended or has been idle for a while; no hook waits for it. What is due survives a restart
+of the daemon, so the last sessions are read at the start of the next one.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct, convert
+from msgspec.structs import asdict, replace
+
+from upwell.app.lesson_records import SessionRead, digest
+from upwell.app.lessons import BUSY, OVER_BUDGET, LessonGain, Lessons
+from upwell.episodes.events import Event as SessionEvent
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import StoreError, UpwellError, UsageError
+from upwell.ground.limits import Breaker
+from upwell.ground.trace import LOG
+from upwell.hosts.events import Event, EventKind
+from upwell.replay.transcripts import own_bytes, transcripts_at, transcripts_of_user
+
+IDLE_SECONDS = 900.0
+"""A session counts as ended if its transcript has not changed for this long."""
+UNKNOWN_SECONDS = 3_600.0
+"""How long to wait for the end of a session whose transcript is not known."""
+LOOK_SECONDS = 60.0
+MAX_TRIES = 3
+_FAILURES, _RESET_SECONDS = 2, 1_800.0
+
+
+class Due(Struct, frozen=True, kw_only=True):
+    """A session to read. `transcript` is "" if the host does not tell it. `has_ended`: the host
+    said so. `noted_at` is when the session became due. `tries` counts failures of the model."""
+
+    session: str
+    transcript: str
+    has_ended: bool = False
+    noted_at: float = 0.0
+    tries: int = 0
+
+    @property
+    def key(self) -> str:
+        return digest(self.session, self.transcript)
+
+
+class LessonQueue:
+    """Notes which sessions are due, and reads them while `run()` runs. `close()` is called when it
+    ends, to stop a model that is still answering."""
+
+    def __init__(
+        self,
+        lessons: Lessons,
+        close: Callable[[], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._lessons = lessons
+        self._records = lessons.records
+        self._close = close
+        self._clock = clock
+        self._noted: set[Due] = set()
+        self._breaker = Breaker(_FAILURES, _RESET_SECONDS, clock)
+        self._wake = asyncio.Event()
+
+    async def note(self, event: Event) -> None:
+        """Note the session of an event at the end of a turn or a session."""
+        if event.agent or not event.session:
+            return
+        has_ended = event.kind is EventKind.END
+        due = Due(session=event.session, transcript=event.transcript, has_ended=has_ended)
+        if due not in self._noted:
+            noted = replace(due, noted_at=self._clock.now())
+            try:
+                await self._records.put_due(due.key, asdict(noted))
+            except StoreError as error:
+                LOG.warning("the lessons of a session are not due: %s", error)
+                return
+            self._noted.add(due)
+        if has_ended:
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Read what is due, until cancelled."""
+        try:
+            while True:
+                self._wake.clear()
+                try:
+                    await self.read_due()
+                except (UpwellError, OSError) as error:
+                    LOG.warning("lessons: %s", error)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._wake.wait()
+        finally:
+            self._close()
+
+    async def read_due(self) -> LessonGain:
+        """Read each session that is due and has ended, in the order in which they became due."""
+        gain = LessonGain()
+        for value in await self._records.due():
+            due = convert(value, Due)
+            if not self._has_ended(due):
+                continue
+            if gain.is_over_budget or not self._breaker.allow():
+                break
+            await self._read(due, gain)
+        return gain
+
+    async def _read(self, due: Due, gain: LessonGain) -> None:
+        faults, waiting = len(gain.faults), gain.skipped[OVER_BUDGET] + gain.skipped[BUSY]
+        sessions = await asyncio.to_thread(lambda: list(_sessions_of(due)))
+        for session in sessions:
+            await self._lessons.read(session, gain)
+        if len(gain.faults) > faults:
+            self._breaker.fail()
+            if due.tries + 1 < MAX_TRIES:
+                await self._records.put_due(due.key, asdict(replace(due, tries=due.tries + 1)))
+                return
+        elif gain.skipped[OVER_BUDGET] + gain.skipped[BUSY] > waiting:
+            return
+        else:
+            self._breaker.succeed()
+        await self._records.read_due(due.key)
+        # A later turn of the same session makes it due again.
+        self._noted = {noted for noted in self._noted if noted.key != due.key}
+
+    def _has_ended(self, due: Due) -> bool:
+        if due.has_ended:
+            return True
+        if not due.transcript:
+            return self._clock.now() - due.noted_at >= UNKNOWN_SECONDS
+        try:
+            changed_at = os.stat(due.transcript).st_mtime
+        except OSError:
+            return True
+        return self._clock.now() - changed_at >= IDLE_SECONDS
+
+
+def _sessions_of(due: Due) -> Iterator[SessionRead]:
+    """The session as its transcript has it. A host that does not tell the transcript has the
+    session's id in the file's name, or one database."""
+    paths = [due.transcript] if due.transcript else _transcripts_naming(due.session)
+    for path in paths:
+        for session in sessions_in(path):
+            if session.name == due.session or due.transcript:
+                yield session
+
+
+def _transcripts_naming(session: str) -> list[str]:
+    known = transcripts_of_user(Path.home(), Path.home(), None)
+    paths = [each.path for each in known]
+    return [str(path) for path in paths if session in str(path) or path.suffix == ".db"]
+
+
+def sessions_in(transcript: str) -> Iterator[SessionRead]:
+    """The sessions in a transcript that belongs to this user. Yields nothing if the file cannot be
+    read."""
+    if not own_bytes(transcript):
+        return
+    try:
+        (known,) = transcripts_at([Path(transcript)])
+        sessions = by_session(known.events())
+    except (UsageError, OSError) as error:
+        LOG.info("a session was not read for lessons: %s", error)
+        return
+    for events in sessions.values():
+        yield SessionRead(events=events, transcript=transcript)
+
+
+def by_session(events: Iterable[SessionEvent]) -> dict[str, list[SessionEvent]]:
+    """The events of each session, by its name."""
+    sessions: dict[str, list[SessionEvent]] = {}
+    for event in events:
+        sessions.setdefault(event.session, []).append(event)
+    return sessions

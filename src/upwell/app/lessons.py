@@ -1,0 +1,335 @@
+"""Has a model write down what sessions taught, and stores the lessons that pass the checks.
+
+A lesson is a memory in the namespace `lessons` with the trust of an agent. It belongs to the
+project of its session, and begins to exist when that session ends. A lesson that the user has
+edited or pinned is the user's own: no session replaces it or takes it back.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from upwell.app.lesson_records import Records, SessionRead, digest
+from upwell.capture.lessons.checks import IN_WORDS, Dropped, Lesson, Reason, checked
+from upwell.capture.lessons.condense import condensed, is_worth_reading
+from upwell.capture.lessons.options import LessonOptions
+from upwell.capture.lessons.writer import Known, Prompt, drafts_in, prompt_for
+from upwell.episodes.events import Kind as EventKind
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.errors import LlmError, UsageError
+from upwell.ground.llm import Chat, Completion
+from upwell.ground.project import project_of
+from upwell.ground.remote_address import main_worktree_of
+from upwell.ground.secrets.redact import redact
+from upwell.ground.text.anchors import paths_in, relative_to, symbols_in
+from upwell.ground.text.tokens import count
+from upwell.ground.trace import LOG
+from upwell.ground.ttl_store import TtlStore
+from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
+from upwell.memory.library import Library
+from upwell.surface.options import never_excluded
+from upwell.usage.counts import Counts
+from upwell.usage.counts import Event as Counted
+
+NAMESPACE = "lessons"
+RUN_SECONDS = 180.0
+"""The time limit for one answer of the model."""
+ANSWER_TOKENS = 1_000
+"""What the answer is expected to take, for the budget."""
+MAX_KNOWN = 10
+MAX_QUERY_CHARS = 1_500
+MAX_EXAMPLES = 20
+
+
+class LessonGain(Struct):
+    """What reading sessions brought. `skipped` counts sessions by the reason why no model read
+    them, `dropped` lessons by the reason why they were not kept (`examples` are the first of them),
+    and `faults` are the messages of models that failed."""
+
+    read: int = 0
+    kept: int = 0
+    replaced: int = 0
+    taken_back: int = 0
+    confirmed: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    skipped: Counter[str] = field(default_factory=Counter[str])
+    dropped: Counter[str] = field(default_factory=Counter[str])
+    examples: list[Dropped] = field(default_factory=list[Dropped])
+    faults: list[str] = field(default_factory=list[str])
+    redacted: tuple[str, ...] = ()
+
+    @property
+    def is_over_budget(self) -> bool:
+        return bool(self.skipped[OVER_BUDGET])
+
+
+READ_BEFORE, TOO_SHORT, NO_PROJECT = "read before", "too short", "in no project"
+COPY, NO_MODEL, BUSY = "a copy of another", "without a model", "being read by another process"
+OVER_BUDGET = "beyond the budget"
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """A model, and what a million of its tokens cost in the user's currency."""
+
+    chat: Chat
+    input_price: float = 0.0
+    output_price: float = 0.0
+
+
+class Lessons:
+    """Reads sessions with a model and stores what it learned.
+
+    `model_of()` returns the model for a session of a host, and `is_excluded()` tells whether the
+    user has excluded a folder. The TTL store records which sessions were read, where each lesson
+    comes from, which lessons the user dropped, and what was spent today.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        ttl_store: TtlStore,
+        counts: Counts,
+        options: LessonOptions,
+        model_of: Callable[[str], Model | None],
+        *,
+        is_excluded: Callable[[str | None], bool] = never_excluded,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._library = library
+        self.records = Records(ttl_store, clock)
+        self._counts = counts
+        self._options = options
+        self._model_of = model_of
+        self._is_excluded = is_excluded
+
+    async def read(
+        self, session: SessionRead, gain: LessonGain, *, max_tokens: int | None = None
+    ) -> None:
+        """Have a model read a session, unless one has read it before. `max_tokens` is what all the
+        sessions in `gain` may take, instead of the daily budget. Adds the outcome to `gain`.
+
+        Raises:
+            StoreError: a lesson or a record cannot be stored.
+        """
+        project = project_of(session.cwd)
+        if project is None or self._is_excluded(session.cwd) or not os.path.isdir(project):
+            gain.skipped[NO_PROJECT] += 1
+            return
+        if not is_worth_reading(session.events):
+            gain.skipped[TOO_SHORT] += 1
+            return
+        known_prompts, is_copy = await self.records.prompts_read(session)
+        if known_prompts >= len(session.prompts):
+            gain.skipped[COPY if is_copy else READ_BEFORE] += 1
+            return
+        model = self._model_of(session.host)
+        if model is None:
+            gain.skipped[NO_MODEL] += 1
+            return
+        if not await self.records.claim(session):
+            gain.skipped[BUSY] += 1
+            return
+        try:
+            work = _Work(session, main_worktree_of(project) or project, model, is_copy=is_copy)
+            await self._read(work, gain, max_tokens)
+        finally:
+            await self.records.release(session)
+
+    async def drop(self, memory_id: str) -> bool:
+        """Move a lesson to the trash for good: no later session brings its text back."""
+        await self.records.refuse(memory_id)
+        return await self._library.delete(memory_id)
+
+    async def origin(self, memory_id: str) -> Mapping[str, object]:
+        """Where a lesson comes from: `session`, `host`, `transcript`, `until` and `lines`, the
+        events that show it. Empty if that is no longer recorded."""
+        return await self.records.origin(memory_id)
+
+    async def _read(self, work: "_Work", gain: LessonGain, max_tokens: int | None) -> None:
+        known = await self._known(work)
+        transcript = await asyncio.to_thread(condensed, work.session.events)
+        prompt = prompt_for(transcript, known, os.path.basename(work.project))
+        expected = count(prompt.system) + count(prompt.user) + ANSWER_TOKENS
+        spent = gain.tokens_in + gain.tokens_out
+        if max_tokens is None:
+            spent, max_tokens = await self.records.spent_today(), self._options.daily_tokens
+        if spent + expected > max_tokens:
+            gain.skipped[OVER_BUDGET] += 1
+            return
+        completion = await self._answer(work, prompt, expected, gain)
+        if completion is None:
+            return
+        drafts = await asyncio.to_thread(drafts_in, completion.text)
+        own = project_of(work.session.cwd)
+        result = await asyncio.to_thread(
+            lambda: checked(drafts, work.session.events, known, is_own=lambda cwd: _is_in(cwd, own))
+        )
+        for lesson in result.kept:
+            await self._keep(lesson, work, gain)
+        for fault in result.dropped:
+            gain.dropped[str(fault.reason)] += 1
+            gain.examples = [*gain.examples, fault][:MAX_EXAMPLES]
+            self._count(f"dropped_{fault.reason}")
+        await self.records.note_read(work.session)
+        gain.read += 1
+
+    async def _answer(
+        self, work: "_Work", prompt: Prompt, expected: int, gain: LessonGain
+    ) -> Completion | None:
+        # Booked before the call, because a run that is killed has cost something as well.
+        await self.records.spend(expected)
+        self._count("asked")
+        deadline = Deadline.after(RUN_SECONDS)
+        try:
+            completion = await asyncio.to_thread(
+                work.model.chat.complete, prompt.system, prompt.user, deadline
+            )
+        except LlmError as error:
+            self._count("failed")
+            gain.faults.append(error.message)
+            LOG.info("no lessons of a session: %s", error)
+            return None
+        tokens_in, tokens_out = completion.tokens_in, completion.tokens_out
+        await self.records.spend(max(0, tokens_in + tokens_out - expected))
+        gain.tokens_in += tokens_in
+        gain.tokens_out += tokens_out
+        price = tokens_in * work.model.input_price + tokens_out * work.model.output_price
+        self._count("tokens_in", tokens_in)
+        self._count("tokens_out", tokens_out)
+        self._count("millionths", round(price))
+        return completion
+
+    async def _known(self, work: "_Work") -> list[Known]:
+        """The lessons of the project that are nearest to the session, and those that the session
+        itself brought before it was resumed. Lessons of later sessions are not among them."""
+        session, found = work.session, dict[str, Memory]()
+        for text in dict.fromkeys((session.prompts[0], session.prompts[-1], _last_words(session))):
+            if text.strip():
+                hits = await self._library.search(
+                    redact(text[:MAX_QUERY_CHARS])[0],
+                    limit=MAX_KNOWN,
+                    project=work.project,
+                    namespaces=[NAMESPACE],
+                )
+                found |= {hit.memory.id: hit.memory for hit in hits if _is_before(hit.memory, work)}
+        own = [memory for memory in found.values() if memory.provenance.session == session.name]
+        others = [memory for memory in found.values() if memory not in own]
+        return [
+            Known(f"L{number}", memory.id, memory.text)
+            for number, memory in enumerate([*own, *others][:MAX_KNOWN], start=1)
+        ]
+
+    async def _keep(self, lesson: Lesson, work: "_Work", gain: LessonGain) -> None:
+        target = await self._library.store.get(lesson.replaces) if lesson.replaces else None
+        if target is not None and not _is_replaceable(target):
+            target = None
+        if not lesson.text:
+            if target is not None and await self._library.delete(target.id):
+                gain.taken_back += 1
+                self._count("taken_back")
+            return
+        memory = _memory(lesson, work, target)
+        if await self.records.is_refused(memory.id):
+            return
+        if (earlier := await self._library.store.get(memory.id)) is not None:
+            if not work.is_copy and _confirms(work.session, earlier):
+                await self._library.store.add([_strengthened(earlier, work.session)])
+                gain.confirmed += 1
+                self._count("confirmed")
+            return
+        try:
+            await self._library.add(memory)
+        except UsageError as error:
+            LOG.info("a lesson was not stored: %s", error)
+            return
+        await self.records.note_origin(memory.id, lesson, work.session)
+        gain.kept += 1
+        gain.redacted = tuple(dict.fromkeys([*gain.redacted, *lesson.redacted]))
+        self._count("kept")
+        if target is not None:
+            gain.replaced += 1
+            self._count("replaced")
+
+    def _count(self, kind: str, by: int = 1) -> None:
+        if by:
+            self._counts.add(Counted.LESSON, kind, by=by)
+
+
+class _Work(Struct, frozen=True):
+    """A session that is being read, the project to which its lessons belong, and its model."""
+
+    session: SessionRead
+    project: str
+    model: Model
+    is_copy: bool
+
+
+def is_lesson(memory: Memory) -> bool:
+    """Whether a memory is a lesson, even one that the user has edited."""
+    return memory.namespace == NAMESPACE and memory.provenance.door == LESSON
+
+
+def reasons_in_words(dropped: Mapping[str, int]) -> list[str]:
+    """Why lessons were not kept, most frequent first: `3 × names no event of the session`."""
+    rows = sorted(dropped.items(), key=lambda item: -item[1])
+    return [f"{number} × {IN_WORDS[Reason(reason)]}" for reason, number in rows]
+
+
+def _memory(lesson: Lesson, work: _Work, target: Memory | None) -> Memory:
+    session, project = work.session, work.project
+    cues = " ".join([lesson.text, *lesson.triggers])
+    paths = dict.fromkeys(relative_to(path, project) for path in paths_in(cues))
+    return Memory(
+        id=_id(project, lesson.text),
+        text=lesson.text,
+        namespace=NAMESPACE,
+        tags=lesson.triggers,
+        paths=tuple(paths),
+        symbols=symbols_in(cues),
+        project=project,
+        source=f"session:{session.name[:40]}",
+        provenance=Provenance(door=LESSON, tool=lesson.kind, session=session.name),
+        trust=Trust.AGENT,
+        supersedes=target.id if target else None,
+        created_at=session.ended_at,
+        updated_at=session.ended_at,
+    )
+
+
+def _id(project: str, text: str) -> str:
+    """An id that is the same for equal texts in one project."""
+    return f"l_{digest(project, ' '.join(text.lower().split()))[:20]}"
+
+
+def _is_replaceable(memory: Memory) -> bool:
+    return is_lesson(memory) and memory.trust is Trust.AGENT and not memory.pinned
+
+
+def _is_before(memory: Memory, work: _Work) -> bool:
+    """Whether a lesson existed when the session ended, in the session's own project."""
+    at = memory.created_at or 0.0
+    return is_lesson(memory) and memory.project == work.project and at <= work.session.ended_at
+
+
+def _confirms(session: SessionRead, known: Memory) -> bool:
+    is_later = session.ended_at > (known.updated_at or 0.0)
+    return is_later and known.provenance.session != session.name
+
+
+def _strengthened(known: Memory, session: SessionRead) -> Memory:
+    return replace(known, occurrences=known.occurrences + 1, updated_at=session.ended_at)
+
+
+def _last_words(session: SessionRead) -> str:
+    said = [event.text for event in session.events if event.kind is EventKind.SAY]
+    return said[-1] if said else ""
+
+
+def _is_in(folder: str | None, project: str | None) -> bool:
+    """Whether a folder belongs to the project; one that is not known does."""
+    return folder is None or project is None or project_of(folder) == project

@@ -1,0 +1,111 @@
+"""The `lessons` commands: what past sessions taught, as a model wrote it down."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
+from upwell.cli.session import folder, with_app
+from upwell.ground.text.format import counted, iso
+from upwell.ground.uris import memory_id as id_in
+
+if TYPE_CHECKING:
+    from upwell.app.lessons import LessonGain
+
+lessons = typer.Typer(help="What past sessions taught, as a model wrote it down.")
+Id = Annotated[str, typer.Argument(metavar="ID", help="`upwell lessons` lists them.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(lessons, name="lessons")
+
+
+@lessons.callback(invoke_without_command=True)
+def listed(
+    context: typer.Context,
+    every_project: Annotated[
+        bool, typer.Option("--every-project", help="Those of every project.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List the lessons of this project, newest first."""
+    if context.invoked_subcommand:
+        return
+    from upwell.app.lesson_book import rows
+    from upwell.ground.project import project_of
+
+    project = None if every_project else project_of(folder())
+    found = with_app(lambda app: rows(app, project))
+    if as_json:
+        say_json({"lessons": found})
+        return
+    for row in found:
+        row["at"] = iso(row["at"]) if row["at"] else ""
+        states = ("pinned" if row["pinned"] else "", "edited" if row["edited"] else "")
+        row["state"] = ", ".join(filter(None, states))
+    columns = ("id", "at", "kind", "state", "text")
+    table(columns, found, "No lessons yet; `upwell learn sessions --lessons` writes them.")
+
+
+@lessons.command("edit")
+def edit(
+    lesson: Id,
+    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="The new text.")],
+) -> None:
+    """Change a lesson's text. It is then yours: no later session replaces it."""
+    from upwell.app.lesson_book import edit as changed
+
+    memory = with_app(lambda app: changed(app, id_in(lesson), " ".join(text)))
+    say(memory.text)
+
+
+@lessons.command("pin")
+def pin(lesson: Id) -> None:
+    """Make a lesson a standing rule, which opens every session of its project."""
+    from upwell.app.lesson_book import pin as pinned
+
+    memory = with_app(lambda app: pinned(app, id_in(lesson)))
+    say(memory.text)
+
+
+@lessons.command("drop")
+def drop(lesson: Id) -> None:
+    """Move a lesson to the trash. No later session brings it back."""
+    from upwell.app.lesson_book import drop as dropped
+
+    with_app(lambda app: dropped(app, id_in(lesson)))
+    say(f"dropped {id_in(lesson)}; `upwell restore` brings it back")
+
+
+@lessons.command("from")
+def origin(lesson: Id) -> None:
+    """Show where a lesson comes from: its session, and the events that show it."""
+    from upwell.app.lesson_book import origin_lines
+
+    for line in with_app(lambda app: origin_lines(app, id_in(lesson))):
+        say(line)
+
+
+def say_lessons(gain: "LessonGain") -> None:
+    """Print what a model wrote down, and why it did not read or keep more."""
+    from upwell.app.lessons import OVER_BUDGET, reasons_in_words
+
+    tokens = counted(gain.tokens_in + gain.tokens_out, "token")
+    say(
+        f"{counted(gain.read, 'session')} read by a model ({tokens}): "
+        f"{counted(gain.kept, 'new lesson')}, {gain.replaced} of them replace an earlier one, "
+        f"{gain.taken_back} taken back, {gain.confirmed} confirmed"
+    )
+    for reason, number in gain.skipped.items():
+        if reason != OVER_BUDGET:
+            note(f"upwell: {counted(number, 'session')} {reason}")
+    for line in reasons_in_words(gain.dropped):
+        note(f"upwell: not kept: {line}")
+    for fault in gain.examples:
+        detail = f" ({fault.detail})" if fault.detail else ""
+        note(f"upwell:   {fault.reason}{detail}: {fault.text}")
+    for message in dict.fromkeys(gain.faults):
+        note(f"upwell: a session was not read: {message}")
+    if gain.is_over_budget:
+        note("upwell: the budget is spent; run it again later, or with a larger --max-tokens")
+    note_masked(gain.redacted)
