@@ -139,3 +139,27 @@ def test_the_next_session_that_meets_the_error_hears_the_command_that_worked(
     assert "`bake bread --lid` works" in context
     assert house.hook("claude", event=event).json == {}
     assert 'the error "error: the option --lid is required"' in house.upwell("explain")
+
+
+def test_a_later_session_gets_the_state_in_which_this_one_left_its_work(house: House) -> None:
+    house.upwell("hook", "capture", "on")
+    house.start()
+    said = {"type": "text", "text": "A shell blocked the inlet; `pump.py` now has a filter."}
+    records = [
+        record(house, "user", "The harbour pump stalls at low tide"),
+        record(house, "assistant", [said]),
+    ]
+    now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() - 60))
+    end_turn(house, [entry | {"timestamp": now} for entry in records])
+    transcript = str(house.project.parent / "session.jsonl")
+    event = claude_like("s7", str(house.project), "SessionEnd", reason="exit")
+    house.hook("claude", event={**event, "transcript_path": transcript})
+    deadline, text, number = time.monotonic() + 15, "", 0
+    while "blocked the inlet" not in text and time.monotonic() < deadline:
+        number += 1
+        prompt = "Why does the harbour pump stall again at low tide?"
+        asked = claude_like(f"later{number}", str(house.project), "UserPromptSubmit", prompt=prompt)
+        text = json.dumps(house.hook("claude", event=asked).json, ensure_ascii=False)
+        time.sleep(0.1)
+    assert "1 minute ago a session (claude) was asked" in text
+    assert "A shell blocked the inlet" in text

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from upwell.web.tokens import Tokens
 
 CHORES_SECONDS = 3600.0
+RECORDS_SECONDS = 2.0
+"""How long each round of chores reads sessions that ended without a hook's notice."""
 WARM_AFTER_SECONDS = 1.0
 """How long to wait before importing the modules for HTTP and shortening. A hook usually starts the
 daemon, and the agent would otherwise wait for these imports.
@@ -164,6 +166,8 @@ class Warm:
                 await self.app.documents.refresh()
                 await forget_notes(self.app.notes)
                 await self.app.run_housekeeping()
+                if self.app.config.hook.capture:
+                    await self.app.past_sessions().refresh(seconds=RECORDS_SECONDS)
             except UpwellError as error:
                 LOG.warning("housekeeping: %s", error)
             await asyncio.sleep(CHORES_SECONDS)

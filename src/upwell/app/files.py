@@ -54,6 +54,7 @@ from upwell.memory.sqlite.store import SqliteStore
 from upwell.memory.sqlite.team_store import TeamStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
 from upwell.memory.transfer import Imports
+from upwell.sessions.recall import States
 from upwell.usage.audit import FileLog, Log, PostgresLog
 from upwell.wire.logins import Logins
 
@@ -235,14 +236,16 @@ def open_memory(
     documents = Documents(catalog, sources, notes=notes, clock=clock, watches=watches)
     qmd = open_qmd(config)
     ltm = _open_ltm(config, ttl_store, _patience_of(config), tolerant=tolerant)
-    searched = [StoreRecall(store), FallBack(qmd, documents) if qmd else documents]
+    states = States(config.home.sessions_db, clock=clock)
+    files.closing.append(states.aclose)
+    searched = [StoreRecall(store), FallBack(qmd, documents) if qmd else documents, states]
     recalls = Recalls([*searched, *([ltm] if ltm else [])])
     places = Places(ttl_store)
     library = Library(
         store,
         recall=recalls,
         documents=documents,
-        passages=[place for place in (qmd, ltm, places) if place],
+        passages=[place for place in (qmd, ltm, places, states) if place],
         places=places,
         clock=clock,
     )

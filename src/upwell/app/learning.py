@@ -31,6 +31,7 @@ from upwell.surface.rules import HEADING
 
 if TYPE_CHECKING:
     from upwell.app.capture import SessionCapture
+    from upwell.sessions.index import SessionIndex
 
 OfCue = Callable[[str | None, int | None], SurfaceOptions]
 _DAY_SECONDS, _HOUR_SECONDS = 86_400.0, 3_600.0
@@ -114,12 +115,14 @@ async def end_turn(
     surfacer: Surfacer,
     learning: Learning,
     capture: "SessionCapture | None",
+    past: "SessionIndex | None",
     ended: TurnEnd,
     event: Event,
 ) -> None:
     """Before a compaction, allow memories to surface again in the session. At the end of a turn,
     pass the agent's texts to learning. `capture`, which is None unless the user has turned it on,
-    also stores the findings of the turn. `ended()` hears of the event, too.
+    also stores the findings of the turn. `past` then keeps the session's record. `ended()` hears of
+    the event, too.
     """
     if event.kind is EventKind.COMPACT:
         await surfacer.compacting(event.session)
@@ -134,6 +137,17 @@ async def end_turn(
             await capture.end_turn(event.transcript, event.session, event.cwd)
         except (StoreError, OSError) as error:
             LOG.warning("nothing was learned from a turn: %s", error)
+    if past is not None:
+        await _keep_record(past, event)
+
+
+async def _keep_record(past: "SessionIndex", event: Event) -> None:
+    try:
+        await past.read_one(event.transcript)
+        if event.kind is EventKind.END:
+            await past.close(event.session)
+    except (StoreError, OSError) as error:
+        LOG.warning("the record of a session is out of date: %s", error)
 
 
 async def _has_lost_memories(event: Event) -> bool:

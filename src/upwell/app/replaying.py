@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import tomlkit
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 from tomlkit.exceptions import TOMLKitError
 
@@ -31,6 +31,7 @@ from upwell.replay.memories import Projects, With
 from upwell.replay.run import Replay, SimulatedClock
 from upwell.replay.silence import Material
 from upwell.replay.timeline import Timeline
+from upwell.sessions.turns import Turn, turns_of
 
 COMMITS = 5_000
 """How many of a repository's latest commits are read."""
@@ -126,6 +127,7 @@ class _AppProduct(Struct, frozen=True):
     capture: SessionCapture
     environment: Mapping[str, str]
     lacking: set[str]
+    turns: dict[str, list[Turn]] = field(default_factory=dict[str, list[Turn]])
 
     async def surface(self, cue: Cue) -> Surfacing | Skip:
         return await self.app.surfacer.surface(cue)
@@ -160,6 +162,11 @@ class _AppProduct(Struct, frozen=True):
     async def learn(self, events: Sequence[Event], project: str) -> None:
         findings = findings_in(events, project, f"session:{events[0].session[:40]}")
         await self.capture.keep(findings)
+        turns = self.turns.setdefault(events[0].session, [])
+        turns += turns_of(events, len(turns))
+
+    async def keep_record(self, session: str) -> None:
+        await self.app.past_sessions().add(self.turns.pop(session, []))
 
 
 def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:

@@ -353,12 +353,14 @@ class App:
     def hooks(self, ended: TurnEnd = ignore_turn_end) -> HookDoor:
         """The receiver of agents' hook events. `ended()` hears of each end of a turn or session."""
         sessions = HostSessions(self._ttl_store)
-        capture = self.session_capture() if self.config.hook.capture else None
+        learns = self.config.hook.capture
+        capture = self.session_capture() if learns else None
+        past = self.past_sessions() if learns else None
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            turn_end=partial(end_turn, self.surfacer, self.learning, capture, ended),
+            turn_end=partial(end_turn, self.surfacer, self.learning, capture, past, ended),
             answered_elsewhere=partial(answered_elsewhere, self.config.home.hooks_file),
             opt_ins=OptIns(
                 shorten=self._shortening(),

@@ -75,6 +75,10 @@ class Product(Protocol):
         """Learn from a session's events in `project`, as capture does at the end of a turn."""
         ...
 
+    async def keep_record(self, session: str) -> None:
+        """Keep the record of a session that has ended, from the events it was given to `learn`."""
+        ...
+
 
 class Decision(Struct, frozen=True, kw_only=True):
     """The outcome of an event: the memories that surfaced, or the reason for silence. `subject` is
@@ -241,6 +245,8 @@ class Replay:
         events, session.events = session.events, []
         if events and session.relocation is not None:
             await self._product.learn(events, session.relocation.folder)
+        if over and With.LEARNED in self._choices:
+            await self._product.keep_record(event.session)
 
 
 def described(decision: Decision, projects: Projects) -> dict[str, Any]:

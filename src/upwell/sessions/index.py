@@ -5,6 +5,7 @@ The database is created on first use and may be deleted at any time.
 """
 
 import asyncio
+import contextlib
 import math
 import sqlite3
 import time
@@ -14,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
@@ -22,10 +24,12 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.trace import LOG
 from upwell.ground.uris import SESSION_LOCATOR
-from upwell.replay.transcripts import Transcript, format_named
+from upwell.replay.transcripts import Transcript, format_named, own_bytes, transcripts_at
 from upwell.sessions import tables
 from upwell.sessions.rank import MAX_RANKED, ranked, tallies, with_priors
+from upwell.sessions.record import encoded, facts_of
 from upwell.sessions.tables import Entry, KnownTranscript, Listed, Reading, SessionRow, TurnRow
+from upwell.sessions.telling import telling
 from upwell.sessions.terms import (
     digest_of,
     error_terms,
@@ -103,10 +107,25 @@ class SessionIndex:
         """
         # Even a replay needs the real clock here, because reading takes real time.
         ends = SYSTEM_CLOCK.monotonic() + seconds if seconds is not None else None
+        transcripts = await asyncio.to_thread(self._transcripts)
+        return await self._read(transcripts, show, ends)
+
+    async def read_one(self, path: str) -> None:
+        """Index what a session has added to its own transcript, such as at the end of a turn.
+
+        Raises:
+            StoreError: the database cannot be written.
+        """
+        if own_bytes(path):
+            with contextlib.suppress(UsageError):
+                await self._read(transcripts_at([Path(path)]), lambda done, total: None, None)
+
+    async def _read(
+        self, transcripts: Sequence[Transcript], show: Progress, ends: float | None
+    ) -> bool:
         database = await self._open()
         await self._drop_excluded(database)
         known = await database.read(tables.known_transcripts)
-        transcripts = await asyncio.to_thread(self._transcripts)
         due = await asyncio.to_thread(lambda: list(_due(transcripts, known)))
         total, done = sum(size for _, size in due), 0
         for chunk in _chunks(due):
@@ -150,6 +169,21 @@ class SessionIndex:
         database = await self._open()
         return await database.read(lambda db: _located(db, locator))
 
+    async def closing(self, match: Match) -> Match | None:
+        """The last turn with a conclusion in the session of `match`, if `match` is the session's
+        first turn and not that turn itself. A session's first request describes its subject; what
+        was settled stands at its end.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        if match.turn.number or match.session.turns < 2:
+            return None
+        database = await self._open()
+        turns = await database.read(lambda db: tables.turns_in(db, match.session.no))
+        last = next((turn for turn in reversed(turns[1:]) if turn.conclusion), None)
+        return Match(match.session, last, match.score) if last else None
+
     async def listed(
         self, scope: Scope, before: tuple[float, str] | None, limit: int
     ) -> list[Listed]:
@@ -181,6 +215,21 @@ class SessionIndex:
         """
         pairs = await (await self._open()).read(lambda db: tables.recorded(db, name))
         return [Match(session, turn, 0.0) for session, turn in pairs]
+
+    async def add(self, turns: Sequence[Turn]) -> None:
+        """Keep the record of a session that is over and that no file on this machine holds, such as
+        one in a replay. A search for its words does not find it."""
+        if turns:
+            entries = [replace(_entry(turn), impacts={}) for turn in turns]
+            reading = Reading(turns[0].session, "", len(turns), 0, None, entries)
+            database, ended = await self._open(), max(turn.ended for turn in turns)
+            await database.write(lambda db: tables.put(db, [reading]))
+            await database.write(lambda db: tables.close(db, entries[0].name, ended))
+
+    async def close(self, session: str) -> None:
+        """Note that the host ended this session."""
+        at, name = self._clock.now(), session[:MAX_STORED_CHARS]
+        await (await self._open()).write(lambda db: tables.close(db, name, at))
 
     async def counts(self) -> tuple[int, int]:
         """The number of sessions and of turns."""
@@ -317,20 +366,29 @@ def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Exclu
 
 
 def _entry(turn: Turn) -> Entry:
+    project = project_of(turn.cwd)
     return Entry(
         name=turn.session[:MAX_STORED_CHARS],
         host=turn.host,
         cwd=turn.cwd or "",
-        project=project_of(turn.cwd) or "",
+        project=project or "",
         number=turn.number,
         began=turn.began,
         ended=turn.ended,
         offset=turn.offset,
         digest=digest_of(turn),
         question=_excerpt(turn.question, QUESTION_CHARS),
-        conclusion=_excerpt(turn.conclusion, CONCLUSION_CHARS),
+        conclusion=_conclusion(turn),
+        facts=encoded(facts_of(turn, project)),
         impacts=impacts_of(turn),
     )
+
+
+def _conclusion(turn: Turn) -> str:
+    """The masked sentences that tell most, or the beginning if there is no whole sentence."""
+    # Masked first, because half a secret would not be recognised.
+    best = telling(redact(turn.conclusion)[0], CONCLUSION_CHARS)
+    return best or _excerpt(turn.conclusion, CONCLUSION_CHARS)
 
 
 def _excerpt(text: str, limit: int) -> str:

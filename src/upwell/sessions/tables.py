@@ -64,13 +64,15 @@ class SessionRow(Struct, frozen=True, kw_only=True):
 
 
 class TurnRow(Struct, frozen=True, kw_only=True):
-    """A turn with its masked excerpts. It begins at the byte `offset` of the transcript."""
+    """A turn with its masked excerpts. It begins at the byte `offset` of the transcript. `facts` is
+    its part of the session's record (`record.encoded`)."""
 
     key: int
     at: float
     offset: int
     question: str
     conclusion: str
+    facts: bytes
 
     @property
     def session(self) -> int:
@@ -91,8 +93,8 @@ class Listed(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """A turn to store, with the fields of its session, its masked excerpts, and its terms with
-    their weights (`impacts`)."""
+    """A turn to store, with the fields of its session, its masked excerpts, its part of the
+    session's record (`facts`), and its terms with their weights (`impacts`)."""
 
     name: str
     host: str
@@ -105,6 +107,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     digest: int
     question: str
     conclusion: str
+    facts: bytes
     impacts: Mapping[int, int]
 
 
@@ -133,12 +136,14 @@ def create(db: sqlite3.Connection) -> None:
         """CREATE TABLE session (
             no INTEGER PRIMARY KEY, transcript INTEGER NOT NULL, name TEXT NOT NULL,
             host TEXT NOT NULL, project TEXT NOT NULL, cwd TEXT NOT NULL, began REAL NOT NULL,
-            ended REAL NOT NULL, turns INTEGER NOT NULL, UNIQUE (transcript, name))""",
+            ended REAL NOT NULL, turns INTEGER NOT NULL, closed REAL NOT NULL DEFAULT 0,
+            UNIQUE (transcript, name))""",
         "CREATE INDEX session_name ON session (name)",
+        "CREATE INDEX session_project ON session (project, ended)",
         """CREATE TABLE turn (
             key INTEGER PRIMARY KEY, at REAL NOT NULL, offset INTEGER NOT NULL,
             digest INTEGER NOT NULL, question TEXT NOT NULL, conclusion TEXT NOT NULL,
-            terms BLOB NOT NULL)""",
+            facts BLOB NOT NULL, terms BLOB NOT NULL)""",
         "CREATE INDEX turn_digest ON turn (digest)",
         """CREATE TABLE posting (
             term INTEGER NOT NULL, batch INTEGER NOT NULL, keys BLOB NOT NULL,
@@ -155,7 +160,7 @@ def create_again(db: sqlite3.Connection) -> None:
     create(db)
 
 
-OWNER = Owner("sessions", [create, create_again], salvage=recreate)
+OWNER = Owner("sessions", [create, create_again, create_again], salvage=recreate)
 
 
 def known_transcripts(db: sqlite3.Connection) -> dict[str, KnownTranscript]:
@@ -247,13 +252,14 @@ def _put_turn(db: sqlite3.Connection, session: int, entry: Entry, postings: "Pos
     )
     row = (
         *(entry.began, entry.offset, entry.digest, entry.question, entry.conclusion),
-        _digest_of(entry.impacts),
+        *(entry.facts, _digest_of(entry.impacts)),
     )
     stored = db.execute(
-        "SELECT at, offset, digest, question, conclusion, terms FROM turn WHERE key = ?", (key,)
+        "SELECT at, offset, digest, question, conclusion, facts, terms FROM turn WHERE key = ?",
+        (key,),
     ).fetchone()
     if stored != row:
-        db.execute("INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?, ?)", (key, *row))
+        db.execute("INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (key, *row))
         postings.add(key, entry.impacts)
 
 
@@ -420,12 +426,7 @@ def recorded(db: sqlite3.Connection, name: str) -> list[tuple[SessionRow, TurnRo
     rows = db.execute(f"{_SESSION_ROW} WHERE name = ? AND turns > 0", (name,))
     pairs = []
     for session in map(_session_row, rows.fetchall()):
-        first = session.no << TURN_BITS
-        keys = db.execute(
-            "SELECT key FROM turn WHERE key >= ? AND key < ?", (first, first + MAX_TURNS)
-        )
-        own = turns(db, [key for (key,) in keys.fetchall()])
-        pairs += [(session, turn) for turn in own.values()]
+        pairs += [(session, turn) for turn in turns_in(db, session.no)]
     return sorted(pairs, key=lambda pair: (pair[1].at, pair[1].key))
 
 
@@ -453,14 +454,44 @@ def turns(db: sqlite3.Connection, keys: Iterable[int]) -> dict[int, TurnRow]:
     by_key: dict[int, TurnRow] = {}
     for chunk in batched(keys, _IN_CHUNKS):
         marks = ",".join("?" * len(chunk))
-        rows = db.execute(
-            f"SELECT key, at, offset, question, conclusion FROM turn WHERE key IN ({marks})", chunk
-        )
-        for key, at, offset, question, conclusion in rows:
-            by_key[key] = TurnRow(
-                key=key, at=at, offset=offset, question=question, conclusion=conclusion
-            )
+        rows = db.execute(f"SELECT {_TURN_ROW} FROM turn WHERE key IN ({marks})", chunk)
+        by_key |= {row[0]: _turn_row(row) for row in rows}
     return by_key
+
+
+def turns_in(db: sqlite3.Connection, session: int) -> list[TurnRow]:
+    """The turns of a session, oldest first."""
+    first = session << TURN_BITS
+    rows = db.execute(
+        f"SELECT {_TURN_ROW} FROM turn WHERE key >= ? AND key < ? ORDER BY key",
+        (first, first + MAX_TURNS),
+    )
+    return [_turn_row(row) for row in rows]
+
+
+def past(
+    db: sqlite3.Connection,
+    project: str | None,
+    since: float,
+    now: float,
+    quiet_seconds: float,
+    limit: int,
+) -> list[SessionRow]:
+    """The sessions of a project that ended at `since` or later and are over, the most recently
+    ended first. A session is over if its host said so, or if it has been quiet for so long. None
+    stands for every project."""
+    where, values = ("project = ? AND ", (project,)) if project is not None else ("", ())
+    rows = db.execute(
+        f"{_SESSION_ROW} WHERE {where}turns > 0 AND ended BETWEEN ? AND ? "
+        "AND (ended <= ? OR closed >= ended) ORDER BY ended DESC, session.no LIMIT ?",
+        (*values, since, now, now - quiet_seconds, limit),
+    )
+    return [_session_row(row) for row in rows]
+
+
+def close(db: sqlite3.Connection, name: str, at: float) -> None:
+    """Note that the host ended the session with this name."""
+    db.execute("UPDATE session SET closed = max(ended, ?) WHERE name = ?", (at, name))
 
 
 def counts(db: sqlite3.Connection) -> tuple[int, int]:
@@ -504,6 +535,13 @@ def _drop_turns(db: sqlite3.Connection, session: int) -> int:
 def _session_row(row: Sequence[Any]) -> SessionRow:
     names = ("no", "name", "host", "project", "cwd", "began", "ended", "turns", "path", "format")
     return SessionRow(**dict(zip(names, row, strict=True)))
+
+
+_TURN_ROW = "key, at, offset, question, conclusion, facts"
+
+
+def _turn_row(row: Sequence[Any]) -> TurnRow:
+    return TurnRow(**dict(zip(_TURN_ROW.split(", "), row, strict=True)))
 
 
 def _bytes_of(keys: "array[int]") -> bytes:

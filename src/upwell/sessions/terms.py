@@ -77,6 +77,17 @@ def question_terms(text: str) -> list[int]:
     return list(dict.fromkeys(term for word in query_words(text) for term in _terms_of(word)))
 
 
+def word_terms(text: str) -> dict[str, tuple[int, ...]]:
+    """Each word of a question with its terms."""
+    by_word = {word: _terms_of(word) for word in query_words(text)}
+    return {word: terms for word, terms in by_word.items() if terms}
+
+
+def text_terms(text: str) -> frozenset[int]:
+    """The terms of all words in a text."""
+    return frozenset(term for token in _TOKEN.findall(sound(text)) for term in _terms_of(token))
+
+
 def error_terms(text: str) -> list[int]:
     """The terms of the errors in a text."""
     signatures = (signature(line) for line in error_lines(text))

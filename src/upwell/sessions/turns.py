@@ -10,12 +10,15 @@ from msgspec import Struct, field
 from upwell.episodes.events import WRITERS, Event, Kind
 from upwell.episodes.failures import is_refused, succeeded
 from upwell.episodes.signatures import command_of
+from upwell.sessions.landmarks import branch_in, commits_in, issues_in, numbers_in, pulls_in
 
 MAX_QUESTION_CHARS, MAX_ANSWER_CHARS = 4_000, 6_000
 MAX_REMARKS_CHARS, MAX_REMARK_CHARS = 6_000, 1_200
 MAX_COMMAND_CHARS = 400
 MAX_RUNS, MAX_FILES, MAX_CHANGES = 200, 200, 100
 """Once a turn has this many commands, files read or changes, no further ones are kept."""
+MAX_NAMED_CHARS = 1_500
+"""The tickets in a longer question are those of a paste."""
 SHORT_ANSWER_CHARS = 200
 """A shorter closing answer (`Done.`) is read together with the remark before it."""
 MAX_ERRORS, MAX_ERROR_CHARS, ERROR_EDGE_CHARS = 6, 240, 3_000
@@ -45,6 +48,34 @@ class Change(Struct, frozen=True):
     added: str = ""
 
 
+class Landmarks(Struct):
+    """The commits that a turn made (hash and subject), and the branches, tickets and pull requests
+    that it worked on. Each is a dict without values, in order of appearance."""
+
+    commits: dict[str, None] = field(default_factory=dict[str, None])
+    branches: dict[str, None] = field(default_factory=dict[str, None])
+    tickets: dict[str, None] = field(default_factory=dict[str, None])
+    pulls: dict[str, None] = field(default_factory=dict[str, None])
+
+    def add_text(self, text: str) -> None:
+        """Add what the user's words name."""
+        self.tickets.update(dict.fromkeys(issues_in(text)))
+        self.pulls.update(dict.fromkeys(pulls_in(text)))
+
+    def add_call(self, command: str, out: str) -> None:
+        """Add what a command that worked has made or named."""
+        if branch := branch_in(command):
+            self.branches[branch] = None
+        for kind, number in numbers_in(command):
+            (self.pulls if kind == "pull" else self.tickets)[number] = None
+        if "commit" in command or "merge" in command:
+            for branch, sha, subject in commits_in(out):
+                self.branches[branch] = None
+                self.commits[f"{sha} {subject}"] = None
+        if "create" in command:
+            self.pulls.update(dict.fromkeys(pulls_in(out[-MAX_COMMAND_CHARS:])))
+
+
 class Turn(Struct, kw_only=True):
     """`number` is the position of the turn in the session, counted from 0. `offset` is the byte in
     the transcript at which the question begins. `remarks` are what the agent wrote; the last one
@@ -63,6 +94,7 @@ class Turn(Struct, kw_only=True):
     changes: list[Change] = field(default_factory=list[Change])
     read: dict[str, None] = field(default_factory=dict[str, None])
     errors: dict[str, None] = field(default_factory=dict[str, None])
+    landmarks: Landmarks = field(default_factory=Landmarks)
 
     @property
     def conclusion(self) -> str:
@@ -93,7 +125,9 @@ class Turn(Struct, kw_only=True):
             worked = succeeded(event)
             if len(self.runs) < MAX_RUNS:
                 self.runs.append(Run(command[:MAX_COMMAND_CHARS], worked))
-            if not worked:
+            if worked:
+                self.landmarks.add_call(command, event.out)
+            else:
                 self._add_errors(event.out)
         elif (path := _path(event.args)) and event.tool in WRITERS and not event.failed:
             if len(self.changes) < MAX_CHANGES:
@@ -138,6 +172,7 @@ def _opened(event: Event, number: int) -> Turn:
         ended=event.t,
     )
     turn.errors.update(dict.fromkeys(error_lines(question)))
+    turn.landmarks.add_text(question[:MAX_NAMED_CHARS])
     return turn
 
 

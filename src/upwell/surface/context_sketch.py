@@ -84,6 +84,11 @@ class _TextHashes:
         )
 
 
+def _is_bare_command(text: str) -> bool:
+    """True for a slash command without arguments (`/clear`), which opens no conversation."""
+    return text.startswith("/") and text.count("/") == 1 and len(text.split()) == 1
+
+
 class ContextSketch:
     """The terms and files of one session's context."""
 
@@ -97,7 +102,7 @@ class ContextSketch:
     def add(self, cue: Cue) -> None:
         """Add a cue's text, arguments and file, and its tool's result."""
         if cue.tool is None:
-            self.prompts += 1
+            self.prompts += not _is_bare_command(cue.text)
             self.request = cue.text[:MAX_READ_CHARS]
         elif file := file_of(cue):
             self._add_file(file)

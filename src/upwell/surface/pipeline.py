@@ -319,7 +319,11 @@ class Surfacer:
 
     def _query(self, cue: Cue, intent: Intent = NO_INTENT) -> Query | None:
         items = profile_of(cue.door, intent, self._options.for_cue(cue)).items
-        return self._cue_reader.query(cue, items * _OVERSAMPLING)
+        query = self._cue_reader.query(cue, items * _OVERSAMPLING)
+        if query is None or cue.tool is not None:
+            return query
+        prompts = self._sketches.of(cue.session).prompts
+        return replace(query, session=cue.session, prompts=prompts)
 
     def _timeout(self, cue: Cue) -> float:
         return self._options.for_cue(cue).surface.timeout_seconds

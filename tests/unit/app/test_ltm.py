@@ -27,7 +27,7 @@ async def test_a_memory_server_exists_only_with_a_key(tmp_path: Path) -> None:
             config(tmp_path, **keys), files, MemoryTtlStore(), None, None, tolerant=False
         )
         assert (memories.ltm is not None) is expected
-        assert len(memories.recalls.places) == 2 + expected
+        assert len(memories.recalls.places) == 3 + expected
         await memories.documents.aclose()
         for database in files.databases:
             await database.aclose()

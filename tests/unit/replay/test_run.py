@@ -55,6 +55,9 @@ class Recorded:
     async def learn(self, events: Sequence[Event], project: str) -> None:
         self.note("learn", [event.i for event in events])
 
+    async def keep_record(self, session: str) -> None:
+        self.note("record", session)
+
 
 def session(*kinds: tuple[Kind, float, dict[str, object]]) -> list[Event]:
     return [

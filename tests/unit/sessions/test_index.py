@@ -399,3 +399,22 @@ async def test_sessions_in_excluded_folders_are_neither_indexed_nor_kept(
     assert await questions(index, "winch") == ["Where is the open winch?"]
     assert b"secret winch" not in (tmp_path / "sessions.db").read_bytes()
     await index.aclose()
+
+
+async def test_what_became_of_a_first_request_stands_at_its_sessions_end(
+    index: SessionIndex, folder: Path
+) -> None:
+    session(
+        folder,
+        1,
+        asked("How often does the pump retry?", "10:00:00"),
+        said("Five times.", "10:00:01"),
+        asked("Seven, eight trips it.", "10:01:00"),
+        said("The limit is seven now.", "10:01:01"),
+    )
+    await index.refresh()
+    (first, *_) = await index.search("how often does the pump retry", ANYWHERE, 5)
+    closing = await index.closing(first)
+    assert closing is not None
+    assert closing.turn.conclusion == "The limit is seven now."
+    assert await index.closing(closing) is None

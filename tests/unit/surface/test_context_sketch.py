@@ -138,3 +138,10 @@ def test_names_that_are_exact() -> None:
         "Run `make test-slow` in src/pay.py: idempotencyKey, max_retries, v1.2 (all else is talk)."
     )
     assert exact_names(text) == {"src/pay.py", "idempotencyKey", "max_retries", "v1.2"}
+
+
+def test_a_bare_slash_command_is_no_prompt() -> None:
+    sketch = ContextSketch()
+    for text in ("/clear", "/review the pump", "/home/ana/pump.py", "Why?"):
+        sketch.add(Cue(door="prompt", text=text, session="s"))
+    assert sketch.prompts == 3

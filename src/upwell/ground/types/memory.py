@@ -49,6 +49,8 @@ class Query(Struct, frozen=True, kw_only=True):
     - `command`: a tool call's command as written, including flags. It is used to search documents.
     - `file`: if set, only memories about exactly this file are useful. A store without such
       memories may return nothing without searching.
+    - `session`, `prompts`: the session that asks, and how many prompts it has had. Its own past is
+      no memory.
     """
 
     texts: tuple[str, ...]
@@ -61,6 +63,8 @@ class Query(Struct, frozen=True, kw_only=True):
     awaited: bool = True
     command: str = ""
     file: str = ""
+    session: str = ""
+    prompts: int = 0
 
 
 class Trust(StrEnum):

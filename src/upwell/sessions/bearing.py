@@ -1,0 +1,192 @@
+"""Decides how much the record of a past session bears on a prompt. Pure."""
+
+import math
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from upwell.ground.text.anchors import COMMON_STEMS, paths_in
+from upwell.memory.ranking.terms import EVERYDAY_WORDS
+from upwell.sessions.landmarks import TRUNKS, issues_in, pulls_in
+from upwell.sessions.record import SessionRecord
+from upwell.sessions.terms import text_terms, word_terms
+
+HALF_LIFE_HOURS, OLDEST_SHARE = 48.0, 0.35
+"""The share of a session's weight that age takes away by half every `HALF_LIFE_HOURS`, down to
+`OLDEST_SHARE`. Work of the last hours is asked about most."""
+NAME_WEIGHT = 0.35
+"""What a named file, ticket, pull request or branch adds to the share of the prompt's words."""
+REFERS_WEIGHT = 0.08
+MIN_MASS = 2.0
+"""Fewer rare words in common are a coincidence, unless the prompt is short or names something."""
+MAX_WORDS_ASKED, MAX_LINES_ASKED = 120, 5
+"""A longer prompt is a plan or a paste, which brings its own context."""
+MAX_TOTAL = 8.0
+"""The words of a long prompt count as if together they weighed this much."""
+EVERYDAY_WEIGHT, NUMBER_WEIGHT, UNSEEN_WEIGHT = 0.25, 0.25, 0.5
+SUPERSEDED_SHARE = 0.6
+"""A later session that changed this share of a session's files again has superseded it."""
+_HEADING = re.compile(r"^(?:#{1,3} |```|\*\*\w)", re.MULTILINE)
+"""The marks of a plan."""
+_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]{0,12}://[^/\s]{1,100}")
+RESUMED_HOURS, RESUMED_SCORE = 72.0, 0.75
+MIDDLE_FACTOR = 0.6
+"""Later prompts continue a conversation that has context of its own."""
+STEEPNESS, THRESHOLD = 9.0, 0.38
+_RESUMES = re.compile(
+    r"\W*(?:(?:please|ok|okay|now|and|so|por favor|bitte|dale)\W+)*(?:continue|resume|go on|"
+    r"carry on|keep going|pick up|where (?:were|did) we|what(?:'s| is) (?:left|open|next)|"
+    r"contin[uú]a\w*|continuemos|sigamos|segu[ií]mos|retom\w+|weiter|mach weiter|weitermachen|"
+    r"continuez|continuons|reprends|reprenons|prossiga|retome)\b",
+    re.IGNORECASE,
+)
+_REFERS = re.compile(
+    r"\b(?:again|still|yesterday|earlier|last (?:time|session)|previous(?:ly)?|no longer|"
+    r"not working|doesn'?t work|broken|failed|fails|recent(?:ly)?|otra vez|todav[ií]a|ayer|"
+    r"anterior\w*|no (?:funciona|veo|anda)|noch|wieder|gestern|encore|toujours|hier|ainda|ontem)\b",
+    re.IGNORECASE,
+)
+MAX_RESUMING_WORDS = 12
+
+
+class Bearing(Struct, frozen=True, kw_only=True):
+    """What a prompt and the record of a session have in common.
+
+    - `share`: the share of the prompt's words, weighted by rarity, in the best turn of the record.
+    - `mass`: the summed rarity of these words; a word of no other session counts 1.
+    - `names`: how many files, tickets, pull requests and branches the prompt and the record share.
+    - `hours`: the time since the session ended. `newer`: how many sessions have ended since.
+    - `refers`: whether the prompt speaks of earlier work. `resumes`: whether it only goes on.
+    - `is_first`: whether it is the first prompt of its session.
+    """
+
+    share: float
+    mass: float
+    names: int
+    hours: float
+    newer: int
+    refers: bool
+    resumes: bool
+    is_first: bool
+
+    @property
+    def score(self) -> float:
+        """How useful it is to tell the state of the session now, 0..1."""
+        if not (self.mass or self.names or self.resumes):
+            return 0.0
+        if self.resumes:
+            is_last = self.newer == 0 and self.hours <= RESUMED_HOURS
+            return RESUMED_SCORE if is_last and self.is_first else 0.0
+        named = 1.0 - math.exp2(-self.names)
+        recency = OLDEST_SHARE + (1.0 - OLDEST_SHARE) * math.exp2(-self.hours / HALF_LIFE_HOURS)
+        ground = min(1.0, (self.mass + 2.0 * self.names) / MIN_MASS)
+        weight = (self.share + NAME_WEIGHT * named + REFERS_WEIGHT * self.refers) * ground * recency
+        weight *= 1.0 if self.is_first else MIDDLE_FACTOR
+        return 1.0 / (1.0 + math.exp(-STEEPNESS * (weight - THRESHOLD)))
+
+
+class Past(Struct, frozen=True):
+    """The record of a past session, prepared for comparison: the terms of each request with its
+    conclusion, and those of the files, commits and branches."""
+
+    record: SessionRecord
+    requests: tuple[frozenset[int], ...]
+    common: frozenset[int]
+
+
+def past_of(record: SessionRecord) -> Past:
+    """Prepare a record."""
+    facts = "\n".join((*record.changed, *record.commits, *record.branches, *record.tickets))
+    requests = (text_terms(f"{each.question}\n{each.conclusion}") for each in record.requests)
+    return Past(record, tuple(requests), text_terms(facts))
+
+
+class Words:
+    """The words of a prompt, each with its weight: a word counts more the fewer of these past
+    sessions contain it."""
+
+    def __init__(self, prompt: str, past: Sequence[Past]) -> None:
+        self._prompt = prompt
+        self._terms = {word: terms[0] for word, terms in word_terms(_plain(prompt)).items()}
+        everything = [each.common.union(*each.requests) for each in past]
+        scale = math.log(len(past) + 3)
+        self._weights: dict[int, float] = {}
+        for word, term in self._terms.items():
+            holding = sum(term in terms for terms in everything)
+            weight = 1.0 - math.log(holding) / scale if holding else UNSEEN_WEIGHT
+            weight *= EVERYDAY_WEIGHT if word in EVERYDAY_WORDS else 1.0
+            weight *= NUMBER_WEIGHT if word.isdigit() and len(word) < 3 else 1.0
+            self._weights[term] = weight
+        self._total = min(MAX_TOTAL, sum(self._weights.values())) or 1.0
+        self._resumes, self._refers = resumes(prompt), refers(prompt)
+        self._is_paste = is_paste(prompt)
+
+    def bearing_of(
+        self, past: Past, newer: int, now: float, *, is_first: bool
+    ) -> tuple[int, Bearing]:
+        """How much a record bears on the prompt, and the position of the request that does most.
+        `newer` sessions have ended since."""
+        masses = [self._mass(terms | past.common) for terms in past.requests]
+        mass = max(masses)
+        place = len(masses) - 1 - masses[::-1].index(mass)
+        return place, Bearing(
+            share=0.0 if self._is_paste else min(1.0, mass / self._total),
+            mass=mass,
+            names=len(shared_names(self._prompt, past.record)) if mass else 0,
+            hours=max(0.0, now - past.record.ended) / 3600,
+            newer=newer,
+            refers=self._refers,
+            resumes=self._resumes,
+            is_first=is_first,
+        )
+
+    def weight_in(self, sentence: str) -> float:
+        """The weight of the prompt's words in a sentence."""
+        return self._mass(text_terms(sentence))
+
+    def _mass(self, terms: frozenset[int]) -> float:
+        return sum(weight for term, weight in self._weights.items() if term in terms)
+
+
+def is_paste(prompt: str) -> bool:
+    """True if a prompt is a plan, or mostly the output of a program."""
+    lines = sum(bool(line.strip()) for line in prompt.split("\n"))
+    is_long = lines > MAX_LINES_ASKED or len(prompt.split()) > MAX_WORDS_ASKED
+    return is_long or bool(_HEADING.search(prompt))
+
+
+def is_superseded(record: SessionRecord, later: Sequence[Past]) -> bool:
+    """True if a later session changed most of the record's files again."""
+    own = set(record.changed)
+    return bool(own) and any(
+        len(own.intersection(other.record.changed)) >= SUPERSEDED_SHARE * len(own)
+        for other in later
+    )
+
+
+def _plain(prompt: str) -> str:
+    """The prompt without the hosts of addresses."""
+    return _ADDRESS.sub(" ", prompt)
+
+
+def resumes(prompt: str) -> bool:
+    """True if a prompt only asks to go on."""
+    return len(prompt.split()) <= MAX_RESUMING_WORDS and bool(_RESUMES.match(prompt))
+
+
+def refers(prompt: str) -> bool:
+    """True if a prompt speaks of earlier work."""
+    return bool(_REFERS.search(prompt))
+
+
+def shared_names(prompt: str, record: SessionRecord) -> list[str]:
+    """The files, tickets, pull requests and branches of the record that a prompt names."""
+    named = {path.rpartition("/")[2].lower() for path in paths_in(prompt)}
+    changed = {path.rpartition("/")[2].lower(): path for path in record.changed}
+    files = [name for name in named & changed.keys() if name.partition(".")[0] not in COMMON_STEMS]
+    tickets = set(issues_in(prompt)) & set(record.tickets)
+    pulls = set(pulls_in(prompt)) & {*record.pulls, *record.tickets}
+    words = set(prompt.split())
+    branches = (words & set(record.branches)) - TRUNKS
+    return sorted({*files, *tickets, *pulls, *branches})

@@ -1,0 +1,106 @@
+"""How much the record of a past session bears on a prompt."""
+
+import pytest
+
+from upwell.sessions.bearing import (
+    Bearing,
+    Words,
+    is_paste,
+    is_superseded,
+    past_of,
+    resumes,
+    shared_names,
+)
+from upwell.sessions.record import Facts, Request, SessionRecord
+
+HOUR = 3600.0
+
+
+def past(name: str, question: str, conclusion: str = "", ended: float = 0.0, **facts: object):
+    request = Request(0, ended, question, conclusion, Facts(**facts))
+    return past_of(SessionRecord(name, "claude", "/h", ended, (request,)))
+
+
+PUBLISH = past(
+    "publish",
+    "publish to npm failed",
+    "release.yml now calls publish.yml as a reusable workflow.",
+    changed=(".github/workflows/release.yml", ".github/workflows/publish.yml"),
+    tickets=("1263",),
+    branches=("fix/release", "main"),
+)
+OTHERS = [
+    past("docs", "update the README and its badges", "The README has three badges."),
+    past("login", "the login form rejects long names", "The limit is 80 now."),
+]
+
+
+def score(prompt: str, hours: float = 4.0, *, is_first: bool = True) -> float:
+    everything = [PUBLISH, *OTHERS]
+    words = Words(prompt, everything)
+    _, bearing = words.bearing_of(PUBLISH, 0, hours * HOUR, is_first=is_first)
+    return bearing.score
+
+
+def test_a_prompt_about_the_same_work_gets_its_state() -> None:
+    assert score("CI failed, publish to npm") > 0.5
+    assert score("should we close issue #1263 as resolved?") > 0.5
+    assert score("why does publish.yml have no trigger") > 0.5
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "add a dark mode to the settings page",
+        "run the tests",
+        "what is a monad?",
+        "commit and push",
+    ],
+)
+def test_any_other_prompt_gets_nothing(prompt: str) -> None:
+    assert score(prompt) < 0.2
+
+
+def test_old_work_and_later_prompts_count_less() -> None:
+    prompt = "CI failed, publish to npm"
+    assert score(prompt) > score(prompt, 20 * 24.0)
+    assert score(prompt) > score(prompt, is_first=False)
+
+
+def test_only_the_last_work_is_resumed_and_only_at_a_first_prompt() -> None:
+    assert score("please continue") > 0.5
+    assert score("please continue", is_first=False) == 0.0
+    assert score("please continue", 24 * 10.0) == 0.0
+    assert resumes("sigamos con lo de ayer")
+    assert resumes("mach weiter")
+    assert not resumes("the build does not continue after the first error")
+
+
+def test_a_plan_and_a_log_bring_their_own_context() -> None:
+    assert is_paste("Implement:\n# Publish to npm\nrelease.yml calls publish.yml")
+    assert is_paste("\n".join(["publish failed"] * 8))
+    assert score("# Publish to npm\npublish to npm failed, release.yml, publish.yml") < 0.5
+
+
+def test_shared_names() -> None:
+    record = PUBLISH.record
+    assert shared_names("look at workflows/publish.yml on fix/release", record) == [
+        "fix/release",
+        "publish.yml",
+    ]
+    assert shared_names("merge main", record) == []
+
+
+def test_a_later_session_on_the_same_files_supersedes() -> None:
+    changed = PUBLISH.record.changed
+    later = past("later", "and again", changed=changed)
+    assert is_superseded(PUBLISH.record, [later])
+    assert not is_superseded(PUBLISH.record, OTHERS)
+    assert not is_superseded(past("talk", "why?").record, [later])
+
+
+def test_a_score_is_a_probability() -> None:
+    best = Bearing(
+        share=1.0, mass=9.0, names=5, hours=0.0, newer=0, refers=True, resumes=False, is_first=True
+    )
+    assert 0.95 < best.score < 1.0

@@ -1,0 +1,72 @@
+"""The state of the last work, as a text."""
+
+from tests.unit.sessions.test_record import record
+
+from upwell.ground.types.memory import STATE, Trust
+from upwell.sessions.record import Facts, Request, SessionRecord
+from upwell.sessions.state import MAX_CHARS, age, state_of
+
+HOUR = 3600.0
+
+
+def test_the_facts_and_the_last_words() -> None:
+    done = Facts(
+        changed=("src/pump.py",),
+        checks={"make test": False},
+        commits=("1a2b3c4 Oil the pump",),
+        branches=("fix/pump", "main"),
+        tickets=("45",),
+        pulls=("12",),
+    )
+    request = Request(0, 0.0, "Why does the pump stall?", "A shell blocked the inlet.", done)
+    memory = state_of(SessionRecord("s", "claude", "/h", 0.0, (request,)), 4 * HOUR)
+    assert memory.text == (
+        "4 hours ago a session (claude) was asked “Why does the pump stall?”. It changed "
+        "src/pump.py; committed 1a2b3c4 Oil the pump on branch fix/pump; opened or used PR #12; "
+        "left `make test` failing. Its conclusion: “A shell blocked the inlet.”"
+    )
+    assert (memory.id, memory.namespace, memory.source) == ("state:s", "state", "session:s")
+    assert (memory.provenance.door, memory.provenance.session) == (STATE, "s")
+    assert (memory.symbols, memory.tags, memory.paths) == (
+        ("45", "#12"),
+        ("fix/pump",),
+        ("src/pump.py",),
+    )
+    assert memory.trust is Trust.AGENT
+    assert memory.created_at == memory.updated_at == 0.0
+
+
+def test_long_facts_leave_the_text_short() -> None:
+    many = Facts(changed=tuple(f"a/long/folder/with/file{n}.py" for n in range(24)))
+    request = Request(0, 0.0, "word " * 200, "Fixed the pump in pump.py. " * 30, many)
+    text = state_of(SessionRecord("s", "claude", "/h", 0.0, (request,)), HOUR).text
+    assert len(text) <= MAX_CHARS
+    assert "and 20 more" in text
+
+
+def test_a_plan_is_named_by_its_heading() -> None:
+    question = "Implement the following plan:\n\n# Plan: Oil the pump\n\n## Context"
+    request = Request(0, 0.0, question, "", Facts())
+    text = state_of(SessionRecord("s", "", "/h", 0.0, (request,)), HOUR).text
+    assert text == "60 minutes ago a session (agent) was asked “Plan: Oil the pump”."
+
+
+def test_what_became_of_the_first_request_stands_at_the_end() -> None:
+    two = record(Facts(), Facts())
+    first = two.requests[0]
+    corrected = SessionRecord(
+        "s", "claude", "/h", 0.0,
+        (
+            Request(0, 0.0, "Retry how often?", "I set MAX_ATTEMPTS to 5.", first.facts),
+            Request(1, 1.0, "Seven. Eight trips it.", "I set MAX_ATTEMPTS to 7.", first.facts),
+        ),
+    )  # fmt: skip
+    text = state_of(corrected, HOUR, corrected.requests[0]).text
+    assert text.index("to 7") < text.index("to 5")
+
+
+def test_age_in_words() -> None:
+    assert age(20.0) == "1 minute ago"
+    assert age(40 * 60.0) == "40 minutes ago"
+    assert age(26 * HOUR) == "26 hours ago"
+    assert age(72 * HOUR) == "3 days ago"
