@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.capture.git import commits_since
 from upwell.ground.project import in_project, real_folder, repository_of
@@ -52,12 +53,14 @@ class FileState(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """The answer that a turn gives. `remarks` contains everything that the agent wrote, if
-    requested. `is_excerpt` is True if the transcript is gone and only excerpts are left."""
+    """The answer that a turn gives. `closing` is the conclusion at the end of the session, if the
+    turn is its first. `remarks` contains everything that the agent wrote, if requested.
+    `is_excerpt` is True if the transcript is gone and only excerpts are left."""
 
     match: Match
     question: str
     conclusion: str
+    closing: str = ""
     remarks: tuple[str, ...] = ()
     runs: tuple[Run, ...] = ()
     files: tuple[FileState, ...] = ()
@@ -73,7 +76,10 @@ async def answers_to(
         StoreError: the index cannot be read.
     """
     matches = await index.search(question, scope, limit)
-    return await _answers(matches, environment, question)
+    closings = [await index.closing(match) for match in matches]
+    answers = await _answers(matches, environment, question)
+    texts = await asyncio.to_thread(lambda: list(map(_closing, closings)))
+    return [replace(answer, closing=text) for answer, text in zip(answers, texts, strict=True)]
 
 
 async def changes_of(
@@ -139,10 +145,18 @@ def answer_of(
         match,
         redact(turn.question)[0],
         redact(turn.conclusion)[0],
+        "",
         tuple(redact(remark)[0] for remark in turn.remarks) if whole else (),
         tuple(_relevant_runs(notable(turn.runs), question)),
         tuple(file_states(turn, environment, file)),
     )
+
+
+def _closing(match: Match | None) -> str:
+    turn = read_turn(match) if match else None
+    if match is None or turn is None:
+        return match.turn.conclusion if match else ""
+    return redact(turn.conclusion)[0]
 
 
 def file_states(turn: Turn, environment: Mapping[str, str], file: str = "") -> list[FileState]:

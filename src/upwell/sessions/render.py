@@ -12,11 +12,12 @@ GONE = "the transcript is gone; this is an excerpt"
 
 
 def lines_of(answer: Answer, question: str) -> list[str]:
-    """A session as a few lines: date and place, question, conclusion, commands that worked, and
-    changed files."""
+    """A session as a few lines: date and place, question, conclusion, the conclusion at the end of
+    the session, commands that worked, and changed files."""
     rows = [
         ("asked", preview(answer.question, [question], QUESTION_CHARS)),
         ("concluded", preview(answer.conclusion, [question], CONCLUSION_CHARS)),
+        ("finally", preview(answer.closing, [question], CONCLUSION_CHARS)),
         *(("worked", harmless_line(run.command)) for run in answer.runs),
         *(("changed", harmless_line(file.text)) for file in answer.files),
         *([("note", GONE)] if answer.is_excerpt else []),
@@ -59,6 +60,7 @@ def described(answer: Answer) -> dict[str, Any]:
         "transcript": session.path,
         "question": answer.question,
         "conclusion": answer.conclusion,
+        "closing": answer.closing,
         "commands": [run.command for run in answer.runs],
         "files": [_file(file) for file in answer.files],
         "is_excerpt": answer.is_excerpt,
