@@ -11,6 +11,7 @@ from upwell.memory.ranking.terms import EVERYDAY_WORDS
 from upwell.sessions.landmarks import TRUNKS, issues_in, pulls_in
 from upwell.sessions.record import SessionRecord
 from upwell.sessions.terms import text_terms, word_terms
+from upwell.surface.moments import is_question
 
 HALF_LIFE_HOURS, OLDEST_SHARE = 48.0, 0.35
 """The share of a session's weight that age takes away by half every `HALF_LIFE_HOURS`, down to
@@ -32,7 +33,8 @@ _HEADING = re.compile(r"^(?:#{1,3} |```|\*\*\w)", re.MULTILINE)
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]{0,12}://[^/\s]{1,100}")
 RESUMED_HOURS, RESUMED_SCORE = 72.0, 0.75
 MIDDLE_FACTOR = 0.6
-"""Later prompts continue a conversation that has context of its own."""
+"""Later questions continue a conversation that has context of its own. A later request is part of
+it."""
 STEEPNESS, THRESHOLD = 9.0, 0.38
 _RESUMES = re.compile(
     r"\W*(?:(?:please|ok|okay|now|and|so|por favor|bitte|dale)\W+)*(?:continue|resume|go on|"
@@ -58,7 +60,7 @@ class Bearing(Struct, frozen=True, kw_only=True):
     - `names`: how many files, tickets, pull requests and branches the prompt and the record share.
     - `hours`: the time since the session ended. `newer`: how many sessions have ended since.
     - `refers`: whether the prompt speaks of earlier work. `resumes`: whether it only goes on.
-    - `is_first`: whether it is the first prompt of its session.
+    - `is_first`: whether it is the first prompt of its session. `asks`: whether it is a question.
     """
 
     share: float
@@ -69,6 +71,7 @@ class Bearing(Struct, frozen=True, kw_only=True):
     refers: bool
     resumes: bool
     is_first: bool
+    asks: bool
 
     @property
     def score(self) -> float:
@@ -82,24 +85,38 @@ class Bearing(Struct, frozen=True, kw_only=True):
         recency = OLDEST_SHARE + (1.0 - OLDEST_SHARE) * math.exp2(-self.hours / HALF_LIFE_HOURS)
         ground = min(1.0, (self.mass + 2.0 * self.names) / MIN_MASS)
         weight = (self.share + NAME_WEIGHT * named + REFERS_WEIGHT * self.refers) * ground * recency
-        weight *= 1.0 if self.is_first else MIDDLE_FACTOR
+        weight *= 1.0 if self.is_first else MIDDLE_FACTOR * self.asks
         return 1.0 / (1.0 + math.exp(-STEEPNESS * (weight - THRESHOLD)))
 
 
 class Past(Struct, frozen=True):
-    """The record of a past session, prepared for comparison: the terms of each request with its
-    conclusion, and those of the files, commits and branches."""
+    """The record of a past session, prepared for comparison. `requests` are the terms of each
+    request with its conclusion and the session's files, commits and branches; `everything` are all
+    of them. `names` are what a prompt may name, and `changed` are the files."""
 
     record: SessionRecord
     requests: tuple[frozenset[int], ...]
-    common: frozenset[int]
+    everything: frozenset[int]
+    names: frozenset[str]
+    changed: frozenset[str]
 
 
 def past_of(record: SessionRecord) -> Past:
     """Prepare a record."""
     facts = "\n".join((*record.changed, *record.commits, *record.branches, *record.tickets))
-    requests = (text_terms(f"{each.question}\n{each.conclusion}") for each in record.requests)
-    return Past(record, tuple(requests), text_terms(facts))
+    common = text_terms(facts)
+    texts = (f"{each.question}\n{each.conclusion}" for each in record.requests)
+    requests = tuple(common | text_terms(text) for text in texts)
+    files = {path.rpartition("/")[2].lower() for path in record.changed}
+    telling_files = {name for name in files if name.partition(".")[0] not in COMMON_STEMS}
+    branches = set(record.branches) - TRUNKS
+    return Past(
+        record=record,
+        requests=requests,
+        everything=frozenset[int]().union(*requests),
+        names=frozenset({*telling_files, *record.tickets, *record.pulls, *branches}),
+        changed=frozenset(record.changed),
+    )
 
 
 class Words:
@@ -107,38 +124,35 @@ class Words:
     sessions contain it."""
 
     def __init__(self, prompt: str, past: Sequence[Past]) -> None:
-        self._prompt = prompt
-        self._terms = {word: terms[0] for word, terms in word_terms(_plain(prompt)).items()}
-        everything = [each.common.union(*each.requests) for each in past]
         scale = math.log(len(past) + 3)
+        self._names = names_in(prompt)
         self._weights: dict[int, float] = {}
-        for word, term in self._terms.items():
-            holding = sum(term in terms for terms in everything)
+        for word, (term, *_) in word_terms(_ADDRESS.sub(" ", prompt)).items():
+            holding = sum(term in each.everything for each in past)
             weight = 1.0 - math.log(holding) / scale if holding else UNSEEN_WEIGHT
             weight *= EVERYDAY_WEIGHT if word in EVERYDAY_WORDS else 1.0
             weight *= NUMBER_WEIGHT if word.isdigit() and len(word) < 3 else 1.0
             self._weights[term] = weight
         self._total = min(MAX_TOTAL, sum(self._weights.values())) or 1.0
         self._resumes, self._refers = resumes(prompt), refers(prompt)
-        self._is_paste = is_paste(prompt)
+        self._is_paste, self._asks = is_paste(prompt), is_question(prompt)
 
-    def bearing_of(
-        self, past: Past, newer: int, now: float, *, is_first: bool
-    ) -> tuple[int, Bearing]:
-        """How much a record bears on the prompt, and the position of the request that does most.
-        `newer` sessions have ended since."""
-        masses = [self._mass(terms | past.common) for terms in past.requests]
+    def bearing_of(self, past: Past, newer: int, now: float, prompts: int) -> tuple[int, Bearing]:
+        """How much a record bears on the prompt, which is number `prompts` of its session, and the
+        position of the request that does most. `newer` sessions have ended since."""
+        masses = [self._mass(terms) for terms in past.requests]
         mass = max(masses)
         place = len(masses) - 1 - masses[::-1].index(mass)
         return place, Bearing(
             share=0.0 if self._is_paste else min(1.0, mass / self._total),
             mass=mass,
-            names=len(shared_names(self._prompt, past.record)) if mass else 0,
+            names=len(self._names & past.names),
             hours=max(0.0, now - past.record.ended) / 3600,
             newer=newer,
             refers=self._refers,
             resumes=self._resumes,
-            is_first=is_first,
+            is_first=prompts <= 1,
+            asks=self._asks,
         )
 
     def weight_in(self, sentence: str) -> float:
@@ -156,18 +170,10 @@ def is_paste(prompt: str) -> bool:
     return is_long or bool(_HEADING.search(prompt))
 
 
-def is_superseded(record: SessionRecord, later: Sequence[Past]) -> bool:
-    """True if a later session changed most of the record's files again."""
-    own = set(record.changed)
-    return bool(own) and any(
-        len(own.intersection(other.record.changed)) >= SUPERSEDED_SHARE * len(own)
-        for other in later
-    )
-
-
-def _plain(prompt: str) -> str:
-    """The prompt without the hosts of addresses."""
-    return _ADDRESS.sub(" ", prompt)
+def is_superseded(past: Past, later: Sequence[Past]) -> bool:
+    """True if a later session changed most of the session's files again."""
+    least = SUPERSEDED_SHARE * len(past.changed)
+    return least > 0 and any(len(past.changed & other.changed) >= least for other in later)
 
 
 def resumes(prompt: str) -> bool:
@@ -180,13 +186,8 @@ def refers(prompt: str) -> bool:
     return bool(_REFERS.search(prompt))
 
 
-def shared_names(prompt: str, record: SessionRecord) -> list[str]:
-    """The files, tickets, pull requests and branches of the record that a prompt names."""
-    named = {path.rpartition("/")[2].lower() for path in paths_in(prompt)}
-    changed = {path.rpartition("/")[2].lower(): path for path in record.changed}
-    files = [name for name in named & changed.keys() if name.partition(".")[0] not in COMMON_STEMS]
-    tickets = set(issues_in(prompt)) & set(record.tickets)
-    pulls = set(pulls_in(prompt)) & {*record.pulls, *record.tickets}
-    words = set(prompt.split())
-    branches = (words & set(record.branches)) - TRUNKS
-    return sorted({*files, *tickets, *pulls, *branches})
+def names_in(prompt: str) -> set[str]:
+    """What a prompt names: the names of files, tickets, pull requests, and its words, which may be
+    branches."""
+    files = {path.rpartition("/")[2].lower() for path in paths_in(prompt)}
+    return {*files, *issues_in(prompt), *pulls_in(prompt), *prompt.split()}

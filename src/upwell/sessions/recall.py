@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Sequence
+from heapq import nlargest
 from pathlib import Path
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -56,7 +56,7 @@ class States:
             hits = await database.read(lambda db: self._hits(db, query))
         except StoreError as error:
             raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
-        return Found(tuple(hits[: query.limit]))
+        return Found(tuple(hits))
 
     async def get(self, memory_id: str) -> Memory | None:
         """The state with an id that `search()` returned; None if its session is gone."""
@@ -98,14 +98,17 @@ class States:
         if not known:
             return []
         words = Words(text, known)
-        hits = []
-        for number, past in enumerate(known):
-            place, bearing = words.bearing_of(past, number, now, is_first=query.prompts <= 1)
-            if bearing.score > 0 and not is_superseded(past.record, known[:number]):
-                request = past.record.requests[place]
-                memory = state_of(past.record, now, request, words.weight_in)
-                hits.append(_hit(memory, bearing, query.texts))
-        return sorted(hits, key=lambda hit: -hit.score)
+        found = [
+            (bearing, past.record, place)
+            for number, past in enumerate(known)
+            for place, bearing in [words.bearing_of(past, number, now, query.prompts)]
+            if bearing.score > 0 and not is_superseded(past, known[:number])
+        ]
+        best = nlargest(query.limit, found, key=lambda row: row[0].score)
+        return [
+            _hit(state_of(record, now, record.requests[place], words.weight_in), bearing, text)
+            for bearing, record, place in best
+        ]
 
     def _past(self, db: sqlite3.Connection, query: Query, now: float) -> list[Past]:
         """The sessions of the project that are over, newest first, but for the one that asks."""
@@ -136,7 +139,7 @@ def record_at(db: sqlite3.Connection, session: SessionRow) -> SessionRecord:
     )
 
 
-def _hit(memory: Memory, bearing: Bearing, texts: Sequence[str]) -> Hit:
+def _hit(memory: Memory, bearing: Bearing, text: str) -> Hit:
     return Hit(
         memory=memory,
         score=bearing.score,
@@ -147,5 +150,5 @@ def _hit(memory: Memory, bearing: Bearing, texts: Sequence[str]) -> Hit:
             "hours": bearing.hours,
             "newer": float(bearing.newer),
         },
-        matched=tuple(texts[:1]),
+        matched=(text,),
     )

@@ -7,9 +7,9 @@ from upwell.sessions.bearing import (
     Words,
     is_paste,
     is_superseded,
+    names_in,
     past_of,
     resumes,
-    shared_names,
 )
 from upwell.sessions.record import Facts, Request, SessionRecord
 
@@ -38,7 +38,7 @@ OTHERS = [
 def score(prompt: str, hours: float = 4.0, *, is_first: bool = True) -> float:
     everything = [PUBLISH, *OTHERS]
     words = Words(prompt, everything)
-    _, bearing = words.bearing_of(PUBLISH, 0, hours * HOUR, is_first=is_first)
+    _, bearing = words.bearing_of(PUBLISH, 0, hours * HOUR, 1 if is_first else 2)
     return bearing.score
 
 
@@ -62,9 +62,10 @@ def test_any_other_prompt_gets_nothing(prompt: str) -> None:
 
 
 def test_old_work_and_later_prompts_count_less() -> None:
-    prompt = "CI failed, publish to npm"
+    prompt = "why does publish.yml fail to publish to npm?"
     assert score(prompt) > score(prompt, 20 * 24.0)
     assert score(prompt) > score(prompt, is_first=False)
+    assert score("make publish.yml publish to npm", is_first=False) < 0.1
 
 
 def test_only_the_last_work_is_resumed_and_only_at_a_first_prompt() -> None:
@@ -82,25 +83,29 @@ def test_a_plan_and_a_log_bring_their_own_context() -> None:
     assert score("# Publish to npm\npublish to npm failed, release.yml, publish.yml") < 0.5
 
 
-def test_shared_names() -> None:
-    record = PUBLISH.record
-    assert shared_names("look at workflows/publish.yml on fix/release", record) == [
-        "fix/release",
-        "publish.yml",
-    ]
-    assert shared_names("merge main", record) == []
+def test_files_tickets_and_branches_are_named() -> None:
+    named = names_in("look at workflows/publish.yml on fix/release for #1263 on main")
+    assert named & PUBLISH.names == {"fix/release", "publish.yml", "1263"}
 
 
 def test_a_later_session_on_the_same_files_supersedes() -> None:
     changed = PUBLISH.record.changed
     later = past("later", "and again", changed=changed)
-    assert is_superseded(PUBLISH.record, [later])
-    assert not is_superseded(PUBLISH.record, OTHERS)
-    assert not is_superseded(past("talk", "why?").record, [later])
+    assert is_superseded(PUBLISH, [later])
+    assert not is_superseded(PUBLISH, OTHERS)
+    assert not is_superseded(past("talk", "why?"), [later])
 
 
 def test_a_score_is_a_probability() -> None:
     best = Bearing(
-        share=1.0, mass=9.0, names=5, hours=0.0, newer=0, refers=True, resumes=False, is_first=True
+        share=1.0,
+        mass=9.0,
+        names=5,
+        hours=0.0,
+        newer=0,
+        refers=True,
+        resumes=False,
+        is_first=True,
+        asks=True,
     )
     assert 0.95 < best.score < 1.0
