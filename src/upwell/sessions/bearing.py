@@ -35,7 +35,7 @@ RESUMED_HOURS, RESUMED_SCORE = 72.0, 0.75
 MIDDLE_FACTOR = 0.6
 """Later questions continue a conversation that has context of its own. A later request is part of
 it."""
-STEEPNESS, THRESHOLD = 9.0, 0.38
+STEEPNESS, THRESHOLD = 9.0, 0.42
 _RESUMES = re.compile(
     r"\W*(?:(?:please|ok|okay|now|and|so|por favor|bitte|dale)\W+)*(?:continue|resume|go on|"
     r"carry on|keep going|pick up|where (?:were|did) we|what(?:'s| is) (?:left|open|next)|"

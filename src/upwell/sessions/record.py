@@ -23,7 +23,8 @@ _CHECK = re.compile(
 )
 """A command that checks or ships the work, in contrast to one that looks around."""
 _CHECK_WORDS = 4
-"""Only the first words of a command say what it does."""
+"""Only the first words of a command say what it does, and of these only the first two may be a
+script: later ones are the files that it works on."""
 
 
 class Facts(Struct, frozen=True, omit_defaults=True):
@@ -131,7 +132,8 @@ def _checks(turn: Turn) -> dict[str, bool]:
     checks: dict[str, bool] = {}
     for run in turn.runs:
         shown = worth_repeating(run.command)
-        if _CHECK.search(" ".join(shown.split()[:_CHECK_WORDS])):
+        words = shown.split()[:_CHECK_WORDS]
+        if _CHECK.search(" ".join([*words[:2], *(word for word in words[2:] if "/" not in word)])):
             checks.pop(shown, None)
             checks[shown] = run.worked
     return dict(list(checks.items())[-MAX_CHECKS:])

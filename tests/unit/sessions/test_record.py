@@ -48,6 +48,7 @@ def test_a_turn_contributes_files_checks_commits_branches_and_tickets() -> None:
             call(5, "git commit -m x", "[fix/pump 1a2b3c4] Oil the pump"),
             call(6, "gh pr create", "https://forge.example/a/b/pull/12"),
             call(7, "ls /deploy/test", "no", failed=True),
+            call(8, "nl -ba src/pump.test.ts", "no", failed=True),
         ),
         ROOT,
     )
