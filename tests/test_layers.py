@@ -63,7 +63,7 @@ STAIRS = {
         ),
         *("moments", "scopes", "context_sketch", "episodes", "options", "intent", "journal"),
         *("render", "guards", "learning", "verdict", "filters", "record", "rules", "explain"),
-        *("judge", "rating", "session_start", "deliveries", "pipeline"),
+        *("judge", "rating", "session_start", "deliveries", "bearing", "lessons", "pipeline"),
     ],
     "gateway": ["options", "eras", "clients", "upstreams", "calls", "routing", "front", "server"],
     "app": [

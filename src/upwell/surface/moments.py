@@ -20,7 +20,7 @@ from upwell.episodes.events import Kind as EventKind
 from upwell.episodes.triggers import triggers_of
 from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, ToolAnswer
-from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.memory import LESSON, STATE, Hit, Memory
 from upwell.learn.learned import CASE_SIGN
 from upwell.memory.documents.sections.scoring import is_note
 from upwell.surface.query import (
@@ -55,6 +55,8 @@ class Moment(StrEnum):
     """A search for a name in the code, for which there may be a note."""
     TRIGGER = "trigger"
     """Any other event with a trigger that an earlier session may have met."""
+    LESSON = "lesson"
+    """Any other event on which a lesson of an earlier session bears."""
     ROUTINE = "routine"
     """Everything else."""
 
@@ -70,23 +72,30 @@ class Kind(StrEnum):
     """From another memory server."""
     EPISODE = "episode"
     """The conclusion of a session, for the situation that its triggers describe."""
+    LESSON = "lesson"
+    """What a session taught, written down at its end."""
+    STATE = "state"
+    """How a session left its work."""
 
 
+_WRITTEN: Mapping[str, Kind] = {LESSON: Kind.LESSON, STATE: Kind.STATE}
 UNASKED = frozenset({Moment.FILE, Moment.NAME, Moment.TRIGGER, Moment.ROUTINE})
 """Moments of calls that ask no question in words. If the user has a template for the tool, such a
 call counts as `ASKING_CALL`."""
 
-_ANSWERS = frozenset({Kind.NOTE, Kind.DOCUMENT, Kind.COMMIT, Kind.FOREIGN, Kind.EPISODE})
+_ANSWERS = frozenset(Kind)
 _FITTING = frozenset({Kind.NOTE, Kind.EPISODE})
+_REMEDIES = _FITTING | {Kind.LESSON}
 _ADMITTED: Mapping[Moment, frozenset[Kind]] = {
     Moment.QUESTION: _ANSWERS,
     Moment.FIRST_REQUEST: _ANSWERS,
     Moment.ASKING_CALL: frozenset({Kind.NOTE, Kind.FOREIGN, Kind.EPISODE}),
-    Moment.NOTHING_FOUND: _FITTING,
-    Moment.FAILED: _FITTING,
-    Moment.FILE: _FITTING,
+    Moment.NOTHING_FOUND: _REMEDIES,
+    Moment.FAILED: _REMEDIES,
+    Moment.FILE: _REMEDIES,
     Moment.NAME: _FITTING,
     Moment.TRIGGER: frozenset({Kind.EPISODE}),
+    Moment.LESSON: frozenset({Kind.LESSON}),
     Moment.ROUTINE: frozenset(),
 }
 
@@ -161,7 +170,7 @@ def _of_situation(cue: Cue, prompts_before: int) -> Moment:
         return Moment.ASKING_CALL
     if cue.answer is not None and found_nothing(cue.args, cue.answer):
         return Moment.NOTHING_FOUND
-    if cue.answer is not None and cue.answer.failed and _command(cue.args):
+    if cue.answer is not None and cue.answer.failed and command_of(cue.args):
         return Moment.FAILED
     if _searches(cue.args) and names_in(cue):
         return Moment.NAME
@@ -200,15 +209,24 @@ def file_of(cue: Cue) -> str:
         value = cue.args.get(name)
         if isinstance(value, str) and value:
             return value
-    program, *words = _command(cue.args)[:MAX_QUESTION_CHARS].split() or [""]
+    program, *words = command_of(cue.args)[:MAX_QUESTION_CHARS].split() or [""]
     paths = [word.strip("'\"") for word in words if "/" in word or "." in word]
     return paths[0] if program in _READERS and len(paths) == 1 else ""
+
+
+def file_sought(cue: Cue) -> str:
+    """The name of the file that a call did not find; "" if it searched for something else."""
+    if _searches(cue.args):
+        return ""
+    return file_of(cue).replace("\\", "/").rpartition("/")[2]
 
 
 def kind_of(memory: Memory) -> Kind:
     """The origin of `memory`."""
     if memory.triggers:
         return Kind.EPISODE
+    if memory.provenance.door in _WRITTEN:
+        return _WRITTEN[memory.provenance.door]
     if memory.source.startswith("git:"):
         return Kind.COMMIT
     if memory.lines is not None:
@@ -268,7 +286,8 @@ def _texts(args: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     )
 
 
-def _command(args: Mapping[str, object]) -> str:
+def command_of(args: Mapping[str, object]) -> str:
+    """The command that a call runs, or ""."""
     return next((str(args[name]) for name in COMMAND_KEYS if args.get(name)), "")
 
 
@@ -276,7 +295,7 @@ def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
     """True if a result reports that a search found nothing or that a file does not exist."""
     if _searches(args) and len(answer.text) < _HEAD_CHARS and _NOTHING.fullmatch(answer.text):
         return True
-    return bool(_ABSENT.search(answer.text[:_HEAD_CHARS])) and not _command(args)
+    return bool(_ABSENT.search(answer.text[:_HEAD_CHARS])) and not command_of(args)
 
 
 def _searches(args: Mapping[str, object]) -> bool:

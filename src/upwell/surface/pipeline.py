@@ -34,7 +34,8 @@ from upwell.surface.journal import Journal
 from upwell.surface.judge import Case, Judge, JudgeModel
 from upwell.surface.late_hits import LateHits
 from upwell.surface.learning import Learning
-from upwell.surface.moments import UNASKED, Moment, file_of, moment_of, triggers_in
+from upwell.surface.lessons import Lessons, joined
+from upwell.surface.moments import UNASKED, Moment, case_of, file_of, moment_of, triggers_in
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
 from upwell.surface.rating import SurfacingRatings
@@ -54,6 +55,7 @@ from upwell.surface.session_start import Compaction, SessionStart
 
 Outcome = Surfacing | Skip
 _OVERSAMPLING = 2
+_LACKS_QUERY = frozenset({SkipReason.NO_QUERY, SkipReason.UNSUITABLE_QUERY})
 MAX_EPISODES = 16
 """The maximum number of memories that a search by triggers alone returns."""
 
@@ -62,12 +64,13 @@ class _Question(Struct, frozen=True):
     """A cue that may start a search, and its query. `missing` lists the places that could not be
     searched. `asked` contains the texts that were sent to other programs and servers instead of the
     query's own texts. `moment` is None for an explicit request, or if `surface.moments` is
-    `all`."""
+    `all`. `lessons` contains the lessons that bear on the cue."""
 
     cue: Cue
     query: Query
     intent: Intent
     moment: Moment | None = None
+    lessons: tuple[Hit, ...] = ()
     missing: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
 
@@ -120,6 +123,7 @@ class Surfacer:
         self._post_filter = PostFilter(
             options, self._learning, self._seen_log, self._sketches, clock
         )
+        self._lessons = Lessons(reader, clock)
         self._late_hits = LateHits(state, reader)
         self._judge = self._judge_by(chat) if chat and surface.judge else None
         self._rules = Rules(reader, ttl_store, surface.dedup_ttl_seconds)
@@ -201,6 +205,7 @@ class Surfacer:
         """Allow repeats, because the session's agent is about to lose its context."""
         await self.deliveries.settled(session)
         self._sketches.compacted(session)
+        self._lessons.forget(session)
         if self._judge:
             self._judge.forget(session)
         with contained("preparing for a compaction"):
@@ -227,7 +232,10 @@ class Surfacer:
         moment = self._moment(cue, triggers)
         if cue.door == Door.SESSION:
             return await self._start_session(cue)
-        outcome = await self._decide(cue, moment, triggers)
+        lessons = await self._lessons_for(cue, moment)
+        if moment is Moment.ROUTINE and any(self._may_speak(cue, lesson) for lesson in lessons):
+            moment = Moment.LESSON
+        outcome = await self._decide(cue, moment, triggers, lessons)
         outcome = await self._session_start.add_if_due(cue, outcome, self._clock.now())
         outcome = await self._rules.add_if_due(cue, outcome)
         return replace(outcome, moment=str(moment)) if moment else outcome
@@ -250,16 +258,37 @@ class Surfacer:
         self._sketches.note(cue)
         return None if self._options.for_cue(cue).surface.moments == "all" else moment
 
-    async def _decide(self, cue: Cue, moment: Moment | None, triggers: Sequence[str]) -> Outcome:
+    async def _lessons_for(self, cue: Cue, moment: Moment | None) -> Sequence[Hit]:
+        with contained("reading the lessons"):
+            return await self._lessons.bearing_on(cue, moment)
+        return ()
+
+    def _may_speak(self, cue: Cue, lesson: Hit) -> bool:
+        """True if this lesson alone may start a decision. A judge also considers weaker ones."""
+        if self._judge:
+            return True
+        case = case_of(Moment.LESSON, lesson.memory)
+        return lesson.score >= self._learning.min_score(cue, case)
+
+    async def _decide(
+        self,
+        cue: Cue,
+        moment: Moment | None,
+        triggers: Sequence[str],
+        lessons: Sequence[Hit],
+    ) -> Outcome:
         if late := await self._take_late_verdict(cue, moment):
             return late
         if moment is not None and moment not in self._options.surface.moments:
             detail = "" if moment is Moment.ROUTINE else str(moment)
             return self._gate.silencing(cue) or Skip(reason=SkipReason.ROUTINE, detail=detail)
         deadline = Deadline.after(self._timeout(cue), self._clock)
-        question = await self._question(cue, moment, triggers, deadline)
+        question = await self._question(
+            cue, moment, triggers, deadline, may_lack_query=bool(lessons)
+        )
         if isinstance(question, Skip):
             return question
+        question = replace(question, lessons=tuple(lessons))
         searching = partial(self._search, question, deadline)
         # In a replica, checking the pace queries a database, so the search runs in the meantime.
         async with _started(searching, ahead=self._pace.is_shared) as search:
@@ -290,7 +319,13 @@ class Surfacer:
         return await self._speak(_Question(cue, query, NO_INTENT, moment), hits, hits)
 
     async def _question(
-        self, cue: Cue, moment: Moment | None, triggers: Sequence[str], deadline: Deadline
+        self,
+        cue: Cue,
+        moment: Moment | None,
+        triggers: Sequence[str],
+        deadline: Deadline,
+        *,
+        may_lack_query: bool,
     ) -> _Question | Skip:
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if silence := self._gate.silencing(cue, triggers):
@@ -300,6 +335,8 @@ class Surfacer:
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
             intent = await self._classifier.refined(cue.text, intent, deadline.remaining())
             refusal = self._gate.refusal(cue, query, intent)
+        if refusal is not None and may_lack_query and refusal.reason in _LACKS_QUERY:
+            query, refusal = self._cue_reader.exact(cue, MAX_EPISODES, triggers), None
         if refusal is not None:
             return replace(refusal, intent=intent)
         assert query is not None
@@ -344,6 +381,8 @@ class Surfacer:
         self, question: _Question, deadline: Deadline
     ) -> tuple[list[Hit] | Skip, _Question]:
         cue, intent = question.cue, question.intent
+        if question.moment is Moment.LESSON:
+            return list(question.lessons), question
         if not self._classifier.can_refine(cue.text, intent):
             result = await self._recall(question, deadline)
         else:
@@ -360,9 +399,11 @@ class Surfacer:
         if isinstance(result, Found) and (topics := _new_topics(question)):
             question, result = await self._recall_topics(question, topics, result, deadline)
         if isinstance(result, Skip):
-            return result, question
+            return list(question.lessons) or result, question
         current = [hit for hit in result.hits if _may_be_said(hit)]
-        return current or Skip(reason=SkipReason.NO_CANDIDATES), question
+        weighed = await self._lessons.weighed(current, cue)
+        hits = joined(weighed, question.lessons)
+        return hits or Skip(reason=SkipReason.NO_CANDIDATES), question
 
     async def _recall_topics(
         self, question: _Question, topics: str, result: Found, deadline: Deadline

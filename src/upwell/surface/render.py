@@ -13,11 +13,12 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
+from upwell.ground.text.format import iso
 from upwell.ground.text.invisible import visible
 from upwell.ground.text.tokens import count
 from upwell.ground.text.words import informative, terms
 from upwell.ground.types.cue import Door
-from upwell.ground.types.memory import Hit, Memory, Trust
+from upwell.ground.types.memory import LESSON, STATE, Hit, Memory, Trust
 from upwell.ground.types.surfacing import Intent
 from upwell.ground.uris import LTM_ID, STM_ID, memory_uri, named_uri
 from upwell.memory.documents.quote import quoted
@@ -63,6 +64,8 @@ def harmless_line(text: str) -> str:
 EMPTY_DIGEST = "(No relevant prior context for this message.)"
 DIGEST_HEADING = "## Relevant prior context"
 MAX_READ_CHARS = 20_000
+WHOLE = frozenset({LESSON, STATE})
+"""The doors (`Provenance.door`) of memories that are shown whole."""
 AGENT_LABEL = "(written by an agent) "
 ASK_PREVIEW_CHARS = 220
 MIN_PREVIEW_CHARS = 20
@@ -230,7 +233,9 @@ def lines_of(text: str) -> list[str]:
 def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
     """One memory as one line: its citation, and an excerpt of its text around the match."""
     memory = hit.memory
-    if PASSAGE in hit.signals or hit.trigger:
+    if memory.provenance.door in WHOLE:
+        shown = harmless_line(memory.text[:MAX_READ_CHARS])
+    elif PASSAGE in hit.signals or hit.trigger:
         shown = preview(memory.text, query_texts, max(profile.preview_chars, profile.passage_chars))
     else:
         text = quoted(memory.text, hit.matched) if memory.lines else memory.text
@@ -238,8 +243,15 @@ def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
     cited = citation(memory)
     is_cut = shown.endswith("…") or shown.startswith("…")
     link = f" {memory_uri(memory.id)}" if is_cut and not cited.startswith("upwell://") else ""
-    label = AGENT_LABEL if memory.trust is Trust.AGENT else ""
-    return f"- [{cited}] {label}{shown}{link}"
+    return f"- [{cited}] {_label(memory)}{shown}{link}"
+
+
+def _label(memory: Memory) -> str:
+    """Who wrote a memory, if an agent did, and for a lesson or a state, from when it is."""
+    day = (iso(memory.created_at) or "")[:10]
+    if memory.provenance.door not in WHOLE or not day:
+        return AGENT_LABEL if memory.trust is Trust.AGENT else ""
+    return f"(written by an agent on {day}) " if memory.trust is Trust.AGENT else f"({day}) "
 
 
 def fitting(
@@ -262,8 +274,11 @@ def fitting(
 
 def _line_within(room: Profile, hit: Hit, query_texts: Sequence[str], least: int) -> str:
     """The line for `hit`, shortened until it fits `room`; "" if fewer than `least` characters of
-    the memory would be shown.
+    the memory would be shown. A lesson or a state is not shortened: half a rule misleads.
     """
+    if hit.memory.provenance.door in WHOLE:
+        line = entry(hit, query_texts, room)
+        return line if room.holds(line) else ""
     preview_chars = max(room.preview_chars, room.passage_chars)
     while True:
         line = entry(hit, query_texts, room)

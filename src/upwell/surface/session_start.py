@@ -33,6 +33,7 @@ from upwell.surface.learning import Learning
 from upwell.surface.options import Options
 from upwell.surface.render import (
     REMINDER,
+    WHOLE,
     Profile,
     beneath,
     entry,
@@ -241,7 +242,7 @@ class SessionStart(Struct, frozen=True):
         ttl_seconds = self.options.surface.dedup_ttl_seconds
         if notes:
             await self.ttl_store.put(Kind.OPENING, {session: b"told"}, ttl_seconds=ttl_seconds)
-        complete = [hit.memory for hit in notes if len(hit.memory.text) <= PREVIEW_CHARS]
+        complete = [hit.memory for hit in notes if _is_shown_whole(hit.memory)]
         await self.seen_log.record_at_start(complete, session)
         await self.rules.record(session)
 
@@ -289,6 +290,7 @@ class SessionStart(Struct, frozen=True):
             if is_here(memory.project, project)
             and not memory.pinned
             and not memory.triggers
+            and memory.provenance.door not in WHOLE
             and memory.trust is not Trust.TOOL
             and not self.learning.is_demoted(memory.id, cue)
         ]
@@ -298,6 +300,10 @@ class SessionStart(Struct, frozen=True):
         hits = [standing(memory, project, touched.get(memory.id, 0.0), now) for memory in notes]
         ordered = sorted(hits, key=lambda hit: (-hit.score, hit.memory.id))
         return distinct([hit for hit in ordered if hit.score >= MIN_WORTH])
+
+
+def _is_shown_whole(memory: Memory) -> bool:
+    return memory.provenance.door in WHOLE or len(memory.text) <= PREVIEW_CHARS
 
 
 def _joined(outcome: Surfacing | Skip, opening: Surfacing) -> Surfacing:

@@ -1,0 +1,240 @@
+"""Finds the lessons of earlier sessions that bear on a cue.
+
+Lessons are few, and no search finds them well: all lessons of a project share its words. So they
+are kept in memory, and compared with each prompt and each call that went wrong (`bearing`). They
+also help where no search starts, such as at a later prompt. States of the last work do come from a
+search, and are weighed in the same way.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from upwell.episodes.failures import is_refused
+from upwell.ground.clock import Clock
+from upwell.ground.project import project_of
+from upwell.ground.text.words import jaccard
+from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
+from upwell.ground.types.memory import LESSON, STATE, Hit, Memory, Scope
+from upwell.ground.types.principal import is_visible
+from upwell.memory.recall import MemoryReader
+from upwell.surface.bearing import Bearing, Book, Prompt, prepared, prompt_of
+from upwell.surface.moments import Moment, command_of, event_of, file_of, file_sought
+
+NAMESPACE = "lessons"
+BEARING = "bearing"
+"""The signal of a lesson or state: how much it bears on the cue. 1 is the threshold."""
+LEAST_JUDGED = 0.4
+"""A lesson that bears less on a cue is not even shown to the judge."""
+STRONG = 1.5
+"""A lesson that bears this much on a cue brings the rest of its rule, if a session split it over
+several lessons."""
+MIN_SHARE = 0.9
+"""A second lesson needs this share of the weight of the best."""
+MAX_LESSONS = 500
+MAX_SESSIONS = 200
+MIN_TOPIC_WORDS = 3
+"""A prompt with fewer informative words does not say what its session is about."""
+MAX_OUTPUT_CHARS = 4_000
+MAX_SHELVES = 50
+READ_SECONDS, READ_SECONDS_WITHOUT = 10.0, 60.0
+"""How long lessons are not read again, and how long none are looked for in a project without."""
+SAME = 0.6
+"""Two lessons whose words are as similar say the same."""
+MEANING_FROM, MEANING_WEIGHT = 2.0, 0.25
+"""What likeness in meaning adds, above an ordinary likeness (in standard deviations)."""
+
+
+class _Shelf(Struct, frozen=True):
+    """The lessons of a project as they were `stored` at a time and a `version` of the memory."""
+
+    version: Hashable
+    read_at: float
+    stored: Sequence[Memory]
+    book: Book
+
+    def is_due(self, version: Hashable, now: float) -> bool:
+        """True if the lessons should be read again. That walks all memories of the project, so it
+        is not done after each change."""
+        seconds = READ_SECONDS if self.stored else READ_SECONDS_WITHOUT
+        return version != self.version and now - self.read_at >= seconds
+
+
+class Lessons:
+    """The lessons of each project, as of the last change of the memory."""
+
+    def __init__(self, reader: MemoryReader, clock: Clock) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._shelves: dict[Scope, _Shelf] = {}
+        self.replaced: dict[str, str] = {}
+        """Maps the ids of lessons to the texts of the lessons that they replaced."""
+        self._noise: set[str] = set()
+        self._topics: dict[str, frozenset[str]] = {}
+        self._prompts: dict[str, Prompt] = {}
+
+    async def bearing_on(self, cue: Cue, moment: Moment | None) -> list[Hit]:
+        """The lessons that bear on a cue at least a little, best first."""
+        if cue.door not in AUTOMATIC_DOORS or not cue.cwd or not _may_matter(cue, moment):
+            return []
+        prompt = self._prompt(cue) if cue.door == Door.PROMPT else None
+        shelf = await self._shelf(cue)
+        book = shelf.book
+        if not book.lessons:
+            return []
+        bearings = book.at_prompt(prompt) if prompt else self._remedies(book, cue, moment)
+        hits = [_hit(bearing) for bearing in _best(book, bearings)]
+        is_current = not hits or await self._reader.changes() == shelf.version
+        return hits if is_current else await self._existing(hits)
+
+    async def _existing(self, hits: Sequence[Hit]) -> list[Hit]:
+        """The hits whose lessons still exist, with their present texts."""
+        lessons = [await self._reader.known(hit.memory.id) for hit in hits]
+        pairs = zip(hits, lessons, strict=True)
+        return [replace(hit, memory=lesson) for hit, lesson in pairs if lesson is not None]
+
+    def forget(self, session: str) -> None:
+        """Forget what a session is about, because its context is gone."""
+        self._topics.pop(session, None)
+        self._prompts.pop(session, None)
+
+    def _prompt(self, cue: Cue) -> Prompt:
+        """The prompt in a cue, and from then on a part of what the session is about."""
+        known = self._topics.pop(cue.session, frozenset())
+        prompt = prompt_of(cue.text, known)
+        is_telling = len(prompt.text.stems) >= MIN_TOPIC_WORDS
+        if cue.session:
+            self._topics[cue.session] = known | prompt.text.stems.keys() if is_telling else known
+            self._prompts[cue.session] = prompt
+        while len(self._topics) > MAX_SESSIONS:
+            oldest = next(iter(self._topics))
+            self.forget(oldest)
+        return prompt
+
+    def _remedies(self, book: Book, cue: Cue, moment: Moment | None) -> Sequence[Bearing]:
+        assert cue.answer is not None
+        if moment is Moment.NOTHING_FOUND:
+            return book.at_absence(file_sought(cue))
+        if moment is Moment.FILE and not command_of(cue.args):
+            prompt = self._prompts.get(cue.session)
+            return book.at_file(file_of(cue), prompt) if prompt else []
+        if moment is not Moment.FAILED:
+            self._noise |= book.noise_in(cue.answer.text[:MAX_OUTPUT_CHARS])
+            return []
+        if is_refused(event_of(cue)):
+            return []
+        return book.at_failure(command_of(cue.args), cue.answer.text, self._noise)
+
+    async def weighed(self, hits: Sequence[Hit], cue: Cue) -> list[Hit]:
+        """The hits of a search. Each lesson and state among them is scored by how much it bears on
+        the prompt; at any other cue, it is left out."""
+        is_about_sessions = any(hit.memory.provenance.door in (LESSON, STATE) for hit in hits)
+        if cue.door not in AUTOMATIC_DOORS or not is_about_sessions:
+            return list(hits)
+        book, weighed = (await self._shelf(cue)).book, list[Hit]()
+        prompt = self._prompts.get(cue.session) or prompt_of(cue.text, frozenset())
+        for hit in hits:
+            if hit.memory.provenance.door not in (LESSON, STATE):
+                weighed.append(hit)
+            elif cue.door == Door.PROMPT:
+                bearing = book.on_prompt(prepared(hit.memory), prompt, book.mass(prompt))
+                likeness = max(0.0, hit.signals.get("meaning", 0.0) - MEANING_FROM)
+                weight = bearing.weight + MEANING_WEIGHT * likeness
+                weighed.append(_scored(hit, weight))
+        return weighed
+
+    async def _shelf(self, cue: Cue) -> "_Shelf":
+        scope = Scope(project=project_of(cue.cwd), namespaces=(NAMESPACE,))
+        if not is_visible(NAMESPACE, cue.principal.namespaces):
+            return _Shelf(None, 0.0, (), Book(()))
+        version, now = await self._reader.changes(), self._clock.now()
+        shelf = self._shelves.get(scope)
+        if shelf is None or shelf.is_due(version, now):
+            stored = await self._reader.latest(scope, limit=MAX_LESSONS)
+            lessons = [memory for memory in stored if memory.provenance.door == LESSON]
+            is_same = shelf is not None and shelf.stored == lessons
+            book = shelf.book if shelf is not None and is_same else self._read(lessons)
+            shelf = _Shelf(version, now, lessons, book)
+        self._shelves.pop(scope, None)
+        self._shelves[scope] = shelf
+        if len(self._shelves) > MAX_SHELVES:
+            del self._shelves[next(iter(self._shelves))]
+        return shelf
+
+    def _read(self, lessons: Sequence[Memory]) -> Book:
+        by_id = {memory.id: memory for memory in lessons}
+        for memory in lessons:
+            if old := by_id.pop(memory.supersedes or "", None):
+                self.replaced[memory.id] = old.text
+        return Book([prepared(memory) for memory in by_id.values()])
+
+
+_MOMENTS = frozenset({Moment.FAILED, Moment.NOTHING_FOUND, Moment.FILE})
+
+
+def _may_matter(cue: Cue, moment: Moment | None) -> bool:
+    if cue.door == Door.PROMPT:
+        return bool(cue.text)
+    if cue.answer is None:
+        return False
+    return moment in _MOMENTS or _has_succeeded(cue)
+
+
+def _has_succeeded(cue: Cue) -> bool:
+    return cue.answer is not None and cue.answer.failed is False and bool(command_of(cue.args))
+
+
+def _best(book: Book, bearings: Sequence[Bearing]) -> list[Bearing]:
+    """The bearings, best first. A lesson that says the same as a newer one is left out. So is one
+    that bears on the cue much less than the best, unless it is the best one's sibling."""
+    ordered = sorted(bearings, key=lambda bearing: -bearing.weight)
+    distinct: list[Bearing] = []
+    for bearing in ordered:
+        if bearing.weight < LEAST_JUDGED:
+            break
+        if any(_is_older_copy(bearing, other) for other in ordered if other is not bearing):
+            continue
+        if not any(_adds_nothing(bearing, better) for better in distinct):
+            distinct.append(bearing)
+    if not distinct:
+        return []
+    best, *others = distinct
+    siblings = book.siblings(best, others) if best.weight >= STRONG else []
+    rest = [other for other in others if other.weight >= MIN_SHARE * best.weight]
+    completing = [replace(sibling, weight=max(1.0, sibling.weight)) for sibling in siblings]
+    names = {id(sibling.lesson) for sibling in completing}
+    return [best, *completing, *(other for other in rest if id(other.lesson) not in names)]
+
+
+def _adds_nothing(bearing: Bearing, better: Bearing) -> bool:
+    """True if a lesson on a failure answers no other part of the error than a better one."""
+    return bearing.is_remedy and bearing.words <= better.words
+
+
+def _is_older_copy(bearing: Bearing, other: Bearing) -> bool:
+    mine, theirs = bearing.lesson.memory, other.lesson.memory
+    is_older = (mine.updated_at or 0.0, mine.id) < (theirs.updated_at or 0.0, theirs.id)
+    return is_older and jaccard(bearing.lesson.stems, other.lesson.stems) >= SAME
+
+
+def _hit(bearing: Bearing) -> Hit:
+    return _scored(Hit(memory=bearing.lesson.memory, score=0.0), bearing.weight)
+
+
+def _scored(hit: Hit, weight: float) -> Hit:
+    """The hit with a score of 0.5 at a weight of 1."""
+    signals: Mapping[str, float] = {**hit.signals, BEARING: weight}
+    return replace(hit, score=weight / (1.0 + weight), signals=signals)
+
+
+def joined(hits: Sequence[Hit], lessons: Sequence[Hit]) -> list[Hit]:
+    """The hits of a search and the lessons that bear on the cue, each memory once."""
+    if not lessons:
+        return list(hits)
+    best: dict[str, Hit] = {}
+    for hit in (*lessons, *hits):
+        known = best.get(hit.memory.id)
+        if known is None or hit.score > known.score:
+            best[hit.memory.id] = hit
+    return list(best.values())
