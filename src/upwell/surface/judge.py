@@ -22,10 +22,10 @@ from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat, Completion, LlmOptions, OpenAIChat
 from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.types.cue import Cue, Door
-from upwell.ground.types.memory import Hit, Query
+from upwell.ground.types.memory import LESSON, Hit, Query
 from upwell.ground.types.rpc import Ping
 from upwell.ground.types.surfacing import Intent, Skip, SkipReason
-from upwell.surface.filters import PostFilter, held_back_as
+from upwell.surface.filters import MAX_SAID, PostFilter, held_back_as
 from upwell.surface.late_hits import LateHits
 from upwell.surface.moments import Moment
 from upwell.surface.options import JudgeOptions
@@ -42,8 +42,9 @@ from upwell.usage.counts import Counts, Event
 
 JUDGED = "judged"
 """The signal that marks a hit chosen by the judge."""
-VERDICT_SECONDS = 10.0
-"""The time limit for a question. A later verdict would be out of date even for the next event."""
+VERDICT_SECONDS = 30.0
+"""The time limit for a question. An agent's own program takes about ten seconds to answer. A later
+verdict would be out of date even for the next event."""
 MAX_CACHED = 500
 MAX_SESSIONS = 1_000
 _WORKERS = 2
@@ -52,10 +53,16 @@ _FAILURES, _RESET_SECONDS = 3, 60.0
 
 class JudgeModel:
     """Asks the model, up to the session's limit of questions and not right after repeated failures.
-    Counts questions, tokens and cost."""
+    Counts questions, tokens and cost. `replaced` maps the ids of lessons to the texts that they
+    replaced."""
 
     def __init__(
-        self, chat: Chat, options: JudgeOptions, counts: Counts, clock: Clock = SYSTEM_CLOCK
+        self,
+        chat: Chat,
+        options: JudgeOptions,
+        counts: Counts,
+        clock: Clock = SYSTEM_CLOCK,
+        replaced: Mapping[str, str] | None = None,
     ) -> None:
         self.steps = Steps()
         self.waits = options.waits
@@ -63,6 +70,7 @@ class JudgeModel:
         self._options = options
         self._counts = counts
         self._clock = clock
+        self._replaced = {} if replaced is None else replaced
         # Even a replay needs the real clock here, because the model takes real time to answer.
         self._breaker = Breaker(_FAILURES, _RESET_SECONDS, SYSTEM_CLOCK)
         self._secret = secrets.token_bytes(16)
@@ -74,7 +82,8 @@ class JudgeModel:
 
     def question(self, cue: Cue, moment: Moment | None, hits: Sequence[Hit]) -> Question | None:
         """The question of which `hits` to mention in response to this cue."""
-        return question_of(cue, moment, hits, self.steps, self._secret, self._clock.now())
+        now = self._clock.now()
+        return question_of(cue, moment, hits, self.steps, self._secret, now, self._replaced)
 
     def remembered(self, cue: Cue, question: Question) -> Verdict | None:
         """The earlier verdict on the same question, if any."""
@@ -310,4 +319,22 @@ def _choice(verdict: Verdict | None, case: Case) -> Choice:
     if verdict.hit is None:
         return held_back_as(SkipReason.JUDGED, verdict.in_words, case.hits[:MAX_CANDIDATES])
     tokens = float(verdict.tokens_in + verdict.tokens_out)
-    return [replace(verdict.hit, signals={**verdict.hit.signals, "judge_tokens": tokens})]
+    hit = replace(verdict.hit, signals={**verdict.hit.signals, "judge_tokens": tokens})
+    return [hit, *_rest_of_rule(hit, case.chosen)][:MAX_SAID]
+
+
+def _rest_of_rule(hit: Hit, chosen: Choice) -> list[Hit]:
+    """Those of the filters' hits that belong to a rule of which the judge chose a part: lessons of
+    the same session, if the filters chose that part too."""
+    if isinstance(chosen, Skip) or hit.memory.provenance.door != LESSON:
+        return []
+    if hit.memory.id not in {other.memory.id for other in chosen}:
+        return []
+    source = hit.memory.provenance
+    others = [other for other in chosen if other.memory.id != hit.memory.id]
+    return [
+        other
+        for other in others
+        if (other.memory.provenance.door, other.memory.provenance.session)
+        == (source.door, source.session)
+    ]

@@ -153,7 +153,8 @@ class Surfacer:
         self.ratings = SurfacingRatings(self._record, self._seen_log, clock)
 
     def _judge_by(self, chat: Chat) -> Judge:
-        model = JudgeModel(chat, self._options.judge, self._learning.counts, self._clock)
+        counts, replaced = self._learning.counts, self._lessons.replaced
+        model = JudgeModel(chat, self._options.judge, counts, self._clock, replaced)
         return Judge(model, self._post_filter, self._late_hits)
 
     @property

@@ -266,6 +266,18 @@ def model() -> Iterator[ScriptedModel]:
         yield scripted
 
 
+async def test_the_judge_hears_the_age_of_a_lesson_and_what_it_replaced(
+    model: ScriptedModel,
+) -> None:
+    model.part = naming("free")
+    newer = replace(FEES, id="newer", text="Berth fees are free now.", supersedes="fees")
+    newer = replace(newer, created_at=START - 5 * 3_600)
+    assert await Stage(FEES, newer, model=model).says(ASKED) == ["newer"]
+    (note,) = model.documents[0]["notes"]
+    assert (note["kind"], note["age"]) == ("lesson", "5 hours ago")
+    assert note["replaces"] == LONG[:200]
+
+
 async def test_the_judge_may_choose_a_lesson_that_alone_would_stay_unsaid(
     model: ScriptedModel,
 ) -> None:
@@ -284,3 +296,14 @@ async def test_a_slow_verdict_on_a_lesson_comes_with_the_next_event(model: Scrip
         await stage.surfacer._judge._tasks.drain()
     assert await stage.says(ROUTINE) == ["fix"]
     assert await stage.says(ROUTINE) == []
+
+
+async def test_the_rest_of_a_rule_comes_with_the_part_that_the_judge_chose(
+    model: ScriptedModel,
+) -> None:
+    model.part = naming("quarters")
+    rest = lesson("rest", "Harbour patrols are exempt from it.", "berth_fee", "patrol")
+    cue = replace(ASKED, text="quarter rounding of berth_fee is wrong for boats")
+    assert await Stage(FEES, rest, model=model).says(cue) == ["fees", "rest"]
+    model.part = naming("exempt")
+    assert "rest" in await Stage(FEES, rest, model=model).says(cue)

@@ -54,7 +54,11 @@ def test_the_question_shows_the_moment_and_the_notes() -> None:
     assert moment["now"]["arguments"] == {"command": "cargo test --workspace"}
     assert moment["now"]["failed"] is True
     (note,) = document["notes"]
-    assert (note["kind"], note["age_days"], note["text"]) == ("note", 3, "Install mold with apt")
+    assert (note["kind"], note["age"], note["text"]) == (
+        "note",
+        "3 days ago",
+        "Install mold with apt",
+    )
 
 
 def test_at_most_eight_notes_are_shown_each_within_bounds() -> None:
