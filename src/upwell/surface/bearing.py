@@ -1,10 +1,9 @@
 """Does a lesson bear on what the agent is doing now?
 
-A lesson (what a session taught) and a state (how a session left its work) have words that should
-bring them up: tags, files and identifiers. Matching words alone say little, because all lessons of
-a project are about the same things. So this module looks for phrases that occur whole, weighs their
-words by how few lessons contain them, and relates them to what else the agent is told: a word that
-decides a short question is a coincidence in a long plan.
+A lesson has words that should bring it up: tags, files and identifiers. Matching words alone say
+little, because all lessons of a project are about the same things. So this module looks for phrases
+that occur whole, weighs their words by how few lessons contain them, and relates them to what else
+the agent is told: a word that decides a short question is a coincidence in a long plan.
 
 The scale: at 1, a lesson is worth mentioning about as often as not.
 """
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 
 from upwell.ground.text.anchors import path_parts
 from upwell.ground.text.words import informative
-from upwell.ground.types.memory import STATE, Memory
+from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, hidden_words, sound, word_list
 from upwell.memory.stems import stemmer
 from upwell.surface.moments import is_question
@@ -32,9 +31,8 @@ EVERYDAY_WEIGHT, NUMBER_WEIGHT = 0.25, 0.3
 WORD_WEIGHT, PART_WEIGHT, TEXT_WEIGHT, RUN_BONUS = 0.7, 0.6, 0.3, 1.2
 """The weights of a match, relative to a tag of several words that all occur: a tag of one plain
 word, a name of which most parts occur, a word of the text, and a tag that occurs as written."""
-MAX_TEXT_WEIGHT, STATE_TEXT_WEIGHT = 1.0, 0.6
-"""The words of a lesson's text add at most this much. A state has few tags, so its text counts for
-more."""
+MAX_TEXT_WEIGHT = 1.0
+"""The words of a lesson's text add at most this much."""
 MIN_NAME_PARTS = 3
 LONG_PROMPT = 1_500
 """A longer prompt is a plan or a paste. Words that are scattered in it do not make a phrase."""
@@ -133,12 +131,6 @@ class Lesson(Struct, frozen=True):
     def kind(self) -> str:
         """What the lesson is: `command`, `decision`, …"""
         return self.memory.provenance.tool
-
-    def text_weight(self, shared: float) -> float:
-        """What the words that a prompt shares with the text are worth."""
-        if self.memory.provenance.door == STATE:
-            return STATE_TEXT_WEIGHT * shared
-        return min(MAX_TEXT_WEIGHT, TEXT_WEIGHT * shared)
 
 
 class Bearing(Struct, frozen=True):
@@ -291,7 +283,7 @@ class Book:
         return sum(map(self.rarity, prompt.text.stems)) or 1.0
 
     def on_prompt(self, lesson: Lesson, prompt: Prompt, mass: float) -> Bearing:
-        """How much a lesson or a state bears on a prompt, whose words weigh `mass` together."""
+        """How much a lesson bears on a prompt, whose words weigh `mass` together."""
         text = prompt.text
         if prompt.is_brief:
             return _on_brief(lesson, text)
@@ -311,7 +303,7 @@ class Book:
             weight * (KNOWN_WEIGHT if stem in prompt.known else 1.0)
             for stem, weight in weights.items()
         )
-        total = new + lesson.text_weight(rest)
+        total = new + min(MAX_TEXT_WEIGHT, TEXT_WEIGHT * rest)
         total *= min(1.0, BASE_SHARE + SHARE_WEIGHT * share) * prompt.factor(lesson)
         return Bearing(lesson, total / PROMPT_UNIT, frozenset(weights))
 

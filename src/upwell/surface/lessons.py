@@ -2,8 +2,7 @@
 
 Lessons are few, and no search finds them well: all lessons of a project share its words. So they
 are kept in memory, and compared with each prompt and each call that went wrong (`bearing`). They
-also help where no search starts, such as at a later prompt. States of the last work do come from a
-search, and are weighed in the same way.
+also help where no search starts, such as at a later prompt.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -16,7 +15,7 @@ from upwell.ground.clock import Clock
 from upwell.ground.project import project_of
 from upwell.ground.text.words import jaccard
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
-from upwell.ground.types.memory import LESSON, STATE, Hit, Memory, Scope
+from upwell.ground.types.memory import LESSON, Hit, Memory, Scope, Trust
 from upwell.ground.types.principal import is_visible
 from upwell.memory.recall import MemoryReader
 from upwell.surface.bearing import Bearing, Book, Prompt, prepared, prompt_of
@@ -24,7 +23,7 @@ from upwell.surface.moments import Moment, command_of, event_of, file_of, file_s
 
 NAMESPACE = "lessons"
 BEARING = "bearing"
-"""The signal of a lesson or state: how much it bears on the cue. 1 is the threshold."""
+"""The signal of a lesson: how much it bears on the cue. 1 is the threshold."""
 LEAST_JUDGED = 0.4
 """A lesson that bears less on a cue is not even shown to the judge."""
 STRONG = 1.5
@@ -127,15 +126,15 @@ class Lessons:
         return book.at_failure(command_of(cue.args), cue.answer.text, self._noise)
 
     async def weighed(self, hits: Sequence[Hit], cue: Cue) -> list[Hit]:
-        """The hits of a search. Each lesson and state among them is scored by how much it bears on
-        the prompt; at any other cue, it is left out."""
-        is_about_sessions = any(hit.memory.provenance.door in (LESSON, STATE) for hit in hits)
-        if cue.door not in AUTOMATIC_DOORS or not is_about_sessions:
+        """The hits of a search. Each lesson among them is scored by how much it bears on the
+        prompt; at any other cue, it is left out."""
+        has_lessons = any(hit.memory.provenance.door == LESSON for hit in hits)
+        if cue.door not in AUTOMATIC_DOORS or not has_lessons:
             return list(hits)
         book, weighed = (await self._shelf(cue)).book, list[Hit]()
         prompt = self._prompts.get(cue.session) or prompt_of(cue.text, frozenset())
         for hit in hits:
-            if hit.memory.provenance.door not in (LESSON, STATE):
+            if hit.memory.provenance.door != LESSON:
                 weighed.append(hit)
             elif cue.door == Door.PROMPT:
                 bearing = book.on_prompt(prepared(hit.memory), prompt, book.mass(prompt))
@@ -152,7 +151,7 @@ class Lessons:
         shelf = self._shelves.get(scope)
         if shelf is None or shelf.is_due(version, now):
             stored = await self._reader.latest(scope, limit=MAX_LESSONS)
-            lessons = [memory for memory in stored if memory.provenance.door == LESSON]
+            lessons = [memory for memory in stored if _is_lesson(memory)]
             is_same = shelf is not None and shelf.stored == lessons
             book = shelf.book if shelf is not None and is_same else self._read(lessons)
             shelf = _Shelf(version, now, lessons, book)
@@ -171,6 +170,12 @@ class Lessons:
 
 
 _MOMENTS = frozenset({Moment.FAILED, Moment.NOTHING_FOUND, Moment.FILE})
+
+
+def _is_lesson(memory: Memory) -> bool:
+    """True for a lesson, unless the user made it a standing rule."""
+    is_rule = memory.pinned and memory.trust is not Trust.AGENT
+    return memory.provenance.door == LESSON and not is_rule
 
 
 def _may_matter(cue: Cue, moment: Moment | None) -> bool:

@@ -226,12 +226,18 @@ def state(text: str, **more: Any) -> Hit:
     return Hit(memory=replace(memory, provenance=Provenance(door=STATE, session="s7")), score=0.9)
 
 
-async def test_a_state_is_said_at_a_prompt_that_bears_on_it_and_nowhere_else() -> None:
-    left = state("The tide feed was moved to publish.yml (#412); its tests are still red.")
-    bears = replace(ASKED, text="why is the tide feed red in publish.yml?")
-    assert await Stage(hits=[left]).says(bears) == ["state:s7"]
-    assert await Stage(hits=[left]).says(ASKED) == []
+async def test_a_state_is_said_whole_at_a_prompt_and_nowhere_else() -> None:
+    text = "The tide feed was moved to publish.yml (#412). " + "Its tests are still red. " * 9
+    left = state(text.strip())
+    outcome = await Stage(hits=[left]).surfacer.surface(ASKED)
+    assert isinstance(outcome, Surfacing)
+    assert text.strip() in outcome.text
+    assert await Stage(hits=[replace(left, score=0.3)]).says(ASKED) == []
     assert await Stage(hits=[left]).says(FAILED) == []
+
+
+async def test_a_lesson_that_the_user_made_a_rule_is_left_to_the_rules() -> None:
+    assert await Stage(replace(FEES, pinned=True, trust=Trust.USER)).says(ASKED) == []
 
 
 async def test_a_search_says_no_lesson_that_does_not_bear_on_the_cue() -> None:
