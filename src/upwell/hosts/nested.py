@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.host_sessions import within
+from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.events import (
     COMMANDS,
     MAX_PATH_CHARS,
@@ -180,20 +182,21 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
             joined=joined,
             args=plain_args(table_of(payload.get("tool_input"))),
             reply_chars=size_of(payload.get("tool_response", payload.get("error"))),
-            answer=answer_of(
-                payload.get("tool_response", payload.get("error")),
-                failed=self._outcome(tool, payload),
-                tool=tool,
-            ),
+            answer=self._answer(tool, payload),
             reply=self.read_reply(called, payload.get("tool_response")),
             agent=_agent_in(payload),
         )
 
-    def _outcome(self, tool: str, payload: Mapping[str, Any]) -> bool | None:
-        """Whether the call failed; None if the host does not tell about a command."""
-        if "error" in payload:
-            return True
-        return self.has_failed(payload) if tool == COMMANDS else False
+    def _answer(self, tool: str, payload: Mapping[str, Any]) -> ToolAnswer | None:
+        """The result of a call. A command that its host does not report as failed has worked,
+        unless its result reports an exit status, or the host tells outcomes elsewhere."""
+        result = payload.get("tool_response", payload.get("error"))
+        if "error" in payload or tool != COMMANDS:
+            return answer_of(result, failed="error" in payload, tool=tool)
+        answer = answer_of(result, failed=self.has_failed(payload), tool=tool)
+        if answer and answer.failed is None and self.has_failed is not_reported:
+            return replace(answer, failed=False)
+        return answer
 
 
 def _exact_tool(payload: Mapping[str, Any]) -> str:

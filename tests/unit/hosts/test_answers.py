@@ -112,3 +112,13 @@ def test_the_exit_status_of_codex_is_in_its_transcript(
         assert event is not None
         assert event.answer is not None
         assert event.answer.failed is None
+
+
+@pytest.mark.parametrize(("host", "name"), [("claude", "PostToolUse"), ("gemini", "AfterTool")])
+def test_a_command_that_its_host_reports_without_an_error_has_worked(host: str, name: str) -> None:
+    tool = {"claude": "Bash", "gemini": "run_shell_command"}[host]
+    payload = {"tool_name": tool, "tool_input": {"command": "bake"}, "tool_response": {"out": "ok"}}
+    event = HOSTS[host].events.read(name, payload)
+    assert event is not None
+    assert event.answer is not None
+    assert event.answer.failed is False
