@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.capture.inbox import Inbox, Proposal
-from upwell.capture.sessions import MEASURED, Findings, findings_in
+from upwell.capture.sessions import MEASURED, Findings, findings_in, without_excluded
 from upwell.episodes.events import Event
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of
@@ -120,7 +120,9 @@ class SessionCapture:
             return Gain()
         start = max(known if known < size else 0, size - MAX_TURN_BYTES)
         source = f"session:{session[:40]}"
-        findings = await asyncio.to_thread(_findings_from, transcript, start, project, cwd, source)
+        findings = await asyncio.to_thread(
+            lambda: self._findings_from(transcript, start, project, cwd, source)
+        )
         if findings is None:
             return Gain()
         gain = await self.keep(findings)
@@ -205,6 +207,20 @@ class SessionCapture:
         memories = [await self._library.store.get(key) for key in sorted(holdings.proposals)]
         return [known for known in memories if known]
 
+    def _findings_from(
+        self, transcript: str, start: int, project: str, cwd: str | None, source: str
+    ) -> Findings | None:
+        """The findings from the byte `start` on. None if the format can only be read whole, which
+        `read()` does."""
+        try:
+            (known,) = transcripts_at([Path(transcript)])
+        except UsageError:
+            return None
+        if not known.format.resumes:
+            return None
+        events = [replace(event, cwd=event.cwd or cwd) for event in known.events(start)]
+        return findings_in(without_excluded(events, self._is_excluded), project, source)
+
     async def _bytes_read(self, path: str) -> int:
         key = _key(path)
         item = (await self._ttl_store.get(Kind.LEARNED, [key])).get(key)
@@ -231,32 +247,16 @@ def every_proposal(proposal: Proposal) -> Trust:
     return Trust.USER
 
 
-def _findings_from(
-    transcript: str, start: int, project: str, cwd: str | None, source: str
-) -> Findings | None:
-    """The findings from the byte `start` on. None if the format can only be read whole, which
-    `SessionCapture.read()` does."""
-    try:
-        (known,) = transcripts_at([Path(transcript)])
-    except UsageError:
-        return None
-    if not known.format.resumes:
-        return None
-    events = known.events(start)
-    return findings_in((replace(event, cwd=event.cwd or cwd) for event in events), project, source)
-
-
 def _findings_of(
     events: Iterable[Event], is_excluded: Callable[[str | None], bool]
 ) -> Iterator[Findings]:
-    """The findings of each session in a transcript, except for sessions in excluded projects. A
+    """The findings of each session in a transcript, without what it did in excluded projects. A
     session whose folder is gone is skipped, because its findings could not be checked.
     """
-    for session in _by_session(events):
+    for recorded in _by_session(events):
+        session = without_excluded(recorded, is_excluded)
         cwd = next((event.cwd for event in session if event.cwd), None)
         project = project_of(cwd)
-        if is_excluded(cwd):
-            continue
         if project is not None and os.path.isdir(project):
             yield findings_in(session, project, f"session:{session[0].session[:40]}")
 

@@ -109,6 +109,16 @@ class LessonQueue:
         return gain
 
     async def _read(self, due: Due, gain: LessonGain) -> None:
+        try:
+            await self._read_sessions(due, gain)
+        except (UpwellError, OSError):
+            raise
+        except Exception as error:
+            # A transcript is untrusted. One that cannot be read must not hold up those behind it.
+            LOG.error("the session %s teaches no lessons", due.session, exc_info=error)
+            await self._records.read_due(due.key)
+
+    async def _read_sessions(self, due: Due, gain: LessonGain) -> None:
         faults, waiting = len(gain.faults), gain.skipped[OVER_BUDGET] + gain.skipped[BUSY]
         sessions = await asyncio.to_thread(lambda: list(_sessions_of(due)))
         for session in sessions:

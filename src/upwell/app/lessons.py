@@ -18,6 +18,7 @@ from upwell.capture.lessons.checks import IN_WORDS, Dropped, Lesson, Reason, che
 from upwell.capture.lessons.condense import condensed, is_worth_reading
 from upwell.capture.lessons.options import LessonOptions
 from upwell.capture.lessons.writer import Known, Prompt, drafts_in, prompt_for
+from upwell.capture.sessions import without_excluded
 from upwell.episodes.events import Kind as EventKind
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import LlmError, UsageError
@@ -116,8 +117,9 @@ class Lessons:
         Raises:
             StoreError: a lesson or a record cannot be stored.
         """
+        session = replace(session, events=without_excluded(session.events, self._is_excluded))
         project = project_of(session.cwd)
-        if project is None or self._is_excluded(session.cwd) or not os.path.isdir(project):
+        if project is None or not os.path.isdir(project):
             gain.skipped[NO_PROJECT] += 1
             return
         if not is_worth_reading(session.events):

@@ -1,6 +1,6 @@
 """The findings of a session: conclusions and rules to propose, and places to remember."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 
 from msgspec import Struct, field
@@ -62,6 +62,17 @@ def findings_in(events: Iterable[Event], project: str, source: str) -> Findings:
         _add(findings, miner.feed(event), project, source)
     _add(findings, miner.end(), project, source)
     return findings
+
+
+def without_excluded(
+    events: Sequence[Event], is_excluded: Callable[[str | None], bool]
+) -> Sequence[Event]:
+    """The events of a session outside excluded projects. None if it began in one."""
+    excluded = {cwd for cwd in {event.cwd for event in events} if is_excluded(cwd)}
+    first = next((event.cwd for event in events if event.cwd), None)
+    if first in excluded:
+        return []
+    return [event for event in events if event.cwd not in excluded] if excluded else events
 
 
 def _add(findings: Findings, episodes: Iterable[Episode], project: str, source: str) -> None:

@@ -43,9 +43,15 @@ def real_folder(folder: str) -> str:
     if len(path) > MAX_PATH_BYTES:
         # Such a folder cannot exist, and resolving it would take quadratic time.
         return path
+    return _real(path)
+
+
+def _real(path: str) -> str:
+    """Return `path` with links resolved, or `path` itself if that cannot be done: for a NUL or a
+    lone surrogate, which no file's name contains, or for a long chain of links."""
     try:
         return os.path.realpath(path)
-    except ValueError:  # a NUL or a lone surrogate, which no folder's name contains
+    except (ValueError, OSError, RecursionError):
         return path
 
 
@@ -57,7 +63,7 @@ def link_into(project: str, path: str) -> tuple[str, str] | None:
     parts = os.path.normpath(path).split("/")[1 : MAX_LINK_DEPTH + 1]
     beginnings = ("/" + "/".join(parts[:end]) for end in range(1, len(parts) + 1))
     for beginning in takewhile(os.path.lexists, beginnings):
-        real = os.path.realpath(beginning)
+        real = _real(beginning)
         if is_below(real, project):
             return beginning, real
     return None

@@ -228,4 +228,4 @@ class _Run:
 
 
 def _tail(text: str) -> str:
-    return " ".join(visible(redact(text)[0]).split())[-MAX_ERROR_CHARS:]
+    return " ".join(redact(visible(text))[0].split())[-MAX_ERROR_CHARS:]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.episodes.events import prompt, shell
 
-from upwell.app import App, Settings, build
+from upwell.app import App, Settings, build, lesson_queue
 from upwell.app.lesson_book import drop, edit, origin_lines, pin, rows
 from upwell.app.lesson_queue import IDLE_SECONDS, LessonQueue
 from upwell.app.lesson_records import SessionRead
@@ -343,6 +343,43 @@ async def test_a_session_is_due_when_it_ends(
     await queue.note(ended(path, EventKind.END))
     assert (await queue.read_due()).kept == 1
     assert (await queue.read_due()).read == 0
+
+
+async def test_a_session_that_cannot_be_read_does_not_hold_up_the_next(
+    app: App, project: Path, tmp_path: Path, writing: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(events: object) -> object:
+        raise RecursionError
+
+    lessons = writing(Script([lesson(evidence=[1, 3])]))
+    queue = LessonQueue(lessons, lambda: None, Noon())
+    path = transcript_of(session(project), tmp_path / "s1.jsonl", project)
+    await queue.note(ended(path, EventKind.END))
+    with monkeypatch.context() as patch:
+        patch.setattr(lesson_queue, "by_session", broken)
+        assert (await queue.read_due()).read == 0
+    assert await lessons.records.due() == []
+
+
+async def test_what_happened_in_an_excluded_folder_is_not_shown_to_a_model(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    script = Script([lesson()])
+    lessons = Lessons(
+        app.memory,
+        app._ttl_store,
+        app.learning.counts,
+        LessonOptions(model="agent"),
+        lambda host: Model(chat=script),
+        is_excluded=lambda cwd: cwd == "/secret",
+        clock=Noon(),
+    )
+    elsewhere = shell("cat payroll", "salaries", i=5)
+    began = session(project, "s1", DAY, elsewhere)
+    moved = [replace(e, cwd="/secret") if e.i == 5 else e for e in began.events]
+    await read(lessons, SessionRead(events=moved, transcript="/sessions/s1.jsonl"))
+    assert len(script.asked) == 1
+    assert "payroll" not in script.asked[0]
 
 
 async def test_an_idle_session_is_due_after_a_while(

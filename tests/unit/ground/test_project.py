@@ -137,3 +137,12 @@ def test_a_path_through_a_link_is_named_through_the_project(linked: Path) -> Non
     assert in_project("/usr/bin/env", root) == "/usr/bin/env"
     assert link_into(root, f"{linked}/loop/a.py") is None
     assert link_into(root, "/" + "a/" * 5_000) is None
+
+
+def test_a_long_chain_of_links_is_not_followed(tmp_path: Path) -> None:
+    for number in range(1_500):
+        (tmp_path / f"l{number}").symlink_to(f"l{number + 1}")
+    (tmp_path / "repo").mkdir()
+    for place in (tmp_path / "l0", tmp_path / "l0" / "src"):
+        assert project_of(str(place)) is not None
+        assert link_into(str(tmp_path / "repo"), str(place)) is None

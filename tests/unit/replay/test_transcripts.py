@@ -26,6 +26,7 @@ from upwell.replay.transcripts.base import (
     arguments,
     moment,
     records,
+    text_of,
 )
 
 
@@ -354,3 +355,11 @@ def test_views_in_a_database_of_opencode_are_not_read(tmp_path: Path) -> None:
         )
     with pytest.raises(Unreadable, match="prohibited"):
         list(format_named("opencode").read(path, 0, Tally()))
+
+
+def test_text_that_lies_very_deep_is_left_out() -> None:
+    deep: object = "deep"
+    for _ in range(2_000):
+        deep = [{"content": deep}, {"text": "near"}]
+    assert text_of(deep).startswith("near\nnear")
+    assert "deep" not in text_of(deep)

@@ -235,9 +235,8 @@ class _Checks:
         if len(masked) > MAX_TEXT_CHARS:
             return Dropped(text, Reason.TOO_LONG)
         triggers = [word for word in draft.triggers if not _INJECTIONS.search(word)]
-        return replace(
-            lesson, text=masked, triggers=tuple(triggers), until=draft.until, redacted=rules
-        )
+        until = redact(draft.until)[0]
+        return replace(lesson, text=masked, triggers=tuple(triggers), until=until, redacted=rules)
 
     def _claimed(self, text: str, evidence: Sequence[Event]) -> Standing:
         """The worst standing of a claim in the text that something works: `SUCCEEDED` if each was

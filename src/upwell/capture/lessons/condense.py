@@ -242,7 +242,7 @@ def one_line(text: str, limit: int) -> str:
     its beginning and the rest from its end."""
     if len(text) > 2 * MAX_RAW_CHARS:
         text = f"{text[:MAX_RAW_CHARS]}\n…\n{text[-MAX_RAW_CHARS:]}"
-    flat = " ".join(visible(redact(text)[0]).split())
+    flat = " ".join(redact(visible(text))[0].split())
     if len(flat) <= limit:
         return flat
     head = limit * 2 // 3

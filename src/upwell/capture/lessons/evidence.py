@@ -184,7 +184,15 @@ def _is_run_by(wanted: Step, step: Step) -> bool:
         return False
     words = {word.lower() for word in step.words}
     literal = [word.lower() for word in wanted.args if not _PLACEHOLDER.search(word)]
-    return all(word in words or any(word in other for other in words) for word in literal)
+    return all(any(_names(word, other) for other in words) for word in literal)
+
+
+def _names(word: str, other: str) -> bool:
+    """Whether a word of a lesson's command is a word that was run, or a part of its path."""
+    bare = word.removeprefix("./").strip("/")
+    if not bare or word == other:
+        return word == other
+    return other.endswith(f"/{bare}") or other.startswith((f"{bare}/", f"{word}="))
 
 
 def _stands_in(command: str, text: str) -> bool:
@@ -192,23 +200,39 @@ def _stands_in(command: str, text: str) -> bool:
     words = [word for word in _flat([command]).split() if not _PLACEHOLDER.search(word)]
     if not words:
         return False
-    place = text.find(words[0])
+    place = _place(words[0], text, 0, len(text))
     for _ in range(200):
         if place < 0:
             return False
         if _follow(words, text, place):
             return True
-        place = text.find(words[0], place + 1)
+        place = _place(words[0], text, place + 1, len(text))
     return False
 
 
 def _follow(words: Sequence[str], text: str, place: int) -> bool:
     for word in words[1:]:
-        after = text.find(word, place + 1, place + len(word) + 120)
+        after = _place(word, text, place + 1, place + len(word) + 120)
         if after < 0:
             return False
         place = after
     return True
+
+
+def _place(word: str, text: str, start: int, end: int) -> int:
+    """The place at which a whole word stands in a text; -1 if it does not."""
+    place = text.find(word, start, end)
+    while place >= 0:
+        behind = place + len(word)
+        before, after = text[max(0, place - 1) : place], text[behind : behind + 1]
+        if not _is_inner(before) and not _is_inner(after):
+            return place
+        place = text.find(word, place + 1, end)
+    return -1
+
+
+def _is_inner(char: str) -> bool:
+    return char.isalnum() or char in ("_", "-") if char else False
 
 
 def _flat(texts: Sequence[str]) -> str:

@@ -172,4 +172,4 @@ def _numbers(value: Any) -> Iterator[int]:
 
 def _plain(text: str, limit: int) -> str:
     """A text on one line, without secrets and invisible characters."""
-    return " ".join(visible(redact(text[: 2 * limit + 200])[0]).split())[:limit]
+    return " ".join(redact(visible(text[: 2 * limit + 200]))[0].split())[:limit]

@@ -22,6 +22,7 @@ from upwell.hosts.prompts import own_words
 
 MAX_TEXT_CHARS = 100_000
 MAX_NAME_CHARS = 200
+MAX_DEPTH = 20
 MAX_KINDS = 50
 """The maximum number of kinds of unknown records that are counted separately."""
 MAX_OUT_CHARS = 24_000
@@ -265,26 +266,27 @@ def holds(path: Path, needle: bytes) -> bool:
     return False
 
 
-def text_of(value: Any) -> str:
+def text_of(value: Any, depth: int = 0) -> str:
     """The text in a message or a tool's result, which may be a string, a list of content blocks or
-    an object."""
+    an object. What lies deeper than `MAX_DEPTH` is left out."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        return "\n".join(filter(None, map(_block, value)))
+    if isinstance(value, list) and depth < MAX_DEPTH:
+        return "\n".join(filter(None, (_block(entry, depth) for entry in value)))
     if isinstance(value, dict):
-        return _block(value) or _dumped(value)
+        return _block(value, depth) or _dumped(value)
     return ""
 
 
-def _block(value: Any) -> str:
+def _block(value: Any, depth: int) -> str:
     if isinstance(value, str):
         return value
     entry = table(value)
     for name in ("text", "content", "output", "error", "stdout"):
         if isinstance(entry.get(name), str):
             return str(entry[name])
-    return text_of(entry["content"]) if isinstance(entry.get("content"), list) else ""
+    content = entry.get("content")
+    return text_of(content, depth + 1) if isinstance(content, list) else ""
 
 
 def _dumped(value: Mapping[str, Any]) -> str:

@@ -84,6 +84,19 @@ def test_a_command_that_only_a_tool_showed_is_dropped(text: str) -> None:
     assert dropped(text).reason is Reason.NEVER_RUN
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["Run `pytest tests/ti -x` first.", "Clean up with `docker compose exec we -- rm -r /`."],
+)
+def test_parts_of_the_words_of_a_command_are_not_the_command(text: str) -> None:
+    assert dropped(text).reason is Reason.NEVER_RUN
+
+
+def test_a_path_may_be_named_by_its_folder_or_its_end() -> None:
+    assert kept("The tests run with `.venv/bin/python -m pytest tests -x`.")
+    assert kept("The tests run with `python -m pytest tests/tide`.")
+
+
 def test_a_command_that_the_agent_only_wrote_is_marked() -> None:
     lesson = kept("Production is deployed with `npm run deploy -- prod`.")
     assert lesson.is_untried

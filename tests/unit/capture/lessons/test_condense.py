@@ -96,3 +96,10 @@ def test_what_followed_a_failure_weighs_more_than_other_work() -> None:
 def test_the_last_words_of_each_turn_weigh_more_than_those_between_calls() -> None:
     events = [say("I look.", i=0), shell("ls", "a", i=1), say("Done.", i=2), prompt("Thanks", i=3)]
     assert list(weights(events))[::2] == [Weight.WORDS, Weight.LAST_WORDS]
+
+
+def test_a_secret_with_an_invisible_character_is_masked() -> None:
+    hidden = f"{KEY[:9]}\ufe0f{KEY[9:]}"
+    text = condensed([prompt(f"Use {hidden}", i=1), shell("env", f"T={hidden}", i=2)])
+    assert KEY not in text
+    assert KEY[9:] not in text
