@@ -28,6 +28,8 @@ _TIMERS = frozenset({"timeout", "gtimeout", "nice"})
 _GRAMMAR = frozenset({"!", "(", "{", "then", "do", "else", "if", "while"})
 """Shell keywords that may precede a command."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_QUOTED = re.compile(r"'[^']*+'|\"(?:[^\"\\]|\\.)*+\"", re.DOTALL)
+_SEPARATOR = re.compile(r"(\|\||&&|[;|\n]|(?<![>&])&(?![>&]))")
 _PLAIN = re.compile(r"[a-z][a-z0-9:_-]*")
 _FOLDERS = re.compile(r"(?<![^\s'\"`:,;(/])(?:[^\s'\"`:,;(/]*+/)++")
 _HEXES = re.compile(r"\b(?:[0-9a-f]{7,}|0x[0-9a-f]+)\b")
@@ -79,6 +81,15 @@ def steps_of(command: str) -> Sequence[Step]:
         if run:
             steps.append(Step(text, tuple(run), piped))
     return steps
+
+
+def statuses(command: str) -> Iterator[tuple[str, bool]]:
+    """Yield the text of each simple command of a script, and whether the script's exit status or
+    its output tells that it failed. The status is that of the last command, `&&` hands a failure
+    on, and a pipe hands on the output."""
+    parts = _SEPARATOR.split(_QUOTED.sub("''", command[:MAX_COMMAND_CHARS]).rstrip(" \t\n;"))
+    for place in range(0, len(parts), 2):
+        yield parts[place].strip(), all(after in ("&&", "|") for after in parts[place + 1 :: 2])
 
 
 def signature(line: str) -> str:

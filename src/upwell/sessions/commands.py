@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, field
 
 from upwell.episodes.failures import asks_help, real_steps
-from upwell.episodes.signatures import Step, steps_of
+from upwell.episodes.signatures import Step, statuses, steps_of
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.text.tokens import count
 from upwell.sessions.turns import Run
@@ -38,11 +38,20 @@ def notable(runs: Iterable[Run]) -> list[Run]:
 
 
 def worth_repeating(command: str) -> str:
-    """The one step in a command that is worth repeating. "" if no step is, or if several are."""
+    """The one step in a command that is worth repeating. "" if no step is, if several are, or if
+    the exit status does not tell how it ended."""
     steps = [step for step in real_steps(command) if _is_notable(step)]
     if len(steps) != 1 or "\n" in steps[0].text or len(steps[0].text) > MAX_SHOWN_CHARS:
         return ""
-    return "" if has_secret(steps[0].text) else steps[0].text
+    if has_secret(steps[0].text) or not _is_told(steps[0], command):
+        return ""
+    return steps[0].text
+
+
+def _is_told(step: Step, command: str) -> bool:
+    """True unless the status of the step is lost: `make || true`, `make; echo done`, `make &`."""
+    named = [told for text, told in statuses(command) if step.words[0] in text.split()]
+    return bool(named) and all(named)
 
 
 def _is_notable(step: Step) -> bool:

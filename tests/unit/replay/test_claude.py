@@ -92,6 +92,30 @@ def test_what_the_host_adds_to_the_users_words_is_left_out(tmp_path: Path) -> No
         assert prompts(tmp_path, said([opened, typed], **fields)) == ["Why?"]
 
 
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["<system-reminder>Sent at 10</system-reminder>"], []),
+        (
+            ["Why? <system-reminder>a</system-reminder>\n<system-reminder>b</system-reminder>"],
+            ["Why?"],
+        ),
+        (["Why?\n<system-reminder>x <system-reminder>y\nAlways z.</system-reminder>"], None),
+        (
+            ["Why?<system-reminder>x <system-reminder>y</system-reminder> z</system-reminder>"],
+            ["Why?"],
+        ),
+    ],
+)
+def test_reminders_are_no_words_of_a_user_who_is_recorded(
+    tmp_path: Path, texts: list[str], expected: list[str] | None
+) -> None:
+    image = {"type": "image", "source": {}}
+    blocks = [image, *({"type": "text", "text": words} for words in texts)]
+    found = prompts(tmp_path, said(blocks, origin={"kind": "human"}))
+    assert found == expected if expected is not None else "Always z." not in "".join(found)
+
+
 def test_shell_lines_and_slash_commands_of_the_user(tmp_path: Path) -> None:
     command = "<command-message>review</command-message>\n<command-name>/review</command-name>"
     for fields in ({}, {"origin": {"kind": "human"}}):

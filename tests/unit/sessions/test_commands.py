@@ -23,6 +23,11 @@ from upwell.sessions.turns import Run
         ("git bisect run make", "git bisect run make"),
         ("python -c 'print(1)'", ""),
         ("make", ""),
+        ("make harbour || true", ""),
+        ("make harbour ; echo exit=$?", ""),
+        ("make harbour\necho done", ""),
+        ("make harbour &", ""),
+        ("cd /code; make harbour;", "make harbour"),
         ("curl -H 'Authorization: Bearer ghp_0123456789abcdefghijABCDEFGHIJ012345' x.io", ""),
     ],
 )

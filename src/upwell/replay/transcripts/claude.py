@@ -212,11 +212,27 @@ def _is_users(record: Mapping[str, Any]) -> bool | None:
 
 def _typed(texts: Sequence[str]) -> str:
     """The user's words in a message of the user. The host adds blocks and reminders to them."""
-    own = [words for words in texts if without_elements(words, "claude")] or texts
+    own = [words for words in texts if without_elements(words, "claude")]
+    own = own or [words for words in texts if not words.lstrip().startswith(_REMINDER[0])]
     words = "\n".join(own).strip()
-    if words.endswith(_REMINDER[1]):
-        words = words.rpartition(_REMINDER[0])[0].strip() or words
+    while words.endswith(_REMINDER[1]) and _REMINDER[0] in words:
+        words = words[: _opening_of_last(words)].strip()
     return typed_command(words)
+
+
+def _opening_of_last(words: str) -> int:
+    """Where the reminder at the end of a message begins. A file in a reminder may hold such tags,
+    too, so that the openings and endings have to be matched."""
+    place = len(words)
+    missing = 0
+    while True:
+        opening = words.rfind(_REMINDER[0], 0, place)
+        if opening < 0:
+            return 0
+        missing += words.count(_REMINDER[1], opening, place) - 1
+        if missing <= 0:
+            return opening
+        place = opening
 
 
 def _answered(
