@@ -260,15 +260,16 @@ MIN_CHARS, MAX_CHARS, MIN_WORDS = 20, 400, 5
 MIN_WRAPPED_CHARS = 60
 """A line of at least this length counts as wrapped if it ends within a sentence."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_MARKS = re.compile(r"^[\s>*#\-–•\d.)]+|(?<!/)[*_`]{2,}(?!/)")
+_MARKS = re.compile(r"^[\s*#\-–•\d.)]+|(?<!/)[*_`]{2,}(?!/)")
 _OPENING = re.compile(r"```|<[a-z-]{1,60}>")
 _CLOSING_FENCE = re.compile(r"```")
 _CLOSING_TAG = re.compile(r"</[a-z-]{1,60}>")
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a text. Code and fragments are left out."""
-    for part in _SENTENCE.split(_joined(_without_code(text))):
+    """Yield the sentences of a text. Code, quoted lines and fragments are left out."""
+    own = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(">"))
+    for part in _SENTENCE.split(_joined(_without_code(own))):
         sentence = " ".join(_MARKS.sub("", part).split())
         if MIN_CHARS <= len(sentence) <= MAX_CHARS and len(sentence.split()) >= MIN_WORDS:
             yield sentence

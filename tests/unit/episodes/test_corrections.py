@@ -2,7 +2,7 @@
 
 import pytest
 
-from upwell.episodes.corrections import rules_in
+from upwell.episodes.corrections import rules_in, sentences
 from upwell.episodes.episode import EpisodeKind
 from upwell.episodes.events import Event, Kind
 from upwell.episodes.miner import EpisodeMiner
@@ -170,3 +170,11 @@ def test_a_rule_about_a_folder_or_a_glob_is_restricted_to_it() -> None:
     assert rules_after("Add a parser.", "No, never use regular expressions on our code.") == [
         ("Never use regular expressions on our code.", ())
     ]
+
+
+def test_what_the_user_quotes_is_not_the_users_rule() -> None:
+    review = "Anna writes:\n> Never import from lodash directly.\n> Always run the linter first.\n"
+    own = "Always run the tests before you commit."
+    found = list(sentences(review + own))
+    assert own in found
+    assert not [sentence for sentence in found if "lodash" in sentence or "linter" in sentence]
