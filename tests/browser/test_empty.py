@@ -53,7 +53,7 @@ def test_a_user_whose_agents_are_set_up_is_not_asked_to_set_them_up(
 ) -> None:
     hooks = dashboard.home / "hooks.json"
     assert not hooks.exists()
-    hooks.write_text('{"claude": {}}')
+    hooks.write_text('{"claude": {"path": "/home/dev/.claude/settings.json"}}')
     try:
         page = open_page("worth")
         expect(page.locator(".empty")).to_contain_text("Your agents are set up")
