@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.conftest import fenced
-from tests.live.install import command
+from tests.live.install import PREFIX, command
 from tests.live.model import Model, Script
 from tests.live.talk import DONE
 from upwell.ground.clock import Deadline
@@ -174,9 +174,9 @@ def chat_of(name: str, user: User, program: str = "") -> HeadlessChat:
     servers = server_names(host.headless.servers or host.servers, installation)
     assert servers == ["up"]
     headless = host.headless
-    # Gemini CLI trusts settings only in a folder that nobody else can write to.
-    upwell = user.home / ".local/share/upwell"
-    upwell.mkdir(mode=0o700, parents=True)
+    # Gemini CLI trusts settings only in a folder that nobody else can write to, so not in /tmp.
+    upwell = PREFIX / "upwell" / name
+    upwell.mkdir(mode=0o700, parents=True, exist_ok=True)
     first, *rest = command(name)
 
     def invoke(system: str, folder: Path) -> Invocation:

@@ -18,9 +18,11 @@ Sources: the documentation in its repository (2026-08) and the behaviour of 0.61
 """
 
 import json
+import stat
 from collections.abc import Mapping
 from typing import Any
 
+from upwell.ground.errors import LlmError
 from upwell.ground.invocation import Invocation
 from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
 from upwell.hosts.entries import GEMINI_PLACEHOLDERS
@@ -60,7 +62,15 @@ _SETTINGS = {
 
 def _invoke(question: Question) -> Invocation:
     """Settings of the system override the user's and leave the user's account alone. Gemini CLI
-    keeps the session; nobody learns from it, because of its folder."""
+    keeps the session; nobody learns from it, because of its folder.
+
+    Raises:
+        LlmError: Gemini CLI would ignore the settings and offer its tools, because somebody else
+            can write to a folder above them.
+    """
+    for folder in question.folder.parents:
+        if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise LlmError(f"Gemini CLI trusts no settings below {folder}: others can write to it")
     model = ("-m", question.model) if question.model else ()
     return Invocation(
         args=(
