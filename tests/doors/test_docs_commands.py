@@ -28,6 +28,8 @@ FAILS = {
     "upwell feedback s_97b89fa703db": "the surfacing of the example does not exist",
     "upwell team join": "nobody is there to paste the token of the example",
     "upwell recall --sessions session:": "the session of the example does not exist",
+    "upwell learn sessions --lessons": "no model writes lessons by default",
+    "upwell lessons from l_": "the lesson of the example does not exist",
     "upwell import --from mem0 ~/Downloads": "the file of the example does not exist",
 }
 """Commands that must fail with one line, because the example names a thing that is not here."""
