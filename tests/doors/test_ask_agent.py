@@ -42,7 +42,9 @@ def shell_of_cursor(cwd: str, failed: bool) -> Payload:
 
 
 def shell_of_copilot(cwd: str, failed: bool) -> Payload:
-    answer = {"resultType": "failure" if failed else "success", "textResultForLlm": "x"}
+    """Copilot CLI 1.0.102 calls each command a success, and ends its output with the status."""
+    text = f"x\n<shellId: 0 completed with exit code {int(failed)}>"
+    answer = {"resultType": "success", "textResultForLlm": text}
     fields = {"toolName": "bash", "toolArgs": {"command": COMMAND}, "toolResult": answer}
     return {"sessionId": "cop", "timestamp": 0, "cwd": cwd, **fields}
 

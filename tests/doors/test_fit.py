@@ -125,7 +125,7 @@ def test_an_unknown_key_is_an_error_with_a_hint(peer: Peer, key: str, offset: in
     assert "again" in complaint(message) or "key" in complaint(message)
 
 
-@pytest.mark.parametrize("offset", [-1, 10**12, "five", 1.5, None])
+@pytest.mark.parametrize("offset", [-1, 10**12, "five", 1.5])
 def test_an_invalid_offset(peer: Peer, offset: object) -> None:
     key = key_in(peer.call("up__big_json"))
     arguments = {"key": key, "offset": offset}
