@@ -28,7 +28,7 @@ _TIMERS = frozenset({"timeout", "gtimeout", "nice"})
 _GRAMMAR = frozenset({"!", "(", "{", "then", "do", "else", "if", "while"})
 """Shell keywords that may precede a command."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_QUOTED = re.compile(r"'[^']*+'|\"(?:[^\"\\]|\\.)*+\"", re.DOTALL)
+_QUOTED = re.compile(r"'[^']*+'?+|\"(?:[^\"\\]|\\.)*+\"?+", re.DOTALL)
 _SEPARATOR = re.compile(r"(\|\||&&|[;|\n]|(?<![>&])&(?![>&]))")
 _PLAIN = re.compile(r"[a-z][a-z0-9:_-]*")
 _FOLDERS = re.compile(r"(?<![^\s'\"`:,;(/])(?:[^\s'\"`:,;(/]*+/)++")
