@@ -21,6 +21,8 @@ from upwell.ground.types.memory import Memory
 LONG = 120_000
 QUESTION = "Which grease belongs on the slipway, tallow or mineral oil?"
 
+COUNTED_SECONDS = 10.0
+
 
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
@@ -110,8 +112,12 @@ def test_learned_thresholds_are_used_now_and_ratings_count(
     page.get_by_role("button", name="Use the suggested values now").click()
     expect(page.locator("#status")).not_to_be_empty()
     page.get_by_role("button", name="Not helpful").first.click()
-    expect(page.locator("#status")).not_to_be_empty()
-    assert recalled(dashboard, "stats")["feedback"]["not_relevant"] >= 1
+    expect(page.locator("#status")).to_contain_text("noted not_relevant")
+    # Figures are stored a moment after the answer.
+    ends = time.monotonic() + COUNTED_SECONDS
+    while not (counted := recalled(dashboard, "stats")["feedback"]["not_relevant"]):
+        assert time.monotonic() < ends
+    assert counted >= 1
 
 
 def test_a_memory_moves_to_another_project(open_page: Open, dashboard: Dashboard) -> None:
