@@ -91,7 +91,8 @@ def _ended(
 
 
 def _events(session: _Session) -> list[Any]:
-    return by_session(session.transcript.events())[session.name]
+    # The file may have been rewritten since it was first read.
+    return by_session(session.transcript.events()).get(session.name, [])
 
 
 async def rows(app: App, project: str | None = None) -> list[dict[str, Any]]:

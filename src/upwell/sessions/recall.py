@@ -13,8 +13,8 @@ from upwell.ground.types.memory import Found, Hit, Memory, Query, QuerySource
 from upwell.ground.types.principal import is_visible
 from upwell.ground.types.rpc import Ping
 from upwell.sessions import tables
-from upwell.sessions.bearing import Bearing, Past, Words, is_superseded, past_of
 from upwell.sessions.record import Request, SessionRecord, decoded
+from upwell.sessions.relation import Past, Relation, Words, is_superseded, past_of
 from upwell.sessions.state import ID, NAMESPACE, state_of
 from upwell.sessions.tables import SessionRow
 
@@ -99,15 +99,15 @@ class States:
             return []
         words = Words(text, known)
         found = [
-            (bearing, past.record, place)
+            (relation, past.record, place)
             for number, past in enumerate(known)
-            for place, bearing in [words.bearing_of(past, number, now, query.prompts)]
-            if bearing.score > 0 and not is_superseded(past, known[:number])
+            for place, relation in [words.relation_of(past, number, now, query.prompts)]
+            if relation.score > 0 and not is_superseded(past, known[:number])
         ]
         best = nlargest(query.limit, found, key=lambda row: row[0].score)
         return [
-            _hit(state_of(record, now, record.requests[place], words.weight_in), bearing, text)
-            for bearing, record, place in best
+            _hit(state_of(record, now, record.requests[place], words.weight_in), relation, text)
+            for relation, record, place in best
         ]
 
     def _past(self, db: sqlite3.Connection, query: Query, now: float) -> list[Past]:
@@ -139,16 +139,16 @@ def record_at(db: sqlite3.Connection, session: SessionRow) -> SessionRecord:
     )
 
 
-def _hit(memory: Memory, bearing: Bearing, text: str) -> Hit:
+def _hit(memory: Memory, relation: Relation, text: str) -> Hit:
     return Hit(
         memory=memory,
-        score=bearing.score,
+        score=relation.score,
         signals={
-            "share": bearing.share,
-            "mass": bearing.mass,
-            "names": float(bearing.names),
-            "hours": bearing.hours,
-            "newer": float(bearing.newer),
+            "share": relation.share,
+            "mass": relation.mass,
+            "names": float(relation.names),
+            "hours": relation.hours,
+            "newer": float(relation.newer),
         },
         matched=(text,),
     )

@@ -37,9 +37,16 @@ def test_an_event_is_decoded(encoding: str) -> None:
     assert decoded(ENCODINGS[encoding](text)).decode() == text
 
 
-@pytest.mark.parametrize("odd", [b"", b"\0", b"\0\0\0", b"{", b"\xff", b"\xff\xfe", b"\xfe\xff\0"])
-def test_odd_bytes_are_decoded_without_a_fault(odd: bytes) -> None:
-    decoded(odd).decode(errors="replace")
+@pytest.mark.parametrize(
+    ("odd", "expected"),
+    [
+        *((blank, b"") for blank in (b"", b"\0", b"\0\0\0", b"\xff\xfe", b"\xfe\xff\0")),
+        (b"{", b"{"),
+        (b"\xff", b"\xff"),
+    ],
+)
+def test_odd_bytes_are_decoded_as_far_as_they_go(odd: bytes, expected: bytes) -> None:
+    assert decoded(odd) == expected
 
 
 def door() -> tuple[HookDoor, Surfacer]:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from upwell.sessions.bearing import (
-    Bearing,
+from upwell.sessions.record import Facts, Request, SessionRecord
+from upwell.sessions.relation import (
+    Relation,
     Words,
     is_paste,
     is_superseded,
@@ -11,7 +12,6 @@ from upwell.sessions.bearing import (
     past_of,
     resumes,
 )
-from upwell.sessions.record import Facts, Request, SessionRecord
 
 HOUR = 3600.0
 
@@ -38,8 +38,8 @@ OTHERS = [
 def score(prompt: str, hours: float = 4.0, *, is_first: bool = True) -> float:
     everything = [PUBLISH, *OTHERS]
     words = Words(prompt, everything)
-    _, bearing = words.bearing_of(PUBLISH, 0, hours * HOUR, 1 if is_first else 2)
-    return bearing.score
+    _, relation = words.relation_of(PUBLISH, 0, hours * HOUR, 1 if is_first else 2)
+    return relation.score
 
 
 def test_a_prompt_about_the_same_work_gets_its_state() -> None:
@@ -97,7 +97,7 @@ def test_a_later_session_on_the_same_files_supersedes() -> None:
 
 
 def test_a_score_is_a_probability() -> None:
-    best = Bearing(
+    best = Relation(
         share=1.0,
         mass=9.0,
         names=5,

@@ -52,7 +52,7 @@ _REFERS = re.compile(
 MAX_RESUMING_WORDS = 12
 
 
-class Bearing(Struct, frozen=True, kw_only=True):
+class Relation(Struct, frozen=True, kw_only=True):
     """What a prompt and the record of a session have in common.
 
     - `share`: the share of the prompt's words, weighted by rarity, in the best turn of the record.
@@ -137,13 +137,13 @@ class Words:
         self._resumes, self._refers = resumes(prompt), refers(prompt)
         self._is_paste, self._asks = is_paste(prompt), is_question(prompt)
 
-    def bearing_of(self, past: Past, newer: int, now: float, prompts: int) -> tuple[int, Bearing]:
+    def relation_of(self, past: Past, newer: int, now: float, prompts: int) -> tuple[int, Relation]:
         """How much a record bears on the prompt, which is number `prompts` of its session, and the
         position of the request that does most. `newer` sessions have ended since."""
         masses = [self._mass(terms) for terms in past.requests]
         mass = max(masses)
         place = len(masses) - 1 - masses[::-1].index(mass)
-        return place, Bearing(
+        return place, Relation(
             share=0.0 if self._is_paste else min(1.0, mass / self._total),
             mass=mass,
             names=len(self._names & past.names),
