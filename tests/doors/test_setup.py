@@ -419,7 +419,7 @@ def test_setup_says_that_it_learned_nothing_and_why(user: User) -> None:
     second.unlink()
     out, _ = user.run("setup", "--yes")
     assert "nothing learned: in these sessions no command worked after others had failed" in out
-    assert "learns from each turn of Claude Code and Codex from now on" in out
+    assert "learns from each turn of Claude Code, Codex and Copilot CLI from now on" in out
     again, _ = user.run("setup", "--yes")
     assert "nothing new to learn: these sessions were read before" in again
     silent = user.run("context", "how do we bake bread in the oven?")[1]

@@ -277,7 +277,7 @@ def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
 def _nothing_learned(transcripts: int, gain: "Gain") -> list[str]:
     if gain.proposed or gain.stored or gain.strengthened or gain.places:
         return []
-    later = "upwell learns from each turn of Claude Code and Codex from now on"
+    later = "upwell learns from each turn of Claude Code, Codex and Copilot CLI from now on"
     if not transcripts:
         return [f"nothing learned: no agent has recorded a session on this machine yet; {later}"]
     if gain.read_before == transcripts:

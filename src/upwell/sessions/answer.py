@@ -54,8 +54,9 @@ class FileState(Struct, frozen=True):
 
 class Answer(Struct, frozen=True):
     """The answer that a turn gives. `closing` is the conclusion at the end of the session, if the
-    turn is its first. `remarks` contains everything that the agent wrote, if requested.
-    `is_excerpt` is True if the transcript is gone and only excerpts are left."""
+    turn is its first and the session ended with another. `remarks` contains everything that the
+    agent wrote, if requested. `is_excerpt` is True if the transcript is gone and only excerpts are
+    left."""
 
     match: Match
     question: str
@@ -79,7 +80,10 @@ async def answers_to(
     closings = [await index.closing(match) for match in matches]
     answers = await _answers(matches, environment, question)
     texts = await asyncio.to_thread(lambda: list(map(_closing, closings)))
-    return [replace(answer, closing=text) for answer, text in zip(answers, texts, strict=True)]
+    return [
+        answer if text == answer.conclusion else replace(answer, closing=text)
+        for answer, text in zip(answers, texts, strict=True)
+    ]
 
 
 async def changes_of(

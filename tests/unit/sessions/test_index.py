@@ -14,7 +14,7 @@ from upwell.replay.transcripts import Transcript, transcripts_at
 from upwell.replay.transcripts.base import Tally
 from upwell.sessions import index as index_module
 from upwell.sessions import tables
-from upwell.sessions.answer import changes_of
+from upwell.sessions.answer import answers_to, changes_of
 from upwell.sessions.index import Scope, SessionIndex, read_turn
 
 ANYWHERE = Scope()
@@ -418,3 +418,14 @@ async def test_what_became_of_a_first_request_stands_at_its_sessions_end(
     assert closing is not None
     assert closing.turn.conclusion == "The limit is seven now."
     assert await index.closing(closing) is None
+
+
+@pytest.mark.parametrize(("last", "shown"), [("Five times.", ""), ("Seven times.", "Seven times.")])
+async def test_a_conclusion_is_not_shown_twice(
+    index: SessionIndex, folder: Path, last: str, shown: str
+) -> None:
+    first = [asked("How often does the pump retry?", "10:00:00"), said("Five times.", "10:00:01")]
+    session(folder, 1, *first, asked("Thanks", "10:01:00"), said(last, "10:01:01"))
+    await index.refresh()
+    (answer,) = await answers_to(index, "how often does the pump retry", ANYWHERE, 1, {})
+    assert (answer.conclusion, answer.closing) == ("Five times.", shown)
