@@ -1,19 +1,25 @@
-"""Measures whether the lessons of earlier sessions are said when they matter, and only then.
+"""Measures whether upwell says what earlier sessions taught when it matters, and only then.
 
-    python benchmarks/moments.py FOLDER [--unit NAME]… [--judge] [--said FILE]
+    python benchmarks/moments.py FOLDER [--unit NAME]… [--judge FILE] [--said FILE]
     python benchmarks/moments.py FOLDER --reports FILE
 
-FOLDER has, for each unit, `UNIT.jsonl` (neutral events, from `upwell replay --events`) and
-`lessons-UNIT.jsonl` (what a model wrote at the end of each session, with `session` counted from 1
-in order of time). `moments.jsonl` lists moments at which an earlier session held what was needed:
+FOLDER has, for each unit, its sessions (`UNIT/`: transcripts), its repository (`repositories/UNIT`)
+and `lessons-UNIT.jsonl` (what a model wrote at the end of each session, with `session` counted from
+1 in order of time). `moments.jsonl` lists moments at which an earlier session held what was needed:
 `unit`, `session`, `i`, `strength` and `key`, a pattern that the memory must match. The data is not
 part of the repository. No model is called.
 
-The events are replayed in order of time. A lesson exists as soon as the last event of its session
-is over. A strong moment counts as used if what was said at it, or up to two events before, matches
-its key. Four ways to say lessons are compared: as upwell does; as upwell did when lessons were
-plain notes; the first hit of BM25 above a threshold; and nothing. With `--judge`, the verdicts in
-`judged-UNIT.jsonl` (`id` ends in SESSION-EVENT, `say` lists lessons) are given where there is one.
+The sessions are replayed in order of time, as `upwell replay --with git,docs,learned` does, so that
+commits, documents, states of work and what upwell learns without a model may be said, too. A lesson
+exists as soon as the last event of its session is over. A strong moment counts as used if what was
+said at it, or up to two events before, matches its key. Five systems are compared: upwell without
+lessons; with them; with the lessons as plain notes, as they were stored before 0.3; the first
+lesson by BM25 above a threshold, alone; and with `--judge`, lessons and verdicts.
+
+FILE has recorded verdicts, one `{"id", "say"}` per line, in which `say` is the number of a note,
+from 1, or null. Questions without a verdict count as null, and are appended to FILE as
+`{"id", "question"}`, to be answered by whoever plays the model. Verdicts change what is said later,
+so that a second run asks a few more.
 
 With `--reports`, FILE has one JSON object per line, a prompt with the `id`s of the lessons that
 should be said and those that must not: `{"prompt", "right", "wrong"}`. Each prompt opens a session.
@@ -22,30 +28,35 @@ should be said and those that must not: `{"prompt", "right", "wrong"}`. Each pro
 
 import argparse
 import asyncio
+import hashlib
 import json
 import math
+import os
 import re
 import tempfile
+import threading
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from upwell.app import Settings, build
+from upwell.app.replaying import replaying
 from upwell.episodes.events import Event, Kind
-from upwell.ground.clock import Deadline
-from upwell.ground.errors import LlmError
-from upwell.ground.llm import Completion
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.words import informative, terms
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue
-from upwell.ground.types.memory import LESSON, Hit, Memory, Provenance, Trust
+from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
 from upwell.ground.types.surfacing import Surfacing
-from upwell.replay.cues import cue_of
-from upwell.replay.run import SimulatedClock
-from upwell.surface.options import JudgeOptions, Options, SurfaceOptions
+from upwell.replay.memories import With
+from upwell.replay.run import SimulatedClock, kind_of
+from upwell.replay.timeline import Timeline
+from upwell.replay.transcripts import transcripts_at
+from upwell.surface.options import Options
 from upwell.surface.pipeline import Surfacer
 
 DECIDED = frozenset({Kind.START, Kind.COMPACT, Kind.PROMPT, Kind.TOOL})
@@ -61,10 +72,11 @@ class Unit:
     """The sessions of one repository, and what a model wrote about each."""
 
     name: str
+    repository: Path
+    timeline: Timeline
     events: list[Event]
     lessons: list[tuple[float, Memory]]
     moments: list[dict[str, Any]]
-    verdicts: dict[tuple[str, int], list[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -81,31 +93,22 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
-def unit_at(folder: Path, name: str, root: str) -> Unit:
-    """Read a unit. Its repository is `root`."""
-    events = [
-        Event(**{**row, "kind": Kind(row["kind"])}) for row in lines(folder / f"{name}.jsonl")
-    ]
-    events.sort(key=lambda event: (event.t, event.session, event.i))
+def unit_at(folder: Path, name: str) -> Unit:
+    """Read a unit."""
+    timeline = Timeline(transcripts_at([folder / name]), print)
+    events = list(timeline)
     sessions = list(OrderedDict.fromkeys(event.session for event in events))
     ends = {event.session: event.t for event in events}
-    rows = [
-        row for row in lines(folder / f"lessons-{name}.jsonl") if row["session"] <= len(sessions)
-    ]
+    repository = (folder / "repositories" / name).resolve()
     lessons = []
-    for row in rows:
-        session = sessions[row["session"] - 1]
-        lessons.append((ends[session], lesson(row, session, ends[session], root)))
+    for row in lines(folder / f"lessons-{name}.jsonl"):
+        if row["session"] <= len(sessions):
+            session = sessions[row["session"] - 1]
+            new = lesson(row, session, ends[session], str(repository))
+            lessons.append((ends[session], new))
     lessons.sort(key=lambda entry: entry[0])
     moments = [row for row in lines(folder / "moments.jsonl") if row["unit"] == name]
-    unit = Unit(name, events, lessons, moments)
-    judged = folder / f"judged-{name}.jsonl"
-    for row in lines(judged) if judged.exists() else []:
-        number, _, event = row["id"].partition("-")
-        place = int(re.sub(r"\D", "", number)) - 1
-        if place < len(sessions):
-            unit.verdicts[sessions[place], int(event)] = row["say"]
-    return unit
+    return Unit(name, repository, timeline, events, lessons, moments)
 
 
 def lesson(row: dict[str, Any], session: str, at: float, root: str) -> Memory:
@@ -146,62 +149,76 @@ def as_note(memory: Memory) -> Memory:
 
 
 class RecordedJudge:
-    """A `Chat` that gives the recorded verdict for the current event, and fails at any other, so
-    that the choice without a judge stands."""
+    """An endpoint that gives recorded verdicts, and collects the questions that have none."""
 
-    def __init__(self, unit: Unit) -> None:
-        self._unit = unit
-        self._texts = {memory.id: memory.text for _, memory in unit.lessons}
-        self.place: tuple[str, int] = ("", 0)
-        self.answered = 0
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        rows = lines(path) if path.exists() else []
+        self._verdicts = {row["id"]: row["say"] for row in rows if "say" in row}
+        self._asked = {row["id"] for row in rows}
 
-    def complete(self, system: str, text: str, deadline: Deadline) -> Completion:
-        del system, deadline
-        verdict = self._unit.verdicts.get(self.place)
-        if verdict is None:
-            raise LlmError("no verdict is recorded")
-        self.answered += 1
-        wanted = {self._texts.get(name, "")[:80] for name in verdict}
-        notes = json.loads(text)["notes"]
-        key = next((note["key"] for note in notes if note["text"][:80] in wanted), None)
-        return Completion(json.dumps({"say": key}), 0, 0)
+    def reply(self, text: str) -> str:
+        """The verdict on a question. Its keys are random, so they do not identify it."""
+        question = json.loads(text)
+        keys = [note.pop("key") for note in question["notes"]]
+        name = hashlib.sha256(json.dumps(question).encode()).hexdigest()[:16]
+        if name not in self._asked:
+            self._asked.add(name)
+            row = {"id": name, "question": question}
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        number = self._verdicts.get(name)
+        return json.dumps({"say": keys[number - 1] if number else None})
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        """Serves on loopback. Yields the base URL."""
+        judge = self
+
+        class Answers(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                message = {"role": "assistant", "content": judge.reply(_last(body["messages"]))}
+                answer = json.dumps({"choices": [{"message": message}]}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+            server.shutdown()
+
+
+def _last(messages: Sequence[dict[str, str]]) -> str:
+    return messages[-1]["content"]
 
 
 async def upwell(
-    unit: Unit, root: str, shape: Callable[[Memory], Memory] | None, *, judged: bool = False
+    unit: Unit, shape: Callable[[Memory], Memory] | None, *, judged: bool = False
 ) -> list[Said]:
     """What upwell says in a unit, with its lessons in this shape (None: without lessons)."""
     said: list[Said] = []
-    clock = SimulatedClock(unit.events[0].t)
-    judge = RecordedJudge(unit) if judged and unit.verdicts else None
-    with tempfile.TemporaryDirectory() as home:
-        settings = Settings(home=Path(home), environment={}, clock=clock, watches=False)
-        app = await build(settings)
-        surface = SurfaceOptions(timeout_seconds=60.0, judge=judge is not None)
-        options = Options(surface=surface, judge=JudgeOptions(calls=1_000, waits=True))
-        store = MemoryTtlStore(clock=clock)
-        surfacer = Surfacer(app.memory.reader, store, options, chat=judge, clock=clock)
-        waiting = list(unit.lessons) if shape else []
-        for event in unit.events:
-            clock.advance(event.t)
-            while waiting and waiting[0][0] < event.t:
-                await keep(app.memory, shape(waiting.pop(0)[1]))
-            if event.kind not in DECIDED or (cue := cue_of(event, root)) is None:
-                continue
-            if event.kind is Kind.COMPACT:
-                await surfacer.compacting(event.session)
-            if judge:
-                judge.place = event.session, event.i
-            outcome = await surfacer.surface(cue)
-            if isinstance(outcome, Surfacing):
-                said += [told(event, outcome.moment, hit) for hit in outcome.hits]
-        await surfacer.aclose()
-        await app.aclose()
+    events = {(event.session, event.i): event for event in unit.events}
+    choices = frozenset({With.GIT, With.DOCS, With.LEARNED})
+    waiting = list(unit.lessons) if shape else []
+    timeline = Timeline(unit.timeline.transcripts, print)
+    async with replaying(timeline, choices, unit.repository, judged=judged) as running:
+        async for decision in running.simulation.decisions(timeline):
+            while shape and waiting and waiting[0][0] <= decision.t:
+                new = running.projects.moved(shape(waiting.pop(0)[1]))
+                await keep(running.app.memory, new)
+            event = events[decision.session, decision.i]
+            said += [
+                Said(event, decision.moment, hit.memory, hit.signals.get("bearing", hit.score))
+                for hit in decision.hits
+            ]
     return said
-
-
-def told(event: Event, moment: str, hit: Hit) -> Said:
-    return Said(event, moment, hit.memory, hit.signals.get("bearing", hit.score))
 
 
 async def keep(memory: Any, new: Memory) -> None:
@@ -316,7 +333,8 @@ def labelled(system: str, unit: Unit, said: Iterable[Said]) -> Iterator[str]:
                 "moment": entry.moment,
                 "weight": round(entry.weight, 2),
                 "id": entry.memory.id,
-                "kind": entry.memory.provenance.tool,
+                "kind": kind_of(entry.memory),
+                "source": entry.memory.source,
                 "event": shown(entry.event),
                 "text": entry.memory.text,
                 "after": [shown(event) for event in follows[:AFTER]],
@@ -333,20 +351,21 @@ def shown(event: Event) -> str:
     return " ".join(f"{event.kind}: {words[:900]}{out}".split())
 
 
-async def units(folder: Path, names: Sequence[str], said_file: Path | None, judged: bool) -> None:
-    root = "/work-tree/repository"
+async def units(
+    folder: Path, names: Sequence[str], said_file: Path | None, *, judged: bool
+) -> None:
     systems: dict[str, list[tuple[Unit, Sequence[Said]]]] = {}
     rows: list[str] = []
     for name in names:
-        unit = unit_at(folder, name, root)
+        unit = unit_at(folder, name)
         runs: dict[str, Sequence[Said]] = {
-            "lessons": await upwell(unit, root, lambda memory: memory),
-            "today: lessons as notes": await upwell(unit, root, as_note),
+            "no model": await upwell(unit, None),
+            "lessons": await upwell(unit, lambda memory: memory),
+            "lessons as notes": await upwell(unit, as_note),
             f"BM25 ≥ {BM25_LEAST:g}": bm25(unit, BM25_LEAST),
-            "without lessons": await upwell(unit, root, None),
         }
         if judged:
-            runs["lessons and judge"] = await upwell(unit, root, lambda memory: memory, judged=True)
+            runs["lessons and judge"] = await upwell(unit, lambda memory: memory, judged=True)
         print(f"\n## {name}\n\n{HEAD}")
         for system, said in runs.items():
             print(row_of(system, [(unit, said)]), flush=True)
@@ -396,7 +415,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--unit", action="append", metavar="NAME", help="only this unit")
-    parser.add_argument("--judge", action="store_true", help="give the recorded verdicts")
+    parser.add_argument("--judge", type=Path, metavar="FILE", help="recorded verdicts")
     parser.add_argument("--said", type=Path, metavar="FILE", help="write what was said")
     parser.add_argument("--reports", type=Path, metavar="FILE", help="prompts and their lessons")
     options = parser.parse_args()
@@ -404,7 +423,15 @@ def main() -> None:
         asyncio.run(reports(options.folder, options.reports))
         return
     every = [path.stem.removeprefix("lessons-") for path in options.folder.glob("lessons-*.jsonl")]
-    asyncio.run(units(options.folder, options.unit or sorted(every), options.said, options.judge))
+    names = options.unit or sorted(every)
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["UPWELL_HOME"] = home  # so that nothing of the user's own is read
+        if options.judge is None:
+            asyncio.run(units(options.folder, names, options.said, judged=False))
+            return
+        with RecordedJudge(options.judge).serving() as url:
+            os.environ["UPWELL_LLM__BASE_URL"] = url
+            asyncio.run(units(options.folder, names, options.said, judged=True))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ class Timeline:
         selects: Selects = every_session,
         show: Progress = lambda done, total: None,
     ) -> None:
-        self._transcripts = transcripts
+        self.transcripts = transcripts
         self._report = report
         self._selects = selects
         self._sessions: dict[str, _Session] = {}
@@ -146,9 +146,9 @@ class Timeline:
     def _survey(self, show: Progress) -> int:
         """Read every file once and deselect the copies. Returns the number of copies."""
         fingerprints: dict[str, Fingerprint] = {}
-        for number in range(len(self._transcripts)):
+        for number in range(len(self.transcripts)):
             self._survey_file(number, fingerprints)
-            show(number + 1, len(self._transcripts))
+            show(number + 1, len(self.transcripts))
         copies = copied_sessions(fingerprints)
         for name in copies:
             self._sessions[name].selected = False
@@ -168,11 +168,11 @@ class Timeline:
                 session.files += session.last_file != number
                 session.last_file = number
                 fingerprints.setdefault(event.session, Fingerprint(event.t)).add(event)
-        self.census.add(self._transcripts[number].format, tally)
+        self.census.add(self.transcripts[number].format, tally)
 
     def _readable(self, number: int, tally: Tally | None = None) -> Iterator[Event]:
         """The events of a file up to the first error. Errors are reported once per file."""
-        transcript = self._transcripts[number]
+        transcript = self.transcripts[number]
         try:
             yield from transcript.events(0, tally)
         except (UsageError, OSError) as error:
