@@ -216,13 +216,14 @@ def _spoken(draft: Draft, text: str, at: float) -> Iterator[Event]:
 
 def _called(draft: Draft, block: str, at: float) -> Iterator[Event]:
     """Parse a call. Its arguments are in the summary, in backticks or in JSON. Its result is in a
-    fence. A call without either is a repeated heading."""
+    fence. A summary alone repeats the heading of a call."""
     start, summary = _TOOL_START.match(block), between(block, *_SUMMARY)
     if start is None:
         return
     if start[1] not in _TOOL_TYPES:
         draft.tally.miss(f"tool-use: {start[1]}")
     body = block.partition(_SUMMARY[1])[2] if summary else block[start.end() :]
+    body = body.removesuffix("</tool-use>")
     fences, tool = _fences(body), tool_name(start[2])
     if parameters := _parameters(body, fences):
         yield _with_parameters(draft, start[2], parameters, body, fences, at)
@@ -232,7 +233,8 @@ def _called(draft: Draft, block: str, at: float) -> Iterator[Event]:
     out = fences[-1][1] if fences else _listed_in(tool, body)
     title = summary.partition(_TITLE)[2][:MAX_TITLE_CHARS]
     args = _titled(tool, title) or _arguments(tool, ticked, fences) or _written(tool, out)
-    if out.startswith(_REFUSED) or not (args or out):
+    is_repeated = summary and not (args or out or _plain(body))
+    if out.startswith(_REFUSED) or is_repeated:
         return
     is_command = tool == COMMANDS or start[1] == "shell"
     if tool == COMMANDS and fences and fences[-1][0] in ("bash", "sh"):
