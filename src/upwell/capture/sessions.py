@@ -9,6 +9,7 @@ from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
 from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import Event
 from upwell.episodes.miner import EpisodeMiner
+from upwell.episodes.places import in_words
 from upwell.ground.project import in_project
 from upwell.ground.remote_address import main_worktree_of
 from upwell.ground.text.anchors import relative_to
@@ -87,8 +88,14 @@ def _in_project(path: str, cwd: str | None, project: str) -> str:
 
 
 def _place(episode: Episode, paths: tuple[str, ...], project: str) -> Memory:
+    """Return the place as a memory. Its text names the location relative to the project's root,
+    because the next session may run in another of the project's folders."""
+    if episode.kind is EpisodeKind.TICKET:
+        text = episode.text.replace(f"`{episode.paths[0]}`", f"`{paths[0]}`")
+    else:
+        text = in_words(paths, episode.identifiers)
     return Memory(
-        text=episode.text,
+        text=text,
         paths=paths,
         symbols=episode.identifiers,
         triggers=episode.triggers,

@@ -20,6 +20,8 @@ ROOT = "$ROOT"
 """Stands for the repository's folder in the paths of neutral events."""
 WRITERS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
 """The tools that change files, by their Claude Code names."""
+DOCUMENTS = (".md", ".mdx", ".rst", ".txt", ".adoc")
+"""Endings of documents, which quote definitions but contain none."""
 
 
 class Kind(StrEnum):

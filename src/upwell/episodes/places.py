@@ -1,9 +1,9 @@
 """Finds the files that sessions worked with, and the files in which identifiers are defined."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import WRITERS, Event, Kind, inside
+from upwell.episodes.events import DOCUMENTS, WRITERS, Event, Kind, inside
 from upwell.episodes.searches import definitions
 from upwell.episodes.triggers import of_place, of_symbols
 
@@ -11,8 +11,6 @@ MAX_FILES, MAX_SYMBOLS = 512, 256
 MAX_PLACES = 2
 """A name that is defined in more files than this gets no episode."""
 _FOREIGN = ("node_modules/", ".git/", "dist/", "build/", "vendor/", ".venv/", "target/")
-_DOCUMENTS = (".md", ".mdx", ".rst", ".txt", ".adoc")
-"""Endings of documents, which quote definitions but contain none."""
 _FILE_TOOLS = frozenset({"Read", *WRITERS})
 
 
@@ -36,7 +34,7 @@ class PlaceMiner:
             return
         for name, file in definitions(event):
             own = _own(file, event.cwd)
-            if own and not own.endswith(_DOCUMENTS):
+            if own and not own.endswith(DOCUMENTS):
                 files = self._symbols.setdefault(name, {})
                 self._add(files, own, event, MAX_PLACES + 1)
                 while len(self._symbols) > MAX_SYMBOLS:
@@ -46,20 +44,24 @@ class PlaceMiner:
         """End the session. Yields the episodes for the files and the names."""
         for path, event in self._files.items():
             if keys := of_place(path):
-                folder, _, name = path.rpartition("/")
-                location = f"at `{path}`" if folder else "in the root folder of the project"
-                yield _place(event, f"`{name}` is {location}.", keys, (path,))
+                yield _place(event, keys, (path,))
         for name, files in self._symbols.items():
             if len(files) <= MAX_PLACES:
-                location = " and in ".join(f"`{path}`" for path in files)
-                text = f"`{name}` is defined in {location}."
                 event = next(iter(files.values()))
-                yield _place(event, text, of_symbols([name]), tuple(files), (name,))
+                yield _place(event, of_symbols([name]), tuple(files), (name,))
 
     @staticmethod
     def _add(files: dict[str, Event], path: str, event: Event, limit: int) -> None:
         if path and path not in files and len(files) < limit:
             files[path] = event
+
+
+def in_words(paths: Sequence[str], names: Sequence[str] = ()) -> str:
+    """Say where a file is, or in which files a name is defined."""
+    if names:
+        return f"`{names[0]}` is defined in {' and in '.join(f'`{path}`' for path in paths)}."
+    folder, _, name = paths[0].rpartition("/")
+    return f"`{name}` is {f'at `{paths[0]}`' if folder else 'in the root folder of the project'}."
 
 
 def _own(path: str, root: str | None) -> str:
@@ -74,14 +76,13 @@ def _own(path: str, root: str | None) -> str:
 
 def _place(
     event: Event,
-    text: str,
     triggers: tuple[str, ...],
     paths: tuple[str, ...],
     identifiers: tuple[str, ...] = (),
 ) -> Episode:
     return Episode(
         kind=EpisodeKind.PLACE,
-        text=text,
+        text=in_words(paths, identifiers),
         triggers=triggers,
         paths=paths,
         identifiers=identifiers,

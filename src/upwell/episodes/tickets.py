@@ -1,14 +1,15 @@
 """Finds the tickets that prompts and paths name (`ABC-123`, `#045`, `task 45`), and their files.
 
 Of the files that are opened after the prompt, a ticket's file is the first one whose path names the
-ticket.
+ticket. The number in the name of a source file (`0045_users.sql`) says nothing about ticket 45, so
+a number counts only in a document's path, or after a word for tickets (`test_issue_45.py`).
 """
 
 import re
 from collections.abc import Iterator, Sequence
 
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import Event, inside
+from upwell.episodes.events import DOCUMENTS, Event, inside
 
 MAX_PROMPT_CHARS = 600
 """A longer prompt contains its own context, so the tickets in it are ignored."""
@@ -23,6 +24,9 @@ _NUMBERED = re.compile(
     re.IGNORECASE,
 )
 _DIGITS = re.compile(r"[0-9]+")
+_AFTER_WORD = re.compile(
+    r"(?:task|issue|ticket|story|bug|spec|adr|rfc|epic)s?[ _/-]?#?([0-9]+)", re.IGNORECASE
+)
 _TECHNICAL = frozenset("UTF ISO SHA RFC GPT ES MD TLS AES RSA HTTP CVE PR STEP BASE EC IPV".split())
 """The prefixes of technical names that look like tickets, such as `UTF-8`."""
 MIN_BARE = 10
@@ -55,7 +59,8 @@ def path_names(path: str, ticket: str) -> bool:
     parts = "/".join(path.split("/")[-2:])
     if "-" in ticket:
         return ticket.lower() in parts.lower()
-    return any(digits.lstrip("0") == ticket for digits in _DIGITS.findall(parts))
+    numbers = _DIGITS if path.lower().endswith(DOCUMENTS) else _AFTER_WORD
+    return any(digits.lstrip("0") == ticket for digits in numbers.findall(parts))
 
 
 class TicketMiner:
@@ -83,8 +88,10 @@ class TicketMiner:
         if event.tool not in ("Read", "Edit", "Write") or event.failed or not isinstance(path, str):
             return
         own = inside(path, event.cwd)
+        if own.startswith(("/", "~", "..")):
+            return
         for ticket, prompt in list(self._waiting.items()):
-            if path_names(own, ticket) and not own.startswith(("/", "~", "..")):
+            if path_names(own, ticket):
                 del self._waiting[ticket]
                 yield _episode(ticket, own, prompt, event)
 

@@ -54,9 +54,9 @@ async def applicable(
     episode was left out, if none remains (otherwise "").
 
     The triggers are tried one by one until one yields an episode. A trigger yields its newest
-    conclusion if that holds in `project`; older conclusions are outdated. Otherwise, it yields a
-    place (the location of a file, identifier or ticket), but only if exactly one place holds.
-    Episodes that cannot be checked in time are left out.
+    conclusion if that holds in `project`; older conclusions are outdated. Otherwise, it yields the
+    newest place (the location of a file, identifier or ticket) that holds, unless places that hold
+    name different locations. Episodes that cannot be checked in time are left out.
     """
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:
@@ -81,7 +81,9 @@ def _chosen(hits: Sequence[Hit], lacks: Mapping[str, str]) -> Hit | None:
     if newest is not None and lacks.get(newest.memory.id) == "":
         return newest
     places = [hit for hit in hits if PLACE in hit.signals and lacks.get(hit.memory.id) == ""]
-    return places[0] if len(places) == 1 else None
+    # Sessions in different folders of the project word the same location differently.
+    locations = {frozenset(hit.memory.paths) for hit in places}
+    return max(places, key=lambda hit: _written_at(hit.memory)) if len(locations) == 1 else None
 
 
 def _written_at(memory: Memory) -> float:

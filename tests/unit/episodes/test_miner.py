@@ -173,6 +173,24 @@ def test_a_ticket_leads_to_the_file_that_bears_its_name() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("prompted", "file", "is_its_file"),
+    [
+        ("fix issue #45", "db/migrations/0045_users.sql", False),
+        ("fix issue #45", "tests/test_issue_45.py", True),
+        ("fix issue #45", "notes/45.md", True),
+        ("work on KILN-45", "src/kiln-45/lid.ts", True),
+    ],
+)
+def test_a_number_in_a_source_file_does_not_make_it_a_tickets_file(
+    prompted: str, file: str, is_its_file: bool
+) -> None:
+    edit = call("Edit", "done", i=2, file_path=f"{ROOT}/{file}", old_string="a", new_string="b")
+    kinds = [episode.kind for episode in mined([prompt(prompted, i=1), edit])]
+    assert (EpisodeKind.TICKET in kinds) is is_its_file
+    assert not [key for key in triggers_of(edit) if key.startswith("ticket:")]
+
+
 def test_an_endless_session_keeps_a_bounded_number_of_episodes() -> None:
     miner = EpisodeMiner()
     for number in range(3_000):

@@ -147,6 +147,26 @@ async def test_a_place_surfaces_if_it_is_the_only_one_that_exists(project: Path)
     assert await said(project, here, other) == []
 
 
+async def test_of_places_that_name_one_location_the_newest_is_said(project: Path) -> None:
+    signals = {"trigger": 1.0, PLACE: 1.0}
+    stale, new, old = (
+        replace(
+            met(episode(project, id=name, text=text, paths=(path,), updated_at=at)), signals=signals
+        )
+        for name, at, path, text in (
+            (
+                "stale",
+                3.0,
+                "plugins/settings.toml",
+                "`settings.toml` is at `plugins/settings.toml`.",
+            ),
+            ("new", 2.0, "config/settings.toml", TEXT),
+            ("old", 1.0, "config/settings.toml", "`settings.toml` is in the root folder."),
+        )
+    )
+    assert await said(project, old, stale, new) == ["new"]
+
+
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
