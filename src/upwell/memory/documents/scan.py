@@ -1,8 +1,8 @@
 """List the imported files, find those that have changed, and read them.
 
-Symbolic links are not followed, devices and pipes are never read, and hidden files and folders
-inside a source are left out. A scan therefore cannot leave an imported folder, and nothing in the
-folder can make a search hang.
+Symbolic links are not followed, devices and pipes are never read, and hidden files inside a source
+are left out. A scan therefore cannot leave an imported folder, and nothing in the folder can make a
+search hang. Hidden folders such as `.github` are read, unless a program keeps its own files there.
 """
 
 import os
@@ -15,7 +15,19 @@ from upwell.memory.records import is_text
 from upwell.memory.sources import Form, Source
 
 MARKDOWN = (".md", ".markdown")
-SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
+SKIPPED_FOLDERS = frozenset(
+    """
+    node_modules __pycache__ .git .hg .svn .jj .bzr .upwell .specstory .history .trash .local
+    .stversions .snapshots .npm .yarn .pnpm-store .cargo .rustup .gradle .m2 .nvm .pyenv .rbenv
+    .bundle .tox .nox .eggs .venv .virtualenvs .direnv .terraform .next .nuxt .svelte-kit .astro
+    .docusaurus .angular .dart_tool .build .stack-work .entire
+    """.split()
+)
+"""Folders of programs: repositories, installed packages, build output, former versions of files,
+and transcripts of sessions, which upwell reads by itself."""
+_TEMPORARY = ("cache", "trash", "tmp", "temp")
+_MARKS_OF_PROGRAMS = frozenset({"pyvenv.cfg", "CACHEDIR.TAG"})
+"""Files that mark a virtual environment and a cache (https://bford.info/cachedir/)."""
 MAX_FILE_BYTES = 10_000_000
 MAX_FILES = 200_000
 """Once a source has this many files, its remaining folders are not scanned. A larger source is
@@ -96,27 +108,43 @@ def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, 
 
 def _scan_folder(source: Source, others: set[str], known: Mapping[str, Known], look: Look) -> None:
     key, end = source.key, len(look.present_paths) + MAX_FILES
-    folders = [source.path]
+    folders = [(source.path, False)]
     while folders:
-        folder = folders.pop()
+        folder, is_hidden = folders.pop()
         if len(look.present_paths) >= end:
             look.problems.append(
                 Problem(folder, f"left out, after {MAX_FILES:,} files of this source")
             )
             return
         try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    name, path = entry.name, entry.path
-                    if name[0] == "." or path in others:
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        folders += [] if name in SKIPPED_FOLDERS else [path]
-                    elif name.endswith(MARKDOWN) and _may_be_read(entry, path, look):
-                        info = entry.stat(follow_symlinks=False)
-                        look.take(path, info, source, key, known.get(path))
+            with os.scandir(folder) as found:
+                entries = list(found)
+            if folder != source.path and _is_of_program(entries, is_hidden=is_hidden):
+                continue
+            for entry in entries:
+                name, path = entry.name, entry.path
+                if path in others:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if not _is_skipped(name):
+                        folders.append((path, is_hidden or name[0] == "."))
+                elif name[0] != "." and name.endswith(MARKDOWN) and _may_be_read(entry, path, look):
+                    info = entry.stat(follow_symlinks=False)
+                    look.take(path, info, source, key, known.get(path))
         except OSError as error:
             look.problems.append(Problem(folder, _why(error)))
+
+
+def _is_skipped(name: str) -> bool:
+    is_temporary = name[0] == "." and any(word in name.lower() for word in _TEMPORARY)
+    return is_temporary or name in SKIPPED_FOLDERS
+
+
+def _is_of_program(entries: Iterable[os.DirEntry[str]], *, is_hidden: bool) -> bool:
+    """True for a virtual environment and a cache, and for a checkout in a hidden folder: the
+    worktree of an agent, or a plugin."""
+    names = {entry.name for entry in entries}
+    return not _MARKS_OF_PROGRAMS.isdisjoint(names) or (is_hidden and ".git" in names)
 
 
 def _may_be_read(entry: os.DirEntry[str], path: str, look: Look) -> bool:

@@ -223,7 +223,7 @@ async def test_an_unreadable_file_is_reported_and_the_rest_is_found(house: House
     (house.work / "n" / "loop").symlink_to(house.work / "n", target_is_directory=True)
     secret = house.write("outside.md", "kettle outside\n")
     (house.work / "n" / "link.md").symlink_to(secret)
-    house.write("n/.hidden/a.md", "kettle hidden\n")
+    house.write("n/.hidden.md", "kettle hidden\n")
     for name in ("good", "latin", "big"):
         os.utime(house.work / "n" / f"{name}.md", (1e9, 1e9))
     await house.take("n")
@@ -238,6 +238,25 @@ async def test_an_unreadable_file_is_reported_and_the_rest_is_found(house: House
     index = (house.home / "index.db-wal").stat()
     await house.find("kettle")
     assert (house.home / "index.db-wal").stat().st_mtime_ns == index.st_mtime_ns
+
+
+async def test_documents_in_hidden_folders_are_found_but_not_those_of_programs(house: House):
+    programs = (".git", ".ruff_cache", "node_modules/x", ".venv/lib", ".Trash-1000", ".tox/py")
+    marked = {
+        "env/lib": "env/pyvenv.cfg",
+        ".store": ".store/CACHEDIR.TAG",
+        ".agents/worktrees/w/docs": ".agents/worktrees/w/.git",
+    }
+    for folder in (".agents/rules", ".github", ".cursor/docs", *programs, *marked):
+        house.write(f"n/{folder}/a.md", f"the kettle of {folder}\n")
+    for mark in marked.values():
+        house.write(f"n/{mark}", "x\n")
+    await house.take("n")
+    assert sorted(await house.cited("kettle")) == [
+        "n/.agents/rules/a.md:(1, 1)",
+        "n/.cursor/docs/a.md:(1, 1)",
+        "n/.github/a.md:(1, 1)",
+    ]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
