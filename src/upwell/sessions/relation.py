@@ -11,7 +11,7 @@ from upwell.memory.ranking.terms import EVERYDAY_WORDS
 from upwell.sessions.landmarks import TRUNKS, issues_in, pulls_in
 from upwell.sessions.record import SessionRecord
 from upwell.sessions.terms import text_terms, word_terms
-from upwell.surface.moments import is_question
+from upwell.surface.wording import is_question
 
 HALF_LIFE_HOURS, OLDEST_SHARE = 48.0, 0.35
 """The share of a session's weight that age takes away by half every `HALF_LIFE_HOURS`, down to

@@ -22,7 +22,7 @@ from upwell.ground.text.words import informative
 from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, hidden_words, sound, word_list
 from upwell.memory.stems import stemmer
-from upwell.surface.moments import is_question
+from upwell.surface.wording import is_question
 
 MAX_PROMPT_CHARS = 6_000
 HEAD_CHARS, TAIL_CHARS = 2_000, 1_500
@@ -172,7 +172,8 @@ def stems_of(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _everyday() -> frozenset[str]:
+def everyday() -> frozenset[str]:
+    """The stems of words that say nothing about what a text is about."""
     return frozenset(stemmer().stems(sorted(EVERYDAY_WORDS | _EVERYDAY_ELSEWHERE)))
 
 
@@ -256,7 +257,7 @@ class Book:
 
     def _rarity_of(self, stem: str) -> float:
         share = math.log(max(1, len(self._holders.get(stem, ())))) / self._scale
-        if stem in _everyday():
+        if stem in everyday():
             return EVERYDAY_WEIGHT * (1 - share)
         return (NUMBER_WEIGHT if stem.isdigit() and len(stem) < 3 else 1.0) * (1 - share)
 
@@ -445,7 +446,7 @@ def _error_weight(phrase: Phrase) -> float:
 
 
 def _program(call: Text) -> list[str]:
-    return [stem for stem in list(call.stems)[:3] if stem not in _everyday()]
+    return [stem for stem in list(call.stems)[:3] if stem not in everyday()]
 
 
 def _is_about(lesson: Lesson, path: str) -> bool:

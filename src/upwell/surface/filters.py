@@ -23,10 +23,11 @@ from upwell.memory.team.sharing import own_name
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import applicable
 from upwell.surface.learning import Learning
-from upwell.surface.moments import Moment, case_of, lack_of, suited, triggers_in
+from upwell.surface.moments import Moment, case_of, suited, triggers_in
 from upwell.surface.options import InjectionMode, Options
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog
+from upwell.surface.worth import lack_of, without_outdated
 from upwell.surface.write_tools import writes
 
 
@@ -196,21 +197,19 @@ class PostFilter:
         options, now = self._options.for_cue(cue), self._clock.now()
         if cue.door not in AUTOMATIC_DOORS:
             return _comparable(ranked(probable, intent, options, now))
-        episodes = [hit for hit in probable if hit.trigger]
-        others = [hit for hit in probable if not hit.memory.triggers]
-        related = [*episodes, *ranked(others, intent, options, now)]
+        helpful = await self._helpful(cue, moment, probable)
+        if isinstance(helpful, Skip):
+            return helpful
+        # Near-duplicates are dropped only now: a commit that may not be shown displaces no note.
+        episodes = [hit for hit in helpful if hit.trigger]
+        others = [hit for hit in helpful if not hit.trigger]
+        ordered = [*episodes, *ranked(others, intent, options, now)]
         if moment is not None:
-            related = suited(cue, moment, related)
-        if not related:
-            return held_back_as(SkipReason.UNSUITED, str(moment or "no trigger is met"), probable)
-        ordered, lack = await applicable(related, triggers_in(cue), project_of(cue.cwd))
-        if not ordered:
-            return held_back_as(SkipReason.STALE, lack, related)
-        if moment is not None:
-            helpful = self._helpful(cue, moment, ordered)
-            if isinstance(helpful, Skip):
-                return helpful
-            ordered = helpful
+            sketch = self._sketches.of(cue.session)
+            ordered = [hit for hit in ordered if not sketch.holds(hit.memory, cue)]
+            if not ordered:
+                detail = f"{len(helpful)} known"
+                return held_back_as(SkipReason.ALREADY_KNOWN, detail, helpful)
         fresh = await self._seen_log.fresh(ordered, cue.session, cue.principal.name)
         if not fresh:
             return held_back_as(
@@ -223,16 +222,26 @@ class PostFilter:
             return held_back_as(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
         return welcome if moment is None else self._with_novelty(cue, welcome[:MAX_SAID])
 
-    def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
-        sketch = self._sketches.of(cue.session)
-        lacks = [lack_of(cue.text, moment, sketch.prompts, hit) for hit in hits]
-        worthy = [hit for hit, lack in zip(hits, lacks, strict=True) if not lack]
+    async def _helpful(
+        self, cue: Cue, moment: Moment | None, probable: Sequence[Hit]
+    ) -> list[Hit] | Skip:
+        """The hits of a kind that helps now, that still hold, and that are worth showing."""
+        related = [hit for hit in probable if hit.trigger or not hit.memory.triggers]
+        if moment is not None:
+            related = suited(cue, moment, related)
+        if not related:
+            return held_back_as(SkipReason.UNSUITED, str(moment or "no trigger is met"), probable)
+        holding, stale = await applicable(related, triggers_in(cue), project_of(cue.cwd))
+        if not holding:
+            return held_back_as(SkipReason.STALE, stale, related)
+        if moment is None:
+            return holding
+        prompts = self._sketches.of(cue.session).prompts
+        lacks = [lack_of(cue.text, moment, prompts, hit) for hit in holding]
+        worthy = [hit for hit, lack in zip(holding, lacks, strict=True) if not lack]
         if not worthy:
-            return held_back_as(SkipReason.UNWORTHY, "; ".join(dict.fromkeys(lacks)), hits)
-        new = [hit for hit in worthy if not sketch.holds(hit.memory, cue)]
-        if not new:
-            return held_back_as(SkipReason.ALREADY_KNOWN, f"{len(worthy)} known", worthy)
-        return new
+            return held_back_as(SkipReason.UNWORTHY, "; ".join(dict.fromkeys(lacks)), holding)
+        return without_outdated(cue.text, worthy)
 
     def _with_novelty(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
         sketch = self._sketches.of(cue.session)

@@ -2,13 +2,6 @@
 useful memory exists for one event in twenty. It answers the user's words, or it supplies an exact
 fact after a step that went wrong. So each cue is assigned a moment, and each moment admits only the
 kinds of memory that help in it.
-
-Documentation and commits were not written for the agent, and matching words alone rarely make them
-useful: of 105 such memories that surfaced in replayed sessions, two were useful. A document can
-help with the first prompt of a session, if that prompt can be understood on its own. A later prompt
-usually continues the conversation, and the words that it shares with a document are a coincidence.
-So, from the second prompt on, a document needs a clear question and a high score. `lack_of()`
-returns the reason not to show a document or a commit.
 """
 
 import re
@@ -22,7 +15,6 @@ from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, ToolAnswer
 from upwell.ground.types.memory import LESSON, STATE, Hit, Memory
 from upwell.learn.learned import CASE_SIGN
-from upwell.memory.documents.sections.scoring import is_note
 from upwell.surface.query import (
     COMMAND_KEYS,
     CONTEXT_QUERY,
@@ -30,6 +22,7 @@ from upwell.surface.query import (
     PATH_KEYS,
     anchors_of,
 )
+from upwell.surface.wording import is_correction, is_question
 
 MAX_QUESTION_CHARS = 1_500
 """A longer prompt is a paste or a plan, which brings its own context."""
@@ -99,16 +92,6 @@ _ADMITTED: Mapping[Moment, frozenset[Kind]] = {
     Moment.ROUTINE: frozenset(),
 }
 
-_CORRECTION = re.compile(
-    r"^\W{0,3}(?:no[,. ]|wrong\b|stop\b|don'?t\b|do not\b|never\b|always\b|instead\b|not what\b|"
-    r"that'?s (?:not|wrong)|why (?:did|are|do|didn'?t|aren'?t|don'?t) you\b|as i said\b|"
-    r"i (?:said|asked|told)\b|you (?:should|forgot|were supposed)\b|just (?:use|run)\b)",
-    re.IGNORECASE,
-)
-_INTERROGATIVE = re.compile(
-    r"^\W{0,3}(?:why|how|where|what|which|who|when|is|are|does|do|did|can|could|should|was|were)\b",
-    re.IGNORECASE,
-)
 _NOTHING = re.compile(
     r"\s*+(?:no (?:matches|files|results)(?: were)?(?: found)?|found 0 (?:files|matches|results)|"
     r"0 (?:matches|results))?+[.\s]*+",
@@ -175,16 +158,6 @@ def _of_situation(cue: Cue, prompts_before: int) -> Moment:
     if _searches(cue.args) and names_in(cue):
         return Moment.NAME
     return Moment.FILE if file_of(cue) else Moment.ROUTINE
-
-
-def is_question(text: str) -> bool:
-    """True if a prompt is phrased as a question."""
-    return "?" in text or bool(_INTERROGATIVE.match(text))
-
-
-def is_correction(text: str) -> bool:
-    """True if a prompt begins by contradicting the agent."""
-    return bool(_CORRECTION.match(text))
 
 
 def _of_prompt(text: str, prompts_before: int) -> Moment:
@@ -300,152 +273,3 @@ def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
 
 def _searches(args: Mapping[str, object]) -> bool:
     return not _SEARCH_KEYS.isdisjoint(args) and any(args.get(name) for name in _SEARCH_KEYS)
-
-
-MIN_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
-"""The minimum scores at which documents and commits may surface at a prompt."""
-SURE = 0.8
-"""The minimum score of a document for a question that is not the first prompt of its session."""
-MIN_SENTENCE_WORDS = 8
-MIN_REASON_WORDS = 10
-"""A commit message whose body has fewer words counts as giving no reason."""
-MAX_WORDS = 60
-"""A longer prompt brings its own context."""
-
-LOW = "score {score:.2f} < {least:.2f}"
-PAPER = "a record of work, not documentation"
-LONG = f"the prompt has more than {MAX_WORDS} words"
-POINTER = "the prompt points at something particular"
-INSTRUCTION = "the prompt is an instruction, not a question"
-MIDDLE = "no question of its own, in the middle of a session"
-HOW_TO_WORK = "a note on how to work answers only a question"
-NO_SENTENCE = "no whole sentence"
-NO_REASON = "the commit gives no reason"
-NO_WHY = "the prompt does not ask for a reason"
-
-_PAPER_NAMES = frozenset(
-    "archive archived backlog changelog changes drafts history histories issues journal log logs "
-    "milestones plan plans postmortems pr progress proposals releases reports roadmap session "
-    "sessions sprints status stories summaries task tasks todo todos transcripts worklog".split()
-)
-"""A folder or file with one of these names contains records of work (`is_paper`)."""
-_PAPER_ENDINGS = frozenset(
-    "changelog plan postmortem proposal report retrospective roadmap stories summary todo".split()
-)
-"""A file whose name ends with one of these words is also a record of work."""
-_DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
-_NAME_WORD = re.compile(r"[a-z]+")
-_POINTER = re.compile(
-    r"/(?:pulls?|issues|merge_requests|actions|commits?|compare|discussions)/|"
-    r"(?:^|\s)(?:#\w|@\w[\w-]*[./])|\b(?:PR|MR|issue|ticket|task)s?\s*#?\d|"
-    r"~/\w|/(?:Users|home|root|tmp|var)/|```|"
-    r"\b(?:this|our|my|current|latest) (?:branch|PR|pull request|commit|session|code ?base|diff|"
-    r"changes?|plan|review|file)\b",
-    re.IGNORECASE,
-)
-"""References to something that documentation cannot cover: a ticket, a file on this machine, the
-current branch.
-"""
-_INSTRUCTION = re.compile(
-    r"^\W*(?:(?:please|ok|okay|now|so|and|then),?\s+)*(?:(?:can|could|would|will) (?:you|we)\b|"
-    r"let'?s\b|(?:i'd|i would) like you\b|(?:adjust|analy[sz]e|brainstorm|check|clean ?up|commit|"
-    r"continue|create|debug|explain|find|give|go|implement|investigate|look|merge|need|plan|push|"
-    r"read|rebase|refactor|review|rewrite|run|show|start|summari[sz]e|take a look|tell|test|update|"
-    r"write)\b)",
-    re.IGNORECASE,
-)
-_SENTENCE_BREAK = re.compile(r"[.?!;\n]\s+")
-_CONVERSATION = re.compile(r"\b(?:you|your|you're|you've)\b", re.IGNORECASE)
-_WHY = re.compile(
-    r"\b(?:why|reasons?|rationale|decide[ds]?|decisions?|chose[n]?|how come|when did|since when|"
-    r"who|used to|what changed|history of|what happened|supposed to|on purpose)\b",
-    re.IGNORECASE,
-)
-_REASON = re.compile(
-    r"\b(?:because|since|so that|in order to|instead|otherwise|due to|caused?|causes|avoids?|"
-    r"prevents?|which (?:made|meant|broke|let)|would|could|never|no longer|until|failed|broke|"
-    r"breaks|wrong|lost|leak(?:s|ed)?)\b",
-    re.IGNORECASE,
-)
-_NOT_PROSE = re.compile(r"^\s*(?:[-*+|>#]|\d{1,3}[.)]\s|```|~~~|\S+:$)")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-
-
-def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
-    """The reason why `hit` is not worth showing with the prompt `text`, which is number `prompts`
-    of its session; "" if there is none. Only documents and commits are judged."""
-    kind = kind_of(hit.memory)
-    least = MIN_SCORES.get(kind)
-    if least is None or moment not in (Moment.QUESTION, Moment.FIRST_REQUEST):
-        return ""
-    if hit.score < least:
-        return LOW.format(score=hit.score, least=least)
-    own = _own_lack(hit.memory, kind)
-    return own or _prompt_lack(text) or _situation_lack(text, moment, prompts, hit)
-
-
-def _own_lack(memory: Memory, kind: Kind) -> str:
-    if kind is Kind.COMMIT:
-        return "" if gives_reason(memory.text) else NO_REASON
-    if is_paper(memory.source):
-        return PAPER
-    return "" if has_sentence(memory.text) else NO_SENTENCE
-
-
-def _prompt_lack(text: str) -> str:
-    if len(text.split()) > MAX_WORDS:
-        return LONG
-    if _POINTER.search(text):
-        return POINTER
-    if any(_INSTRUCTION.match(sentence) for sentence in _SENTENCE_BREAK.split(text)):
-        return INSTRUCTION
-    return ""
-
-
-def _situation_lack(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
-    asks = moment is Moment.QUESTION and is_question(text)
-    is_commit = kind_of(hit.memory) is Kind.COMMIT
-    is_conversation = not asks or bool(_CONVERSATION.search(text)) or is_commit
-    if prompts > 1 and (is_conversation or hit.score < SURE):
-        return MIDDLE
-    if is_commit:
-        return "" if _WHY.search(text) else NO_WHY
-    return HOW_TO_WORK if is_note(hit.memory.source) and not asks else ""
-
-
-def gives_reason(message: str) -> bool:
-    """True if the body of a commit message gives a reason."""
-    body = message.partition(". ")[2]
-    return len(body.split()) >= MIN_REASON_WORDS and bool(_REASON.search(body))
-
-
-def is_paper(source: str) -> bool:
-    """True if this document records work (a plan, a task, a report, a changelog, a transcript)
-    instead of describing the project."""
-    *folders, file = source.lower().split("/")
-    stem = file.partition(".")[0]
-    words = _NAME_WORD.findall(stem)
-    return (
-        bool(_DATED.search(source))
-        or not _PAPER_NAMES.isdisjoint([*folders, stem])
-        or (bool(words) and words[-1] in _PAPER_ENDINGS)
-    )
-
-
-def has_sentence(text: str) -> bool:
-    """True if `text` contains a whole sentence outside lists, tables, code and headings."""
-    prose = " ".join(_prose_lines(text))
-    return any(
-        len(sentence.split()) >= MIN_SENTENCE_WORDS for sentence in _SENTENCE_END.split(prose)
-    )
-
-
-def _prose_lines(text: str) -> list[str]:
-    lines: list[str] = []
-    is_code = False
-    for line in text.split("\n"):
-        if line.lstrip().startswith(("```", "~~~")):
-            is_code = not is_code
-        elif not is_code and not _NOT_PROSE.match(line):
-            lines.append(line)
-    return lines

@@ -308,3 +308,27 @@ async def test_the_users_request_is_known_at_every_setting_of_moments() -> None:
         request = "Why was the customer charged twice?"
         await surfacer.surface(Cue(door=Door.PROMPT, text=request, session="s"))
         assert surfacer.last_request("s") == request
+
+
+def commit(identity, text, at=1.0, score=0.95):
+    memory = Memory(id=identity, text=text, source=f"git:{identity}", created_at=at)
+    return Hit(memory=memory, score=score)
+
+
+async def said_at(text, *hits):
+    stage = Stage(*hits, moments=SurfaceOptions().moments)
+    outcome = await stage.surfacer().surface(Cue(door="prompt", text=text, session="s"))
+    return [] if isinstance(outcome, Skip) else [memory.id for memory in outcome.memories]
+
+
+async def test_a_commit_that_is_held_back_displaces_no_note_of_the_same_words():
+    text = "Draw the tide gauge beside the ferry"
+    note = hit("note", 0.6, text)
+    assert await said_at("how is the tide gauge drawn?", commit("c", text), note) == ["note"]
+
+
+async def test_of_commits_that_state_a_fact_the_newest_is_said():
+    old = commit("old", "Move the tide gauge to port 6390", at=1.0, score=0.99)
+    new = commit("new", "Move the tide gauge to port 7443", at=2.0)
+    assert await said_at("which port does the tide gauge use?", old, new) == ["new"]
+    assert await said_at("how does the tide gauge find its port?", old, new) == []
