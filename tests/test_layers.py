@@ -68,6 +68,7 @@ STAIRS = {
             "bearing",
             "context_sketch",
             "worth",
+            "failure_names",
             "episodes",
             "options",
             "intent",

@@ -9,6 +9,7 @@ to another sentence, to one task or to one moment.
 import re
 from collections.abc import Iterator
 
+from upwell.episodes import rules_elsewhere
 from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import Event
 
@@ -78,6 +79,8 @@ _LEAD = re.compile(
     r"^(?:(?:no+|nope|ok(?:ay)?|ye[sp]|yeah|yea|also|and|but|so|again|please|pls|btw|by the way|"
     r"remember|note|important|reminder|hey|well|actually|then|once more|(?:as|like) i said|"
     r"i (?:already )?(?:said|told you)|(?:in|on|for) this (?:repo|repository|project|codebase)|"
+    r"nein|n[ãa]o(?=,)|non(?=,)|por favor|bitte|s['’]il te pla[iî]t|recuerda|lembre-se|"
+    r"rappelle-toi|denk daran|vale|bueno|oye|además|también|também|außerdem|aussi|"
     r"(?:thanks|thank you|great|perfect|good)(?=[,:;.!]|\s[–—-]))\b"
     r"[\s,:;.!–—-]*)+",
     re.IGNORECASE,
@@ -232,6 +235,8 @@ def _is_whole(rule: str) -> bool:
 
 
 def _is_rule(rule: str) -> bool:
+    if rules_elsewhere.is_rule(rule):
+        return True
     plain = rule.rstrip(" .!")
     matches = (form.search(plain) for form in _FORMS)
     return any(match is not None and _is_of_work(match["verb"].lower(), rule) for match in matches)

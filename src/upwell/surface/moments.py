@@ -71,6 +71,8 @@ class Kind(StrEnum):
     """How a session left its work."""
 
 
+NAMED = "named"
+"""The signal of a document or commit that contains a host or file which a failure names."""
 _WRITTEN: Mapping[str, Kind] = {LESSON: Kind.LESSON, STATE: Kind.STATE}
 UNASKED = frozenset({Moment.FILE, Moment.NAME, Moment.TRIGGER, Moment.ROUTINE})
 """Moments of calls that ask no question in words. If the user has a template for the tool, such a
@@ -220,7 +222,7 @@ def suited(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
     return [
         hit
         for hit in hits
-        if (kind := kind_of(hit.memory)) in admitted
+        if ((kind := kind_of(hit.memory)) in admitted or NAMED in hit.signals)
         and (kind is Kind.EPISODE or _is_exact(cue, moment, hit.memory))
     ]
 

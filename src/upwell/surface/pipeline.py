@@ -28,6 +28,7 @@ from upwell.memory.recall import MemoryReader
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.deliveries import Deliveries
 from upwell.surface.episodes import situation_of
+from upwell.surface.failure_names import FailureNames
 from upwell.surface.filters import Gate, Pace, PostFilter
 from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
@@ -124,6 +125,7 @@ class Surfacer:
             options, self._learning, self._seen_log, self._sketches, clock
         )
         self._lessons = Lessons(reader, clock)
+        self._failure_names = FailureNames(reader)
         self._late_hits = LateHits(state, reader)
         self._judge = self._judge_by(chat) if chat and surface.judge else None
         self._rules = Rules(reader, ttl_store, surface.dedup_ttl_seconds)
@@ -403,7 +405,10 @@ class Surfacer:
             return list(question.lessons) or result, question
         current = [hit for hit in result.hits if _may_be_said(hit)]
         weighed = await self._lessons.weighed(current, cue)
-        hits = joined(weighed, question.lessons)
+        named = await self._failure_names.found(cue, question.moment, question.query, deadline)
+        named_ids = {hit.memory.id for hit in named}
+        others = [hit for hit in weighed if hit.memory.id not in named_ids]
+        hits = [*joined(others, question.lessons), *named]
         return hits or Skip(reason=SkipReason.NO_CANDIDATES), question
 
     async def _recall_topics(

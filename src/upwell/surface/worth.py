@@ -5,7 +5,8 @@ useful: of 105 such memories that surfaced in replayed sessions, two were useful
 help with the first prompt of a session, if that prompt can be understood on its own. A later prompt
 usually continues the conversation, and the words that it shares with a document are a coincidence.
 So, from the second prompt on, a document needs a clear question and a high score. A commit needs a
-question that it answers: for a reason that it gives, or for a fact that it states (`states`).
+question that it answers: for a reason that it gives, or for a fact that it states (`states`). At a
+failure, both need a name of the failure (`failure_names`).
 `lack_of()` returns the reason not to show a document or a commit.
 """
 
@@ -16,7 +17,7 @@ from upwell.ground.types.memory import Hit, Memory
 from upwell.memory.documents.sections.scoring import is_note
 from upwell.surface.bearing import everyday, stems_of
 from upwell.surface.context_sketch import exact_names
-from upwell.surface.moments import Kind, Moment, kind_of
+from upwell.surface.moments import NAMED, Kind, Moment, kind_of
 from upwell.surface.wording import LED, is_question
 
 MIN_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
@@ -128,6 +129,8 @@ def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
     """The reason why `hit` is not worth showing with the prompt `text`, which is number `prompts`
     of its session; "" if there is none. Only documents and commits are judged."""
     kind = kind_of(hit.memory)
+    if NAMED in hit.signals:
+        return _own_lack(hit.memory, kind)
     least = MIN_SCORES.get(kind)
     if least is None or moment not in (Moment.QUESTION, Moment.FIRST_REQUEST):
         return ""

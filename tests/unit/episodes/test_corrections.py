@@ -149,6 +149,51 @@ def test_orders_for_one_task_and_product_requirements_are_not_rules(sentence: st
     assert list(rules_in(sentence)) == []
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Siempre usa pnpm para instalar paquetes.",
+        "Nunca hagas push a la rama main.",
+        "De ahora en adelante ejecuta los tests antes del commit.",
+        "Nunca borres archivos en este repo.",
+        "Verwende immer pnpm für neue Pakete.",
+        "Niemals direkt auf den Branch main pushen.",
+        "Ab jetzt vor jedem Commit die Tests ausführen.",
+        "Utilise toujours pnpm pour les paquets.",
+        "Ne pousse jamais sur la branche main.",
+        "N'utilise jamais npm pour installer des paquets.",
+        "Désormais lance les tests avant chaque commit.",
+        "Sempre use pnpm para instalar pacotes.",
+        "Nunca faça push para o branch main.",
+        "A partir de agora rode os testes antes do commit.",
+    ],
+)
+def test_a_rule_may_be_in_another_language(sentence: str) -> None:
+    assert list(rules_in(sentence)) == [sentence]
+    assert list(rules_in(f"no, {sentence}")) == [sentence]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Siempre muestra el total en la última fila.",
+        "Siempre usa el color azul en los botones.",
+        "Nunca vi ese error en los tests antes.",
+        "El script siempre usa la rama equivocada.",
+        "Siempre que corro los tests falla el lint.",
+        "Immer wieder schlagen die Tests auf main fehl.",
+        "Das Skript nimmt immer den falschen Branch.",
+        "Toujours pas de tests dans la branche main.",
+        "Le script utilise toujours la mauvaise branche.",
+        "Sempre que rodo os testes dá erro no lint.",
+        "Nunca usa isso no próximo commit do branch.",
+        "The user has no say, toujours or not, in tests.",
+    ],
+)
+def test_other_sentences_in_these_languages_are_no_rules(sentence: str) -> None:
+    assert list(rules_in(sentence)) == []
+
+
 def rules_after(*prompts: str) -> list[tuple[str, tuple[str, ...]]]:
     miner = EpisodeMiner()
     events = [
