@@ -29,8 +29,10 @@ MIN_REASON_WORDS, MIN_SUBJECT_WORDS = 10, 5
 """The fewest words of a body, or of a subject, that gives the reason for a commit."""
 MIN_SHARED = 2
 """A commit that shares fewer words with a question does not state what the question asks for."""
-LONG_QUESTION = 4
+LONG_QUESTION = 6
 """Of a question with as many telling words, a commit may lack one."""
+MAX_FACT_WORDS = 30
+"""A longer prompt asks for more than a fact."""
 MAX_WORDS = 60
 """A longer prompt brings its own context."""
 
@@ -46,13 +48,15 @@ NO_REASON = "the commit gives no reason"
 NO_WHY = "the prompt asks neither for a reason nor for a fact that the commit states"
 
 _PAPER_NAMES = frozenset(
-    "archive archived backlog changelog changes drafts history histories issues journal log logs "
-    "milestones plan plans postmortems pr progress proposals releases reports roadmap session "
-    "sessions sprints status stories summaries task tasks todo todos transcripts worklog".split()
+    "archive archived backlog changelog changes changeset drafts histories history issues "
+    "journal log logs milestones plan plans postmortems pr progress proposals releases reports "
+    "roadmap session sessions sprints status stories summaries task tasks todo todos "
+    "transcripts worklog".split()
 )
 """A folder or file with one of these names contains records of work (`is_paper`)."""
 _PAPER_ENDINGS = frozenset(
-    "changelog plan postmortem proposal report retrospective roadmap stories summary todo".split()
+    "changelog plan postmortem proposal report retrospective roadmap stories summary template "
+    "todo".split()
 )
 """A file whose name ends with one of these words is also a record of work."""
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -112,6 +116,7 @@ _FACT = re.compile(
 """The beginning of a question for a number, for a name or a place, for a date, or for a yes."""
 _PURPOSE = re.compile(r"\b(?:do|can|should) (?:i|we|you)\b.{1,200}?(\bto [a-z].*)", re.IGNORECASE)
 """What the asker wants to do with the answer: "where do I set the key to connect?"."""
+_POINTING = re.compile(r"\b(?:this|that|these|those|here|anything)\b", re.IGNORECASE)
 _PARTS = re.compile(r"(?<=[.!?;])\s+|\s[-*•]\s")
 _NAMED = re.compile(r"(?<=\w )[A-Z]\w+|`[^`]+`")
 _NOT_A_FACT = re.compile(r"#\d+|[0-9a-f]{7,40}|\d{4}-\d\d-\d\d")
@@ -189,6 +194,8 @@ def states(message: str, text: str) -> bool:
     """True if a commit states the fact that a prompt asks for. Words in common are not enough: one
     sentence of the message has to contain what the question is about. If the question asks for a
     number, a name or a place, the sentence has to contain one that is not in the question."""
+    if len(text.split()) > MAX_FACT_WORDS or _POINTING.search(text):
+        return False
     return any(
         _is_answered(sentence, fact, message)
         for sentence in _SENTENCE_END.split(text)
@@ -213,7 +220,8 @@ def _is_answered(question: str, fact: re.Match[str], message: str) -> bool:
     known = {*exact_names(question), *question.split()}
     for part in _PARTS.split(message):
         shared = wanted & _concepts(part)
-        if not telling or len(shared) < MIN_SHARED or len(telling - shared) > allowed:
+        lacking = (telling if len(telling) >= MIN_SHARED else wanted) - shared
+        if not telling or len(shared) < MIN_SHARED or len(lacking) > allowed:
             continue
         if not (fact["number"] or fact["name"]):
             return True
@@ -232,7 +240,7 @@ def _concepts(text: str) -> set[str]:
 def is_paper(source: str) -> bool:
     """True if this document records work (a plan, a task, a report, a changelog, a transcript)
     instead of describing the project."""
-    *folders, file = source.lower().split("/")
+    *folders, file = (part.lstrip(".") for part in source.lower().split("/"))
     stem = file.partition(".")[0]
     words = _NAME_WORD.findall(stem)
     return (

@@ -78,6 +78,9 @@ def test_a_low_score_is_named():
         "docs/VALVE_TEST_REPORT.md",
         "notes/2026-01-31-valves.md",
         "docs/projects/valves/tasks.md",
+        ".changeset/brave-valves.md",
+        ".agents/.plans/valves.md",
+        ".github/PULL_REQUEST_TEMPLATE.md",
     ],
 )
 def test_papers_of_the_work_are_not_documentation(source):
@@ -149,6 +152,9 @@ def test_a_commit_that_states_the_fact_answers_the_question(question, message):
         ("when did we switch to pnpm?", "docs: mention pnpm in the readme"),
         ("when did we switch to pnpm?", "ci: drop pnpm from the matrix"),
         ("does it support windows?", "feat: open the windows of the bridge"),
+        ("what types of cranes are there?", "feat: let the Demag crane lift two boxes at once"),
+        ("does that gauge support windows?", "fix: support Windows in the gauge"),
+        ("is there a list to update for the gauge?", "fix: update the gauge after midnight"),
         ("how do I add a berth?", "feat: add a berth with `harbour berth add`"),
         ("what is the crane?", "feat: let the crane lift two boxes of 12 tonnes"),
         ("do you know the port of the tide gauge in staging?", "Move the tide gauge to port 7443."),
