@@ -37,8 +37,9 @@ SLOW_DOORS = frozenset(
     local_copy login long_lists ltm many_tools meaning memory_faults metrics mirrors
     move_attacks moving_in moving_in_real names notes odd_exchanges past_sessions postgres
     principals promises qmd real_servers reload replay replay_judge replicas resources review
-    rules same_decision setup slow_model slow_start start supervision surface team_by_token
-    tenants terminal_escapes tracing undo upgrade variables whose_question wrong_settings
+    rules same_decision setup setup_lessons slow_model slow_start start supervision surface
+    team_by_token tenants terminal_escapes tracing undo upgrade variables whose_question
+    wrong_settings
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""

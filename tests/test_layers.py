@@ -85,7 +85,7 @@ STAIRS = {
         *("files", "follow_up", "local_copy", "cited_texts", "learning", "principals"),
         *("relocating", "tenant_data", "toolbox", "wiring", "gain", "joining", "metrics"),
         *("overview", "proposals", "replaying", "running", "team_access", "tenants", "doctor"),
-        "lesson_book",
+        *("lesson_book", "lesson_offer"),
         *("events", "login", "dashboard", "daemon", "http"),
     ],
 }

@@ -71,10 +71,10 @@ class User:
         return done.stdout.decode(), done.stderr.decode()
 
     def answer(self, word: str, *args: str, code: int) -> tuple[str, str]:
-        """Like `run`, on a terminal on which the user types this word."""
+        """Like `run`, on a terminal: the user types this word, and Enter at what follows."""
         terminal, stdin = pty.openpty()
         try:
-            os.write(terminal, word.encode() + b"\n")
+            os.write(terminal, word.encode() + b"\n\n")
             return self.run(*args, code=code, stdin=stdin)
         finally:
             os.close(terminal)

@@ -8,7 +8,7 @@ from itertools import batched
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from upwell.capture.inbox import Inbox, Proposal
 from upwell.capture.sessions import MEASURED, Findings, findings_in, without_excluded
@@ -17,7 +17,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.ttl_store import Kind, TtlStore
-from upwell.ground.types.memory import Memory, Trust
+from upwell.ground.types.memory import LESSON, Memory, Trust
 from upwell.memory.library import Library
 from upwell.memory.places import Places
 from upwell.memory.records import masked
@@ -33,6 +33,8 @@ memory, or None if a person has to decide.
 """
 MAX_DELETED = 500
 MAX_HELD = 10_000_000
+READ_BY_MODEL = ("read:", "origin:")
+"""How the keys of sessions that a model has read begin (`lesson_records.py`)."""
 READ_TTL_SECONDS = 400 * 86_400.0
 
 
@@ -63,23 +65,21 @@ class Gain(Struct):
 
 
 class Holdings(Struct, frozen=True, kw_only=True):
-    """The keys of a home's memories, open proposals and places, and of the transcripts that were
-    read. The memories include those that were not learned from sessions.
+    """The keys of a home's memories, open proposals and places, of the transcripts that were read,
+    and of the sessions that a model has read. The memories include those that were not learned from
+    sessions.
     """
 
     memories: frozenset[str] = frozenset()
     proposals: frozenset[str] = frozenset()
     places: frozenset[str] = frozenset()
     transcripts: frozenset[str] = frozenset()
+    sessions: frozenset[str] = frozenset()
 
     def since(self, earlier: "Holdings") -> "Holdings":
         """The holdings that are not in `earlier`."""
-        return Holdings(
-            memories=self.memories - earlier.memories,
-            proposals=self.proposals - earlier.proposals,
-            places=self.places - earlier.places,
-            transcripts=self.transcripts - earlier.transcripts,
-        )
+        before = asdict(earlier)
+        return Holdings(**{kind: keys - before[kind] for kind, keys in asdict(self).items()})
 
 
 class SessionCapture:
@@ -178,29 +178,35 @@ class SessionCapture:
     async def holdings(self) -> Holdings:
         """What the home contains now."""
         proposals = await asyncio.to_thread(self._inbox.waiting)
+        lessons = await self._ttl_store.scan(Kind.LESSON)
         return Holdings(
             memories=frozenset(await self._library.store.stamps(limit=MAX_HELD)),
             proposals=frozenset(proposal.id for proposal in proposals),
             places=frozenset(item.key for item in await self._ttl_store.scan(Kind.PLACE)),
             transcripts=frozenset(item.key for item in await self._ttl_store.scan(Kind.LEARNED)),
+            sessions=frozenset(item.key for item in lessons if item.key.startswith(READ_BY_MODEL)),
         )
 
     async def forget(self, holdings: Holdings) -> None:
         """Delete the part of these holdings that was learned from sessions, so that it can be
-        learned again. Proposals that a person has accepted in the meantime stay, because they are
-        now that person's memories.
+        learned again. Proposals that a person has accepted and lessons that a person has edited or
+        pinned in the meantime stay, because they are now that person's memories.
         """
         for memory in await self.learned(holdings):
             await self._library.delete(memory.id)
         await asyncio.to_thread(self._inbox.withdraw, sorted(holdings.proposals))
-        for kind, keys in ((Kind.PLACE, holdings.places), (Kind.LEARNED, holdings.transcripts)):
+        for kind, keys in (
+            (Kind.PLACE, holdings.places),
+            (Kind.LEARNED, holdings.transcripts),
+            (Kind.LESSON, holdings.sessions),
+        ):
             for batch in batched(sorted(keys), MAX_DELETED):
                 await self._ttl_store.delete(kind, batch)
 
     async def learned(self, holdings: Holdings) -> list[Memory]:
         """The memories in these holdings that still exist and were learned from sessions."""
         memories = [await self._library.store.get(memory_id) for memory_id in holdings.memories]
-        return [known for known in memories if known and known.provenance.door == "capture"]
+        return [known for known in memories if known and _is_learned(known)]
 
     async def accepted(self, holdings: Holdings) -> list[Memory]:
         """The memories that a person accepted from the proposals in these holdings."""
@@ -245,6 +251,12 @@ def measured_episodes(proposal: Proposal) -> Trust | None:
 def every_proposal(proposal: Proposal) -> Trust:
     """Accept every proposal, as if the user had done so."""
     return Trust.USER
+
+
+def _is_learned(memory: Memory) -> bool:
+    if memory.provenance.door == LESSON:
+        return memory.trust is Trust.AGENT and not memory.pinned
+    return memory.provenance.door == "capture"
 
 
 def _findings_of(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from upwell.app.lesson_models import Models
 from upwell.app.lesson_queue import by_session
 from upwell.app.lesson_records import SessionRead
-from upwell.app.lessons import NAMESPACE, LessonGain, is_lesson
+from upwell.app.lessons import NAMESPACE, LessonGain, Lessons, Work, is_lesson
 from upwell.app.wiring import App
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.text.format import iso
@@ -37,11 +37,13 @@ async def write_past(
     *,
     since: float = 0.0,
     max_tokens: int | None = None,
+    newest: int | None = None,
     now: float,
 ) -> tuple[LessonGain, list[str]]:
     """Have the user's model read past sessions that ended after `since`, oldest first, so that each
-    sees the lessons of earlier ones. Stops when the budget is spent: `max_tokens`, or what is left
-    of the day's. Returns the outcome, and a line for each transcript that cannot be read.
+    sees the lessons of earlier ones. With `newest`, only so many are read: the last ones worth it.
+    Stops when the budget is spent: `max_tokens`, or what is left of the day's. Returns the outcome,
+    and a line for each transcript that cannot be read.
 
     Raises:
         UsageError: `lessons.model` is not set.
@@ -58,13 +60,12 @@ async def write_past(
     models, gain = Models(app.config), LessonGain()
     lessons = app.lessons(models)
     try:
+        if newest is not None:
+            sessions = await _newest(lessons, sessions, newest)
         for done, session in enumerate(sessions):
             show(done, len(sessions))
-            events = await asyncio.to_thread(_events, session)
-            path = str(session.transcript.path)
-            await lessons.read(
-                SessionRead(events=events, transcript=path), gain, max_tokens=max_tokens
-            )
+            read = await asyncio.to_thread(_read, session)
+            await lessons.read(read, gain, max_tokens=max_tokens)
             if gain.is_over_budget or len(gain.faults) >= MAX_FAULTS:
                 break
     finally:
@@ -90,9 +91,22 @@ def _ended(
     return sorted(found, key=lambda session: (session.ended_at, session.name))
 
 
-def _events(session: _Session) -> list[Any]:
+def _read(session: _Session) -> SessionRead:
     # The file may have been rewritten since it was first read.
-    return by_session(session.transcript.events()).get(session.name, [])
+    events = by_session(session.transcript.events()).get(session.name, [])
+    return SessionRead(events=events, transcript=str(session.transcript.path))
+
+
+async def _newest(lessons: Lessons, sessions: Sequence[_Session], number: int) -> list[_Session]:
+    """The last `number` of the sessions that a model would read, in order."""
+    chosen: list[_Session] = []
+    for session in reversed(sessions):
+        if len(chosen) == number:
+            break
+        work = await lessons.work_on(await asyncio.to_thread(_read, session))
+        if isinstance(work, Work):
+            chosen.append(session)
+    return chosen[::-1]
 
 
 async def rows(app: App, project: str | None = None) -> list[dict[str, Any]]:

@@ -34,12 +34,15 @@ class Models:
     def of(self, host: str) -> Model | None:
         """The model for a session that `host` held; None if there is none. With `lessons.model =
         "agent"`, the endpoint is asked only if the host has no program on this machine."""
-        if self._config.lessons.model == "agent" and (chat := self._headless(host)):
-            return Model(chat=chat)
+        if self._config.lessons.model == "agent" and (model := self._headless(host)):
+            return model
         if self._config.lessons.model and self._config.llm.base_url:
             llm = self._config.llm
             return Model(
-                chat=OpenAIChat(llm), input_price=llm.input_price, output_price=llm.output_price
+                chat=OpenAIChat(llm),
+                name=llm.model or llm.base_url,
+                input_price=llm.input_price,
+                output_price=llm.output_price,
             )
         return None
 
@@ -48,7 +51,7 @@ class Models:
         for chat in self._chats.values():
             chat.close()
 
-    def _headless(self, name: str) -> HeadlessChat | None:
+    def _headless(self, name: str) -> Model | None:
         host = HOSTS.get(SAME_VENDOR.get(name, name))
         if host is None or host.headless is None:
             return None
@@ -58,7 +61,7 @@ class Models:
             if program is None:
                 return None
             self._chats[host.name] = self._chat(host, host.headless, program)
-        return self._chats[host.name]
+        return Model(chat=self._chats[host.name], name=host.headless.program, is_agent=True)
 
     def _chat(self, host: Host, headless: Headless, program: str) -> HeadlessChat:
         environment = self._config.environment

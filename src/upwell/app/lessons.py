@@ -8,7 +8,7 @@ edited or pinned is the user's own: no session replaces it or takes it back.
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -75,9 +75,12 @@ OVER_BUDGET = "beyond the budget"
 
 
 class Model(Struct, frozen=True, kw_only=True):
-    """A model, and what a million of its tokens cost in the user's currency."""
+    """A model, its name for people, and what a million of its tokens cost in the user's currency.
+    `is_agent`: it is that of an agent on this machine, rather than the endpoint."""
 
     chat: Chat
+    name: str = ""
+    is_agent: bool = False
     input_price: float = 0.0
     output_price: float = 0.0
 
@@ -117,30 +120,33 @@ class Lessons:
         Raises:
             StoreError: a lesson or a record cannot be stored.
         """
-        session = replace(session, events=without_excluded(session.events, self._is_excluded))
-        project = project_of(session.cwd)
-        if project is None or not os.path.isdir(project):
-            gain.skipped[NO_PROJECT] += 1
+        work = await self.work_on(session)
+        if isinstance(work, str):
+            gain.skipped[work] += 1
             return
-        if not is_worth_reading(session.events):
-            gain.skipped[TOO_SHORT] += 1
-            return
-        known_prompts, is_copy = await self.records.prompts_read(session)
-        if known_prompts >= len(session.prompts):
-            gain.skipped[COPY if is_copy else READ_BEFORE] += 1
-            return
-        model = self._model_of(session.host)
-        if model is None:
-            gain.skipped[NO_MODEL] += 1
-            return
-        if not await self.records.claim(session):
+        if not await self.records.claim(work.session):
             gain.skipped[BUSY] += 1
             return
         try:
-            work = _Work(session, main_worktree_of(project) or project, model, is_copy=is_copy)
             await self._read(work, gain, max_tokens)
         finally:
-            await self.records.release(session)
+            await self.records.release(work.session)
+
+    async def work_on(self, session: SessionRead) -> "Work | str":
+        """What reading a session takes, or the reason why no model reads it."""
+        session = replace(session, events=without_excluded(session.events, self._is_excluded))
+        project = project_of(session.cwd)
+        if project is None or not os.path.isdir(project):
+            return NO_PROJECT
+        if not is_worth_reading(session.events):
+            return TOO_SHORT
+        known_prompts, is_copy = await self.records.prompts_read(session)
+        if known_prompts >= len(session.prompts):
+            return COPY if is_copy else READ_BEFORE
+        model = self._model_of(session.host)
+        if model is None:
+            return NO_MODEL
+        return Work(session, main_worktree_of(project) or project, model, is_copy=is_copy)
 
     async def drop(self, memory_id: str) -> bool:
         """Move a lesson to the trash for good: no later session brings its text back."""
@@ -152,11 +158,9 @@ class Lessons:
         events that show it. Empty if that is no longer recorded."""
         return await self.records.origin(memory_id)
 
-    async def _read(self, work: "_Work", gain: LessonGain, max_tokens: int | None) -> None:
+    async def _read(self, work: "Work", gain: LessonGain, max_tokens: int | None) -> None:
         known = await self._known(work)
-        transcript = await asyncio.to_thread(condensed, work.session.events)
-        prompt = prompt_for(transcript, known, os.path.basename(work.project))
-        expected = count(prompt.system) + count(prompt.user) + ANSWER_TOKENS
+        prompt, expected = await asyncio.to_thread(work.prompt, known)
         spent = gain.tokens_in + gain.tokens_out
         if max_tokens is None:
             spent, max_tokens = await self.records.spent_today(), self._options.daily_tokens
@@ -181,7 +185,7 @@ class Lessons:
         gain.read += 1
 
     async def _answer(
-        self, work: "_Work", prompt: Prompt, expected: int, gain: LessonGain
+        self, work: "Work", prompt: Prompt, expected: int, gain: LessonGain
     ) -> Completion | None:
         # Booked before the call, because a run that is killed has cost something as well.
         await self.records.spend(expected)
@@ -206,7 +210,7 @@ class Lessons:
         self._count("millionths", round(price))
         return completion
 
-    async def _known(self, work: "_Work") -> list[Known]:
+    async def _known(self, work: "Work") -> list[Known]:
         """The lessons of the project that are nearest to the session, and those that the session
         itself brought before it was resumed. Lessons of later sessions are not among them."""
         session, found = work.session, dict[str, Memory]()
@@ -226,7 +230,7 @@ class Lessons:
             for number, memory in enumerate([*own, *others][:MAX_KNOWN], start=1)
         ]
 
-    async def _keep(self, lesson: Lesson, work: "_Work", gain: LessonGain) -> None:
+    async def _keep(self, lesson: Lesson, work: "Work", gain: LessonGain) -> None:
         target = await self._library.store.get(lesson.replaces) if lesson.replaces else None
         if target is not None and not _is_replaceable(target):
             target = None
@@ -262,13 +266,19 @@ class Lessons:
             self._counts.add(Counted.LESSON, kind, by=by)
 
 
-class _Work(Struct, frozen=True):
-    """A session that is being read, the project to which its lessons belong, and its model."""
+class Work(Struct, frozen=True):
+    """A session to read, the project to which its lessons belong, and its model."""
 
     session: SessionRead
     project: str
     model: Model
     is_copy: bool
+
+    def prompt(self, known: Sequence[Known] = ()) -> tuple[Prompt, int]:
+        """What the model is asked, and the tokens that the question and its answer take."""
+        transcript = condensed(self.session.events)
+        prompt = prompt_for(transcript, known, os.path.basename(self.project))
+        return prompt, count(prompt.system) + count(prompt.user) + ANSWER_TOKENS
 
 
 def is_lesson(memory: Memory) -> bool:
@@ -282,7 +292,7 @@ def reasons_in_words(dropped: Mapping[str, int]) -> list[str]:
     return [f"{number} × {IN_WORDS[Reason(reason)]}" for reason, number in rows]
 
 
-def _memory(lesson: Lesson, work: _Work, target: Memory | None) -> Memory:
+def _memory(lesson: Lesson, work: Work, target: Memory | None) -> Memory:
     session, project = work.session, work.project
     cues = " ".join([lesson.text, *lesson.triggers])
     paths = dict.fromkeys(relative_to(path, project) for path in paths_in(cues))
@@ -312,7 +322,7 @@ def _is_replaceable(memory: Memory) -> bool:
     return is_lesson(memory) and memory.trust is Trust.AGENT and not memory.pinned
 
 
-def _is_before(memory: Memory, work: _Work) -> bool:
+def _is_before(memory: Memory, work: Work) -> bool:
     """Whether a lesson existed when the session ended, in the session's own project."""
     at = memory.created_at or 0.0
     return is_lesson(memory) and memory.project == work.project and at <= work.session.ended_at

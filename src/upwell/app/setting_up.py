@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from upwell.app.capture import Holdings
 from upwell.ground.errors import ConfigError, UpwellError
@@ -23,6 +24,7 @@ from upwell.setup.giving_back import GivingBack
 from upwell.setup.proof import Proof, prove
 from upwell.setup.record import (
     CAPTURE,
+    LESSONS,
     SHORTEN,
     ConfigChange,
     SetupRecord,
@@ -97,9 +99,10 @@ class SettingUp:
         """The folder that contains everything that upwell stores."""
         return self._home.root
 
-    def plan(self, *, shorten: bool = False) -> SetupPlan:
+    def plan(self, *, shorten: bool = False, lessons: str = "") -> SetupPlan:
         """The changes that are still to be made. With `shorten`, they also turn on the shortening
-        of results from the agents' own tools, for the agents that allow it.
+        of results from the agents' own tools, for the agents that allow it. `lessons` is the value
+        for `lessons.model`, "" to leave it as it is.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
@@ -107,7 +110,11 @@ class SettingUp:
         takeover = self._clients.taking_over()
         config = takeover.config
         takeover.config = config_plan(
-            config.path, config.after, config.before, self._shortening() if shorten else ()
+            config.path,
+            config.after,
+            config.before,
+            self._shortening() if shorten else (),
+            lessons,
         )
         plan = SetupPlan(takeover, refused=dict(takeover.refused))
         for agent in self._installer.present():
@@ -142,12 +149,7 @@ class SettingUp:
 
     def keep_learned(self, holdings: Holdings) -> None:
         """Record what setup learned from past sessions."""
-        learned = {
-            "memories": tuple(sorted(holdings.memories)),
-            "proposals": tuple(sorted(holdings.proposals)),
-            "places": tuple(sorted(holdings.places)),
-            "transcripts": tuple(sorted(holdings.transcripts)),
-        }
+        learned = {kind: tuple(sorted(keys)) for kind, keys in asdict(holdings).items()}
         add_to_record(self._home.setup_file, SetupRecord(learned=learned))
 
     def proofs(self, folder: str, environment: Mapping[str, str]) -> Iterator[Proof]:
@@ -230,9 +232,9 @@ class SettingUp:
         Raises:
             StoreUnwritable: the record is damaged.
         """
-        record = self._record()
-        kinds = ("memories", "proposals", "places", "transcripts")
-        return Holdings(**{kind: frozenset(record.learned.get(kind, ())) for kind in kinds})
+        learned = self._record().learned
+        kinds = Holdings.__struct_fields__
+        return Holdings(**{kind: frozenset(learned.get(kind, ())) for kind in kinds})
 
     def forgot_learned(self) -> None:
         """Remove what setup learned from past sessions from the record, because it was dropped."""
@@ -283,6 +285,7 @@ class SettingUp:
                 servers=tuple(server.name for server in plan.takeover.taken),
                 capture=switches_on(config, CAPTURE),
                 shorten=switches_on(config, SHORTEN),
+                lessons=switches_on(config, LESSONS),
             )
         changed = [item for item in (*plan.hooks, *plan.takeover.files) if item.changes]
         return SetupRecord(

@@ -1,16 +1,23 @@
 """The `lessons` commands: what past sessions taught, as a model wrote it down."""
 
-from typing import TYPE_CHECKING, Annotated
+import time
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
+from upwell.cli.progress import progress
 from upwell.cli.session import folder, with_app
 from upwell.ground.text.format import counted, iso
 from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from upwell.app import App
+    from upwell.app.lesson_offer import Offer
     from upwell.app.lessons import LessonGain
+    from upwell.replay.transcripts import Transcript
 
 lessons = typer.Typer(help="What past sessions taught, as a model wrote it down.")
 Id = Annotated[str, typer.Argument(metavar="ID", help="`upwell lessons` lists them.")]
@@ -86,16 +93,72 @@ def origin(lesson: Id) -> None:
         say(line)
 
 
+def offer_state(offer: "Offer", *, is_chosen: bool = False) -> str:
+    """What setup does about lessons, or what it offers, on one line."""
+    if not offer.setting:
+        return (
+            "none: no agent's program that could write them (such as claude or codex) is on the "
+            "PATH, and llm.base_url is not set"
+        )
+    writers, past = " and ".join(offer.writers), _past(offer)
+    if is_chosen:
+        return f"{writers} writes down what sessions taught: {past or 'those to come'}"
+    if offer.is_on:
+        return f"on ({writers}){f'; --lessons writes those of {past}' if past else ''}"
+    return (
+        f"none; --lessons has {writers} write down what sessions taught: {past or 'those to come'}"
+    )
+
+
+def offer_question(offer: "Offer") -> str:
+    """The question whether a model may write lessons, with what they cost."""
+    past = _past(offer) or "the sessions to come"
+    return f"Also let {' and '.join(offer.writers)} write down what your sessions taught: {past}?"
+
+
+def _past(offer: "Offer") -> str:
+    if not offer.sessions:
+        return ""
+    which = counted(offer.sessions, "past session")
+    if offer.at_once < offer.sessions:
+        which = f"the latest {offer.at_once} of about {which}"
+    return (
+        f"{which} (about {round(offer.tokens, -3):,} tokens), then each new one (at most "
+        f"{offer.daily_tokens:,} tokens a day)"
+    )
+
+
+class Runs(Protocol):
+    """Runs some work with an app, and returns its result."""
+
+    def __call__[T](self, work: "Callable[[App], Awaitable[T]]", /) -> T: ...
+
+
+def write_past_lessons(runs: Runs, transcripts: "Sequence[Transcript]", offer: "Offer") -> None:
+    """Have a model read the latest past sessions of an offer, and say what it wrote and how to go
+    on."""
+    from upwell.app.lesson_book import write_past
+
+    note(f"upwell: {' and '.join(offer.writers)} reads {counted(offer.at_once, 'session')} …")
+    now = time.time()
+    with progress("writing lessons") as show:
+        gain, _ = runs(
+            lambda app: write_past(app, transcripts, show, newest=offer.at_once, now=now)
+        )
+    _say_read(gain)
+    if (left := offer.sessions - gain.read) > 0:
+        spent = "; today's tokens are spent" if gain.is_over_budget else ""
+        say(
+            f"{counted(left, 'past session')} left: `upwell learn sessions --lessons` goes on with "
+            f"them{spent}"
+        )
+
+
 def say_lessons(gain: "LessonGain") -> None:
     """Print what a model wrote down, and why it did not read or keep more."""
     from upwell.app.lessons import OVER_BUDGET, reasons_in_words
 
-    tokens = counted(gain.tokens_in + gain.tokens_out, "token")
-    say(
-        f"{counted(gain.read, 'session')} read by a model ({tokens}): "
-        f"{counted(gain.kept, 'new lesson')}, {gain.replaced} of them replace an earlier one, "
-        f"{gain.taken_back} taken back, {gain.confirmed} confirmed"
-    )
+    _say_read(gain)
     for reason, number in gain.skipped.items():
         if reason != OVER_BUDGET:
             note(f"upwell: {counted(number, 'session')} {reason}")
@@ -104,8 +167,17 @@ def say_lessons(gain: "LessonGain") -> None:
     for fault in gain.examples:
         detail = f" ({fault.detail})" if fault.detail else ""
         note(f"upwell:   {fault.reason}{detail}: {fault.text}")
-    for message in dict.fromkeys(gain.faults):
-        note(f"upwell: a session was not read: {message}")
     if gain.is_over_budget:
         note("upwell: the budget is spent; run it again later, or with a larger --max-tokens")
+
+
+def _say_read(gain: "LessonGain") -> None:
+    tokens = counted(gain.tokens_in + gain.tokens_out, "token")
+    say(
+        f"{counted(gain.read, 'session')} read by a model ({tokens}): "
+        f"{counted(gain.kept, 'new lesson')}, {gain.replaced} of them replace an earlier one, "
+        f"{gain.taken_back} taken back, {gain.confirmed} confirmed"
+    )
+    for message in dict.fromkeys(gain.faults):
+        note(f"upwell: a session was not read: {message}")
     note_masked(gain.redacted)

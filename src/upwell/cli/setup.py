@@ -21,6 +21,7 @@ from upwell.cli.clients import (
 )
 from upwell.cli.hooks import has_guards, hook_installation, installer_of
 from upwell.cli.inbox import open_inbox
+from upwell.cli.lessons import offer_question, offer_state, write_past_lessons
 from upwell.cli.moving import say_stores
 from upwell.cli.output import note, raw, say
 from upwell.cli.past import index_sessions
@@ -30,10 +31,11 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from upwell.app import App
     from upwell.app.capture import Gain, Holdings
+    from upwell.app.lesson_offer import Offer
     from upwell.app.setting_up import Report, SettingUp, SetupPlan, UndoPlan
     from upwell.ground.types.memory import Memory
     from upwell.hosts.install import Plan
@@ -55,6 +57,9 @@ def setup(
     undo: Annotated[bool, typer.Option("--undo", help="Restore what setup changed.")] = False,
     shorten: Annotated[
         bool, typer.Option("--shorten", help="Also shorten long results of the agents' own tools.")
+    ] = False,
+    lessons: Annotated[
+        bool, typer.Option("--lessons", help="Also have a model write down what sessions taught.")
     ] = False,
     forget: Annotated[
         bool, typer.Option("--forget", help="With --undo: also drop what setup learned.")
@@ -78,31 +83,45 @@ def setup(
     if undo:
         _undo(setting_up, clients, dry_run=dry_run, yes=yes, forget=forget)
     else:
-        _set_up(setting_up, clients, dry_run=dry_run, yes=yes, shorten=shorten)
+        _set_up(setting_up, clients, dry_run=dry_run, yes=yes, shorten=shorten, lessons=lessons)
 
 
 def _set_up(
-    setting_up: "SettingUp", clients: "Clients", *, dry_run: bool, yes: bool, shorten: bool
+    setting_up: "SettingUp",
+    clients: "Clients",
+    *,
+    dry_run: bool,
+    yes: bool,
+    shorten: bool,
+    lessons: bool,
 ) -> None:
     plan, transcripts = setting_up.plan(shorten=shorten), _transcripts()
     if not plan.hooks and not plan.takeover.files and not plan.refused:
         say(NO_AGENT)
         return
+    offer = _offered(plan, transcripts)
+    if lessons:
+        if not offer.setting:
+            raise UsageError(offer_state(offer), hint="upwell setup sets up everything else")
+        plan = setting_up.plan(shorten=shorten, lessons=offer.setting)
 
     def show() -> None:
         _show(clients, plan.files, plan.hooks)
 
     if dry_run:
         show()
-    _summarise(plan, transcripts)
+    _summarise(plan, transcripts, offer_state(offer, is_chosen=lessons))
     if dry_run:
         note("upwell: nothing was changed; without --dry-run, setup asks and then does all of this")
         raise typer.Exit(1 if plan.refused else 0)
     if not yes:
         _confirm("Do all of this?", show)
+        if offer.setting and not offer.is_on and not lessons:
+            lessons = typer.confirm(offer_question(offer), default=False)
+            plan = setting_up.plan(shorten=shorten, lessons=offer.setting if lessons else "")
     faults = [*plan.refused]
     setting_up.write(plan, _reporting(faults))
-    _learn(setting_up, transcripts)
+    _learn(setting_up, transcripts, offer if lessons else None)
     _prove(setting_up, faults)
     _say_next_steps(plan)
     if faults:
@@ -173,7 +192,15 @@ def _say_accepted(memories: "list[Memory]") -> None:
         say(f"  {len(memories) - MAX_LISTED} more: `upwell recall`")
 
 
-def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
+def _offered(plan: "SetupPlan", transcripts: "list[Transcript]") -> "Offer":
+    from upwell.app.lesson_offer import offered
+
+    hosts = [hooks.agent for hooks in plan.hooks]
+    with progress("estimating") as show:
+        return with_app(lambda app: offered(app, transcripts, hosts, show))
+
+
+def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]", lessons: str) -> None:
     say_servers(plan.takeover)
     say("upwell would")
     for hooks in plan.hooks:
@@ -192,6 +219,7 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
             "  shorten  nothing; --shorten shortens long results of the agents' own tools, and "
             "`upwell replay` shows what that saves"
         )
+    say(f"  lessons  {lessons}")
     say("  index    the same sessions, for `upwell recall --sessions`")
     say("  test     run each agent's hook once, as the agent does")
     say("`upwell setup --undo` reverts all of it.")
@@ -254,24 +282,33 @@ def _reporting(faults: list[str]) -> "Report":
     return report
 
 
-def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
-    async def work(app: "App") -> "Gain":
-        capture = app.session_capture()
-        before = await capture.holdings()
-        try:
-            return await learned_from(app, transcripts, show)
-        finally:
-            # Also after an interruption, so that `setup --undo` knows what was learned.
-            setting_up.keep_learned((await capture.holdings()).since(before))
+def _learn(
+    setting_up: "SettingUp", transcripts: "list[Transcript]", lessons: "Offer | None"
+) -> None:
+    """Learn from past sessions; with `lessons`, also have a model read the latest of them."""
+
+    def kept[T](learn: "Callable[[App], Awaitable[T]]") -> T:
+        async def work(app: "App") -> T:
+            capture = app.session_capture()
+            before = await capture.holdings()
+            try:
+                return await learn(app)
+            finally:
+                # Also after an interruption, so that `setup --undo` knows what was learned.
+                setting_up.keep_learned((await capture.holdings()).since(before))
+
+        return with_app(work)
 
     with progress("learning") as show:
-        gain = with_app(work)
+        gain = kept(lambda app: learned_from(app, transcripts, show))
     if transcripts:
         say_gain(len(transcripts), gain)
     for line in _nothing_learned(len(transcripts), gain):
         say(line)
     if transcripts:
         index_sessions()
+    if lessons and lessons.sessions:
+        write_past_lessons(kept, transcripts, lessons)
 
 
 def _nothing_learned(transcripts: int, gain: "Gain") -> list[str]:

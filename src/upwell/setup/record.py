@@ -18,18 +18,20 @@ from upwell.setup.config_file import read_document
 
 CAPTURE = ("hook", "capture")
 SHORTEN = ("hook", "compress")
+LESSONS = ("lessons", "model")
 
 
 class ConfigChange(Struct, frozen=True, kw_only=True):
     """A change to `config.toml`. `before` is the earlier content, or None if there was no file.
-    `written` is the digest of what setup wrote. `capture` and `shorten` are True if setup switched
-    them on."""
+    `written` is the digest of what setup wrote. `capture`, `shorten` and `lessons` are True if
+    setup switched them on."""
 
     before: str | None = None
     written: str = ""
     servers: tuple[str, ...] = ()
     capture: bool = False
     shorten: bool = False
+    lessons: bool = False
 
     def after(self, path: Path, keep: Collection[str] = ()) -> str | None:
         """The file's content with this change undone, except for the servers in `keep`. If there
@@ -48,8 +50,9 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
             servers.pop(name, None)
         if not servers:
             document.pop("server", None)
-        for switched, (section, key) in ((self.capture, CAPTURE), (self.shorten, SHORTEN)):
-            if switched:
+        switches = ((self.capture, CAPTURE), (self.shorten, SHORTEN), (self.lessons, LESSONS))
+        for is_ours, (section, key) in switches:
+            if is_ours:
                 document.get(section, {}).pop(key, None)
             if not document.get(section, True):
                 document.pop(section)
@@ -140,15 +143,20 @@ def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) 
 
 
 def config_plan(
-    path: Path, text: str | None, before: str | None, shorten: Sequence[str] = ()
+    path: Path,
+    text: str | None,
+    before: str | None,
+    shorten: Sequence[str] = (),
+    lessons: str = "",
 ) -> Plan:
-    """Plan the change from `before` to `text`. The plan also switches on capture, and shortening
-    for the agents in `shorten`. A key that `text` already sets keeps its value.
+    """Plan the change from `before` to `text`. The plan also switches on capture, shortening for
+    the agents in `shorten`, and the model `lessons` for lessons. A key that `text` already sets
+    keeps its value.
     """
     document = tomlkit.parse(text or "")
-    values = [(CAPTURE, True), *([(SHORTEN, list(shorten))] if shorten else [])]
+    values = ((CAPTURE, True), (SHORTEN, list(shorten)), (LESSONS, lessons))
     for (section, key), value in values:
-        if key not in document.get(section, {}):
+        if value and key not in document.get(section, {}):
             document.setdefault(section, tomlkit.table())[key] = value
             text = tomlkit.dumps(document)
     return Plan("config", path, before, text)
@@ -187,4 +195,5 @@ def _joined_change(earlier: ConfigChange | None, later: ConfigChange | None) -> 
         servers=_joined(earlier.servers, later.servers),
         capture=earlier.capture or later.capture,
         shorten=earlier.shorten or later.shorten,
+        lessons=earlier.lessons or later.lessons,
     )

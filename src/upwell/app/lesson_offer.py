@@ -1,0 +1,133 @@
+"""What lessons would cost, estimated from the user's own past sessions before a model is asked."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
+
+from msgspec import Struct
+
+from upwell.app.lesson_models import Models
+from upwell.app.lesson_queue import by_session
+from upwell.app.lesson_records import SessionRead
+from upwell.app.lessons import Work
+from upwell.app.wiring import App
+from upwell.config import Config
+from upwell.ground.errors import UsageError
+from upwell.replay.transcripts import Transcript
+
+SURVEYED_BYTES = 100_000_000
+"""So much of the newest transcripts tells what all of them take."""
+SAMPLES = 8
+"""So many sessions tell how many tokens one takes."""
+AT_ONCE = 20
+"""How many past sessions `upwell setup --lessons` has read: the newest, in a few minutes."""
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """What lessons would take. `writers` are the models that would write them, and `setting` is the
+    value of `lessons.model` that asks these; both are empty if there is no model. `is_on`: lessons
+    are being written already. About `sessions` past ones are worth reading and were not read; one
+    takes `tokens_each`, in and out. All of a day may take `daily_tokens`."""
+
+    writers: tuple[str, ...] = ()
+    setting: str = ""
+    is_on: bool = False
+    sessions: int = 0
+    tokens_each: int = 0
+    daily_tokens: int = 0
+
+    @property
+    def at_once(self) -> int:
+        """How many of the sessions are read at once."""
+        return min(self.sessions, AT_ONCE)
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens these take."""
+        return self.at_once * self.tokens_each
+
+
+class _Survey(Struct):
+    """What the newest transcripts hold. `share` is their share of the bytes of all transcripts."""
+
+    found: int = 0
+    tokens: list[int] = []
+    hosts: dict[str, None] = {}
+    share: float = 1.0
+
+
+async def offered(
+    app: App,
+    transcripts: Sequence[Transcript],
+    hosts: Iterable[str],
+    show: Callable[[int, int], None],
+) -> Offer:
+    """What lessons of past sessions, and of later ones of `hosts`, would take. No model is asked.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    options = app.config.lessons
+    models = Models(_with_lessons(app.config))
+    survey = await _surveyed(app, models, transcripts, show)
+    asked = dict.fromkeys([*survey.hosts, *hosts])
+    usable = [model for host in asked if (model := models.of(host))]
+    return Offer(
+        writers=tuple(dict.fromkeys(model.name for model in usable)),
+        setting="agent"
+        if any(model.is_agent for model in usable)
+        else "endpoint"
+        if usable
+        else "",
+        is_on=bool(options.model),
+        sessions=round(survey.found / survey.share),
+        tokens_each=round(fmean(survey.tokens)) if survey.tokens else 0,
+        daily_tokens=options.daily_tokens,
+    )
+
+
+def _with_lessons(config: Config) -> Config:
+    model = config.lessons.model or "agent"
+    return dataclasses.replace(config, lessons=dataclasses.replace(config.lessons, model=model))
+
+
+async def _surveyed(
+    app: App,
+    models: Models,
+    transcripts: Sequence[Transcript],
+    show: Callable[[int, int], None],
+) -> _Survey:
+    survey, lessons = _Survey(), app.lessons(models)
+    newest = sorted(filter(None, map(_stat, transcripts)), key=lambda known: -known[0])
+    size, seen = sum(known[1] for known in newest), 0
+    for _, bytes_read, transcript in newest:
+        for session in await asyncio.to_thread(_sessions, transcript):
+            work = await lessons.work_on(session)
+            if isinstance(work, Work):
+                survey.found += 1
+                survey.hosts[session.host] = None
+                if len(survey.tokens) < SAMPLES:
+                    survey.tokens.append((await asyncio.to_thread(work.prompt))[1])
+        seen += bytes_read
+        show(seen, min(size, SURVEYED_BYTES))
+        if seen >= SURVEYED_BYTES:
+            break
+    survey.share = seen / size if size else 1.0
+    return survey
+
+
+def _stat(transcript: Transcript) -> tuple[float, int, Transcript] | None:
+    try:
+        found = transcript.path.stat()
+    except OSError:
+        return None
+    return found.st_mtime, found.st_size, transcript
+
+
+def _sessions(transcript: Transcript) -> list[SessionRead]:
+    try:
+        sessions = by_session(transcript.events())
+    except (UsageError, OSError):
+        return []
+    return [SessionRead(events=events) for events in sessions.values()]
