@@ -79,13 +79,13 @@ STAIRS = {
     ],
     "gateway": ["options", "eras", "clients", "upstreams", "calls", "routing", "front", "server"],
     "app": [
-        *("capture", "asking", "carried_commands", "cuts", "damage", "ltm", "moving_in"),
+        *("savings", "capture", "asking", "carried_commands", "cuts", "damage", "ltm", "moving_in"),
         *("lesson_records", "lessons", "lesson_queue", "lesson_models"),
-        *("past_sessions", "reporting", "review", "savings", "shortening", "team", "setting_up"),
+        *("past_sessions", "reporting", "review", "shortening", "team", "setting_up"),
         *("files", "follow_up", "local_copy", "cited_texts", "learning", "principals"),
         *("relocating", "tenant_data", "toolbox", "wiring", "gain", "joining", "metrics"),
         *("overview", "proposals", "replaying", "running", "team_access", "tenants", "doctor"),
-        *("lesson_book", "lesson_offer"),
+        *("lesson_book", "lesson_offer", "taught"),
         *("events", "login", "dashboard", "daemon", "http"),
     ],
 }

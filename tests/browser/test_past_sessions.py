@@ -1,6 +1,8 @@
 """Past sessions of an agent on the dashboard: read, listed, searched, opened and replayed."""
 
+import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Dialog, Page, expect
@@ -12,8 +14,11 @@ from tests.browser.test_hostile import FOREIGN
 from tests.doors.npm.install import PREFIX, ensure
 from tests.unit.app.test_past_sessions import TOKEN, pump_session
 from tests.unit.replay import samples
+from upwell.app import Settings, build
+from upwell.replay.transcripts import transcripts_at
 
 PAST = 60
+RULE = "Never dredge the inner harbour at low tide."
 TURNS = 15
 
 
@@ -41,8 +46,22 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     for record in hostile:
         record["sessionId"] = "hostile"
     samples.lines(own / "hostile.jsonl", hostile)
+    asyncio.run(learn(folder / "home", own))
     with dashboard_of(folder / "home") as running:
         yield running
+
+
+async def learn(home: Path, folder: Path) -> None:
+    """Learn from the sessions in this folder, of which one gives a rule."""
+    at = ("13:00:00", RULE)
+    records = [samples.claude_record("user", *at, sessionId="ruled", cwd=str(folder))]
+    samples.lines(folder / "ruled.jsonl", records)
+    app = await build(Settings(home=home, environment={}))
+    try:
+        for transcript in transcripts_at([folder]):
+            await app.session_capture().read(transcript)
+    finally:
+        await app.aclose()
 
 
 def read_sessions(page: Page) -> None:
@@ -54,14 +73,33 @@ def read_sessions(page: Page) -> None:
     expect(page.locator("#past .card").nth(39)).to_be_attached()
 
 
+def test_no_page_says_that_there_is_nothing_beside_read_sessions(open_page: Open) -> None:
+    page = open_page("sessions")
+    read_sessions(page)
+    for name in ("now", "sessions", "memory", "worth", "savings"):
+        page.get_by_label("Pages").get_by_text(name.title()).click()
+        expect(page.locator("main h1")).to_have_text(name.title())
+        expect(page.locator("main")).not_to_contain_text("Nothing here yet")
+    page.goto(f"{page.url.partition('/dashboard')[0]}/dashboard/now")
+    expect(page.locator(".learned h2")).to_contain_text(
+        f"{PAST + 3} sessions read: 1 rule you gave"
+    )
+    rule = page.locator(".taught li", has_text=RULE)
+    expect(rule).to_contain_text("waits in the inbox")
+    rule.get_by_role("link", name="session ruled").click()
+    expect(page.locator("main")).to_contain_text("What this session taught")
+    expect(page.locator(".taught")).to_contain_text(RULE)
+
+
 def test_the_empty_page_reads_past_sessions(open_page: Open) -> None:
     page = open_page("sessions", PHONE)
     read_sessions(page)
     expect(page.locator("#past .card")).to_have_count(40)
-    expect(page.locator("#past .card").first).to_contain_text("window.hacked")
-    expect(page.locator("#past .card").nth(1)).to_contain_text("How deep is berth 59?")
+    expect(page.locator("#past .card").first).to_contain_text("rule you gave")
+    expect(page.locator("#past .card").nth(1)).to_contain_text("window.hacked")
+    expect(page.locator("#past .card").nth(2)).to_contain_text("How deep is berth 59?")
     page.get_by_role("button", name="Earlier sessions").click()
-    expect(page.locator("#past .card")).to_have_count(PAST + 2)
+    expect(page.locator("#past .card")).to_have_count(PAST + 3)
     expect(page.locator("#past .card").last).to_contain_text("Why does the pump stall?")
     expect(page.locator("#past .card").last).to_contain_text("without upwell")
 
@@ -109,7 +147,7 @@ def test_a_hostile_transcript_is_only_text(open_page: Open) -> None:
     read_sessions(page)
     dialogs: list[Dialog] = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog), dialog.dismiss()))
-    page.locator("#past .card a").first.click()
+    page.locator("#past .card a", has_text="window.hacked").first.click()
     prompts = page.locator(".timeline li.prompt")
     expect(prompts).to_have_count(12)
     page.get_by_role("button", name="4 more turns").click()

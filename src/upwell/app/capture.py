@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from upwell.app.savings import Savings
 from upwell.capture.inbox import Inbox, Proposal
 from upwell.capture.sessions import MEASURED, Findings, findings_in, without_excluded
 from upwell.episodes.events import Event
@@ -82,12 +83,22 @@ class Holdings(Struct, frozen=True, kw_only=True):
         return Holdings(**{kind: keys - before[kind] for kind, keys in asdict(self).items()})
 
 
+class Past(Struct, frozen=True, kw_only=True):
+    """How many transcripts were read, the tokens of all tools' results in them, and those that
+    shortening would have saved."""
+
+    transcripts: int = 0
+    tokens: int = 0
+    saved: int = 0
+
+
 class SessionCapture:
     """Stores the findings of sessions. The places of files and symbols are stored immediately.
     Other new findings become proposals in the inbox or, if `accepts()` returns a trust, memories.
     Past sessions in a folder for which `is_excluded()` is true are skipped.
 
-    The TTL store records how far each transcript was read. `end_turn()` continues there, and
+    The TTL store records how far each transcript was read, and what shortening its results would
+    have saved (a new `savings()` counts that). `end_turn()` continues there, and
     `read()` skips a transcript that was read to its end. A file that became smaller was rewritten,
     and is read again. The methods raise StoreError if the store or the inbox fails.
     """
@@ -101,7 +112,9 @@ class SessionCapture:
         *,
         accepts: Accepts,
         is_excluded: Callable[[str | None], bool] = never_excluded,
+        savings: Callable[[], Savings],
     ) -> None:
+        self._savings = savings
         self._library = library
         self._places = places
         self._inbox = inbox
@@ -115,10 +128,10 @@ class SessionCapture:
         size = own_bytes(transcript)
         if not size or project is None:
             return Gain()
-        known = await self._bytes_read(transcript)
-        if known == size:
+        known = await self._reading(transcript)
+        if known.size == size:
             return Gain()
-        start = max(known if known < size else 0, size - MAX_TURN_BYTES)
+        start = max(known.size if known.size < size else 0, size - MAX_TURN_BYTES)
         source = f"session:{session[:40]}"
         findings = await asyncio.to_thread(
             lambda: self._findings_from(transcript, start, project, cwd, source)
@@ -126,7 +139,7 @@ class SessionCapture:
         if findings is None:
             return Gain()
         gain = await self.keep(findings)
-        await self._record(transcript, size)
+        await self._record(transcript, replace(known, size=size))
         return gain
 
     async def read(
@@ -140,15 +153,17 @@ class SessionCapture:
         """
         path = str(transcript.path)
         size = transcript.path.stat().st_size
-        if not again and await self._bytes_read(path) == size:
+        if not again and (await self._reading(path)).size == size:
             return Gain(read_before=1)
-        gain = Gain()
+        gain, savings = Gain(), self._savings()
         found = await asyncio.to_thread(
-            lambda: list(_findings_of(transcript.events(0, tally), self._is_excluded))
+            lambda: list(
+                _findings_of(savings.watch(transcript.events(0, tally)), self._is_excluded)
+            )
         )
         for findings in found:
             gain.add(await self.keep(findings))
-        await self._record(path, size)
+        await self._record(path, _Reading(size, savings.tokens, savings.saved))
         return gain
 
     async def keep(self, findings: Findings) -> Gain:
@@ -186,6 +201,19 @@ class SessionCapture:
             transcripts=frozenset(item.key for item in await self._ttl_store.scan(Kind.LEARNED)),
             sessions=frozenset(item.key for item in lessons if item.key.startswith(READ_BY_MODEL)),
         )
+
+    async def past(self) -> Past:
+        """The figures of the transcripts that were read."""
+        readings = [_reading(item.value) for item in await self._ttl_store.scan(Kind.LEARNED)]
+        return Past(
+            transcripts=len(readings),
+            tokens=sum(reading.tokens for reading in readings),
+            saved=sum(reading.saved for reading in readings),
+        )
+
+    async def places_known(self) -> int:
+        """For how many names and files a place is known."""
+        return len(await self._ttl_store.scan(Kind.PLACE))
 
     async def forget(self, holdings: Holdings) -> None:
         """Delete the part of these holdings that was learned from sessions, so that it can be
@@ -227,14 +255,29 @@ class SessionCapture:
         events = [replace(event, cwd=event.cwd or cwd) for event in known.events(start)]
         return findings_in(without_excluded(events, self._is_excluded), project, source)
 
-    async def _bytes_read(self, path: str) -> int:
+    async def _reading(self, path: str) -> "_Reading":
         key = _key(path)
         item = (await self._ttl_store.get(Kind.LEARNED, [key])).get(key)
-        return int(item.value) if item and item.value.isdigit() else 0
+        return _reading(item.value) if item else _Reading()
 
-    async def _record(self, path: str, size: int) -> None:
-        values = {_key(path): str(size).encode()}
-        await self._ttl_store.put(Kind.LEARNED, values, ttl_seconds=READ_TTL_SECONDS)
+    async def _record(self, path: str, reading: "_Reading") -> None:
+        value = f"{reading.size} {reading.tokens} {reading.saved}".encode()
+        await self._ttl_store.put(Kind.LEARNED, {_key(path): value}, ttl_seconds=READ_TTL_SECONDS)
+
+
+class _Reading(Struct, frozen=True):
+    """How many bytes of a transcript were read, and the tokens of its results: all, and those that
+    shortening would have saved."""
+
+    size: int = 0
+    tokens: int = 0
+    saved: int = 0
+
+
+def _reading(value: bytes) -> _Reading:
+    fields = value.split()
+    # An earlier version recorded only the size.
+    return _Reading(*map(int, fields)) if all(map(bytes.isdigit, fields)) else _Reading()
 
 
 def no_proposal(proposal: Proposal) -> None:

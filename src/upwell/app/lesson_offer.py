@@ -1,4 +1,6 @@
-"""What lessons would cost, estimated from the user's own past sessions before a model is asked."""
+"""What lessons would cost and what shortening would save, estimated from the user's own past
+sessions.
+"""
 
 import asyncio
 import dataclasses
@@ -11,6 +13,7 @@ from upwell.app.lesson_models import Models
 from upwell.app.lesson_queue import by_session
 from upwell.app.lesson_records import SessionRead
 from upwell.app.lessons import Work
+from upwell.app.savings import Savings
 from upwell.app.wiring import App
 from upwell.config import Config
 from upwell.ground.errors import UsageError
@@ -28,7 +31,10 @@ class Offer(Struct, frozen=True, kw_only=True):
     """What lessons would take. `writers` are the models that would write them, and `setting` is the
     value of `lessons.model` that asks these; both are empty if there is no model. `is_on`: lessons
     are being written already. About `sessions` past ones are worth reading and were not read; one
-    takes `tokens_each`, in and out. All of a day may take `daily_tokens`."""
+    takes `tokens_each`, in and out. All of a day may take `daily_tokens`.
+
+    Shortening would have saved `saved_tokens` of the `result_tokens` that tools returned in the
+    newest sessions."""
 
     writers: tuple[str, ...] = ()
     setting: str = ""
@@ -36,6 +42,8 @@ class Offer(Struct, frozen=True, kw_only=True):
     sessions: int = 0
     tokens_each: int = 0
     daily_tokens: int = 0
+    result_tokens: int = 0
+    saved_tokens: int = 0
 
     @property
     def at_once(self) -> int:
@@ -51,6 +59,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 class _Survey(Struct):
     """What the newest transcripts hold. `share` is their share of the bytes of all transcripts."""
 
+    savings: Savings
     found: int = 0
     tokens: list[int] = []
     hosts: dict[str, None] = {}
@@ -84,6 +93,8 @@ async def offered(
         sessions=round(survey.found / survey.share),
         tokens_each=round(fmean(survey.tokens)) if survey.tokens else 0,
         daily_tokens=options.daily_tokens,
+        result_tokens=survey.savings.tokens,
+        saved_tokens=survey.savings.saved,
     )
 
 
@@ -98,11 +109,11 @@ async def _surveyed(
     transcripts: Sequence[Transcript],
     show: Callable[[int, int], None],
 ) -> _Survey:
-    survey, lessons = _Survey(), app.lessons(models)
+    survey, lessons = _Survey(Savings(app.config)), app.lessons(models)
     newest = sorted(filter(None, map(_stat, transcripts)), key=lambda known: -known[0])
     size, seen = sum(known[1] for known in newest), 0
     for _, bytes_read, transcript in newest:
-        for session in await asyncio.to_thread(_sessions, transcript):
+        for session in await asyncio.to_thread(_sessions, transcript, survey.savings):
             work = await lessons.work_on(session)
             if isinstance(work, Work):
                 survey.found += 1
@@ -125,9 +136,9 @@ def _stat(transcript: Transcript) -> tuple[float, int, Transcript] | None:
     return found.st_mtime, found.st_size, transcript
 
 
-def _sessions(transcript: Transcript) -> list[SessionRead]:
+def _sessions(transcript: Transcript, savings: Savings) -> list[SessionRead]:
     try:
-        sessions = by_session(transcript.events())
+        sessions = by_session(savings.watch(transcript.events()))
     except (UsageError, OSError):
         return []
     return [SessionRead(events=events) for events in sessions.values()]

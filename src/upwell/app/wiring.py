@@ -399,6 +399,7 @@ class App:
         memories without asking."""
         # Imported here, because the transcript readers load slowly.
         from upwell.app.capture import SessionCapture, measured_episodes, no_proposal
+        from upwell.app.savings import Savings
 
         asks = self.config.capture.accept == "nothing"
         return SessionCapture(
@@ -408,6 +409,7 @@ class App:
             self._ttl_store,
             accepts=accepts or (no_proposal if asks else measured_episodes),
             is_excluded=self.config.projects.excludes,
+            savings=partial(Savings, self.config),
         )
 
     def lessons(self, models: "Models | None" = None) -> "Lessons":

@@ -16,7 +16,7 @@ from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.cli.times import epoch_of
 from upwell.ground.errors import UsageError
-from upwell.ground.text.format import counted
+from upwell.ground.text.format import counted, iso
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -127,6 +127,7 @@ def sessions(
     say_gain(len(transcripts), gain)
     note_masked(gain.redacted)
     say_displaced(gain.displaced)
+    say_learned()
     if gain.proposed:
         note("upwell: `upwell inbox` asks about the proposals")
 
@@ -149,6 +150,25 @@ def _write_lessons(
         say_json({name: value for name, value in asdict(gain).items() if name != "examples"})
         return
     say_lessons(gain)
+    say_learned()
+
+
+def say_learned() -> None:
+    """Print what past sessions taught, and what of it matters most."""
+    from upwell.app.taught import learned
+
+    known = with_app(learned)
+    if not known.sessions:
+        return
+    say(f"{known.sentence}{'. What matters most:' if known.foremost else ''}")
+    for taught in known.foremost:
+        project = Path(taught.project or "").name
+        day = (iso(taught.at) or "")[:10] if taught.at else ""
+        session = f"session {taught.sessions[0][:8]}" if taught.sessions else ""
+        times = f"{taught.times} sessions" if taught.times > 1 else ""
+        waits = "waits in `upwell inbox`" if taught.waits else ""
+        say(f"  {', '.join(filter(None, (taught.label, times, project, day, session, waits)))}")
+        say(f"    {' '.join(taught.text.split())}")
 
 
 def say_gain(transcripts: int, gain: "Gain") -> None:

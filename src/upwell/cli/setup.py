@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.capturing import learned_from, say_gain
+from upwell.cli.capturing import learned_from, say_learned
 from upwell.cli.clients import (
     NO_AGENT,
     clients_of_user,
@@ -110,7 +110,7 @@ def _set_up(
 
     if dry_run:
         show()
-    _summarise(plan, transcripts, offer_state(offer, is_chosen=lessons))
+    _summarise(plan, transcripts, offer, lessons=lessons)
     if dry_run:
         note("upwell: nothing was changed; without --dry-run, setup asks and then does all of this")
         raise typer.Exit(1 if plan.refused else 0)
@@ -200,7 +200,9 @@ def _offered(plan: "SetupPlan", transcripts: "list[Transcript]") -> "Offer":
         return with_app(lambda app: offered(app, transcripts, hosts, show))
 
 
-def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]", lessons: str) -> None:
+def _summarise(
+    plan: "SetupPlan", transcripts: "list[Transcript]", offer: "Offer", *, lessons: bool
+) -> None:
     say_servers(plan.takeover)
     say("upwell would")
     for hooks in plan.hooks:
@@ -216,15 +218,25 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]", lessons: str)
     say(f"  learn    from past sessions: {read}")
     if not _shortens(config):
         say(
-            "  shorten  nothing; --shorten shortens long results of the agents' own tools, and "
-            "`upwell replay` shows what that saves"
+            "  shorten  nothing; --shorten shortens long results of the agents' own tools"
+            f"{_savings(offer)}"
         )
-    say(f"  lessons  {lessons}")
+    say(f"  lessons  {offer_state(offer, is_chosen=lessons)}")
     say("  index    the same sessions, for `upwell recall --sessions`")
     say("  test     run each agent's hook once, as the agent does")
     say("`upwell setup --undo` reverts all of it.")
     say_stores()
     _refuse(plan.refused)
+
+
+def _savings(offer: "Offer") -> str:
+    if not offer.saved_tokens:
+        return ""
+    share = offer.saved_tokens / offer.result_tokens
+    return (
+        f": by {offer.saved_tokens:,} of {offer.result_tokens:,} tokens ({share:.0%}) in your past "
+        "sessions"
+    )
 
 
 def _shortens(config: "Plan") -> bool:
@@ -301,14 +313,14 @@ def _learn(
 
     with progress("learning") as show:
         gain = kept(lambda app: learned_from(app, transcripts, show))
-    if transcripts:
-        say_gain(len(transcripts), gain)
     for line in _nothing_learned(len(transcripts), gain):
         say(line)
     if transcripts:
         index_sessions()
     if lessons and lessons.sessions:
         write_past_lessons(kept, transcripts, lessons)
+    if gain.read_before < len(transcripts) or lessons:
+        say_learned()
 
 
 def _nothing_learned(transcripts: int, gain: "Gain") -> list[str]:

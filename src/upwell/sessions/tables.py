@@ -85,11 +85,16 @@ class TurnRow(Struct, frozen=True, kw_only=True):
         return self.key & (MAX_TURNS - 1)
 
 
+_IS_COMMAND = "question GLOB '/*' AND instr(question, ' ') = 0"
+
+
 class Listed(Struct, frozen=True):
-    """A session in a list, with the masked excerpt of its first question."""
+    """A session in a list, with the masked excerpts of its first question (a bare command such as
+    `/clear` only if there is no other) and of its last conclusion."""
 
     session: SessionRow
     question: str
+    conclusion: str
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -381,10 +386,13 @@ def listed(
     filters = {"project = ?": project, "host = ?": host}
     given = {condition: value for condition, value in filters.items() if value is not None}
     where = "".join(f" AND {condition}" for condition in given)
+    of_newest = f"key >= newest.no << {TURN_BITS} AND key < (newest.no + 1) << {TURN_BITS}"
     rows = db.execute(
         f"""SELECT newest.no, name, host, project, cwd, began, ended, turns, path, format,
-            coalesce((SELECT question FROM turn WHERE key >= newest.no << {TURN_BITS}
-                AND key < (newest.no + 1) << {TURN_BITS} ORDER BY key LIMIT 1), '')
+            coalesce((SELECT question FROM turn WHERE {of_newest}
+                ORDER BY {_IS_COMMAND}, key LIMIT 1), ''),
+            coalesce((SELECT conclusion FROM turn WHERE {of_newest} AND conclusion != ''
+                ORDER BY key DESC LIMIT 1), '')
         FROM (SELECT no, transcript, name, host, project, cwd, began, max(ended) AS ended,
                 sum(turns) AS turns
             FROM session WHERE turns > 0{where} GROUP BY name
@@ -393,7 +401,7 @@ def listed(
         JOIN transcript ON transcript.no = newest.transcript ORDER BY ended DESC, name""",
         (*given.values(), before[0], *before, limit),
     )
-    return [Listed(_session_row(row[:-1]), row[-1]) for row in rows]
+    return [Listed(_session_row(row[:-2]), *row[-2:]) for row in rows]
 
 
 def choices(db: sqlite3.Connection) -> tuple[list[str], list[str]]:

@@ -375,6 +375,25 @@ async def test_sessions_are_listed_newest_first_and_page_by_page(
     assert turns == ["Question 0?", "And now?"]
 
 
+async def test_a_list_names_a_session_by_what_was_asked_and_shows_its_conclusion(
+    index: SessionIndex, folder: Path
+) -> None:
+    session(
+        folder,
+        1,
+        asked("/clear", "10:00:00"),
+        asked("Why does the pump stall?", "10:00:01"),
+        said("A shell blocks the inlet.", "10:00:02"),
+        asked("thanks", "10:00:03"),
+    )
+    session(folder, 2, asked("/compact", "09:00:00"))
+    await index.refresh()
+    first, second = await index.listed(Scope(), None, 2)
+    assert first.question == "Why does the pump stall?"
+    assert first.conclusion == "A shell blocks the inlet."
+    assert (second.question, second.conclusion) == ("/compact", "")
+
+
 async def test_sessions_in_excluded_folders_are_neither_indexed_nor_kept(
     tmp_path: Path, folder: Path
 ) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 from upwell.app.dashboard.changes import CHANGES
 from upwell.app.dashboard.health import Servers, doctor, health, mend, set_up, setup
 from upwell.app.dashboard.memory import detail, inbox, memories, memory, review, rules, trash
-from upwell.app.dashboard.now import now, rows, stream
+from upwell.app.dashboard.now import everything, now, rows, stream
 from upwell.app.dashboard.savings import savings
 from upwell.app.dashboard.sessions import reading, session, sessionlist, sessions, shortened
 from upwell.app.dashboard.timeline import hindsight, timeline
 from upwell.app.dashboard.worth import replay, worth
 from upwell.app.events import Event
+from upwell.app.taught import sessions_read
 from upwell.app.wiring import App
 from upwell.hosts.installed import installed_entries
 from upwell.web.dashboard.desk import Desk, Fields
@@ -21,6 +22,7 @@ Data = Callable[[App, Fields], Awaitable[Mapping[str, Any]]]
 VIEWS: Mapping[str, Data] = {
     "now": now,
     "rows": rows,
+    "learned": everything,
     "sessions": sessions,
     "sessionlist": sessionlist,
     "reading": reading,
@@ -59,7 +61,8 @@ def desk_of(
     async def view(data: Data, fields: Fields) -> Mapping[str, Any]:
         app = app_now()
         values = await data(app, fields)
-        return {"has_hooks": bool(installed_entries(app.config.home.hooks_file)), **values}
+        has_hooks = bool(installed_entries(app.config.home.hooks_file))
+        return {"has_hooks": has_hooks, "past": await sessions_read(app), **values}
 
     async def follow(fields: Fields) -> AsyncIterator[Sequence[Event]]:
         async for fresh in stream(app_now(), fields):

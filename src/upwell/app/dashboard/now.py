@@ -1,10 +1,11 @@
-"""Now: the latest events, and the stream of new ones."""
+"""Now: what past sessions taught, the latest events, and the stream of new ones."""
 
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from upwell.app.events import Event, events, following
+from upwell.app.taught import learned
 from upwell.app.wiring import App
 from upwell.web.dashboard.desk import Fields
 
@@ -31,6 +32,11 @@ async def now(app: App, fields: Fields) -> Mapping[str, Any]:
         "after": recent[0]["written"] if recent else 0.0,
         "paused": app.pause.anybody(),
     }
+
+
+async def everything(app: App, fields: Fields) -> Mapping[str, Any]:
+    """What past sessions taught."""
+    return {"learned": await learned(app)}
 
 
 async def rows(app: App, fields: Fields) -> Mapping[str, Any]:

@@ -32,12 +32,15 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The gain over a number of days, with the points for a plot."""
+    """The gain over a number of days, with the points for a plot, and what shortening would have
+    saved in past sessions if it is off."""
     days = days_in(fields)
     figures = await gain(app, days)
+    before = None if app.config.hook.compress else await app.session_capture().past()
     by_day = _every_day(figures["by_day"], days)
     return {
         **figures,
+        "before": before if before and before.saved else None,
         "spans": SPANS,
         "sentence": sentence(figures),
         "tables": [

@@ -10,12 +10,14 @@ from typing import Any
 
 from upwell.app.dashboard.compare import compared
 from upwell.app.events import Event, events
+from upwell.app.taught import by_session, everything_taught
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.hosts.base import PROBE_SESSIONS
 from upwell.learn.thresholds import Use
 from upwell.replay.transcripts.census import newest_of_user
 from upwell.sessions.index import Match, Scope
+from upwell.sessions.state import ID as STATE_ID
 from upwell.web.dashboard.desk import Fields
 
 LOOKED_AT = 4_000
@@ -46,12 +48,13 @@ async def sessionlist(app: App, fields: Fields) -> Mapping[str, Any]:
     """The sessions that match the search `q`, most relevant first. Without `q`, a page of the
     sessions of a `project` and a `host`, newest first, beginning after the position `before`."""
     scope = Scope(project=fields.get("project"), host=fields.get("host"))
-    recent = await _recent(app)
+    recent, taught = await _recent(app), by_session(await everything_taught(app))
     if "q" in fields:
         matches: Sequence[Match] = ()
         if is_indexed(app):
             matches = await app.past_sessions().search(fields["q"], scope, MAX_FOUND)
-        return {"sessions": [_found(match, recent) for match in matches], "next": None}
+        found = [_found(match, recent) for match in matches]
+        return {"sessions": found, "next": None, "taught": taught}
     before = _cursor(fields.get("before", ""))
     past, known = await _past(app, scope, before, recent)
     here = [
@@ -64,6 +67,7 @@ async def sessionlist(app: App, fields: Fields) -> Mapping[str, Any]:
     last = rows[-1] if rows else None
     return {
         "sessions": rows,
+        "taught": taught,
         "next": f"{last['ended']!r}_{last['id']}" if last and has_more else "",
     }
 
@@ -87,6 +91,7 @@ async def _past(
             "ended": listed.session.ended,
             "turns": listed.session.turns,
             "first": listed.question,
+            "answer": listed.conclusion,
         }
         for listed in await past.listed(scope, before, PAGE)
     ]
@@ -136,6 +141,7 @@ async def session(app: App, fields: Fields) -> Mapping[str, Any]:
     summary = _session(name, list(reversed(decisions)), used, 0) if decisions else None
     if past and summary is None:
         first, last = past[0], past[-1]
+        named = next((match for match in past if not _is_command(match.turn.question)), first)
         summary = {
             **_UNATTENDED,
             "id": name,
@@ -143,10 +149,12 @@ async def session(app: App, fields: Fields) -> Mapping[str, Any]:
             "project": first.session.project,
             "began": first.turn.at,
             "ended": last.session.ended,
-            "first": first.turn.question,
+            "first": named.turn.question,
         }
     return {
         "name": name,
+        "taught": by_session(await everything_taught(app)).get(name, []),
+        "state": await app.memory.get(f"{STATE_ID}{name}") if past else None,
         "summary": summary,
         "turns": len(past),
         "attended": bool(attended),
@@ -193,6 +201,11 @@ def _session(
         "saved": saved,
         "first": next(prompts, ""),
     }
+
+
+def _is_command(question: str) -> bool:
+    """Whether a question is a bare command such as `/clear`, which does not name a session."""
+    return question.startswith("/") and " " not in question
 
 
 def _found(match: Match, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

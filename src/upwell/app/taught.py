@@ -1,0 +1,196 @@
+"""What past sessions taught: how much of each kind, what matters most, and what each one taught."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from enum import IntEnum
+
+from msgspec import Struct
+
+from upwell.app.lessons import NAMESPACE, is_lesson
+from upwell.app.wiring import App
+from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
+from upwell.ground.errors import StoreError
+from upwell.ground.text.format import counted
+from upwell.ground.types.memory import Memory
+from upwell.sessions.index import Scope
+from upwell.sessions.state import ID as STATE_ID
+
+FOREMOST = 5
+MAX_OF_KIND = 3
+"""At most so many of the foremost are of one kind, unless there is nothing else."""
+MAX_STATES, LATEST = 3, 20
+MAX_LISTED = 10_000
+NAMESPACES = (NAMESPACE, "learnings", "patterns")
+"""Where what sessions taught is stored (`capture/sessions.py`)."""
+
+
+class Teaching(IntEnum):
+    """The kinds of what sessions taught. Of two that were taught equally often, the first matters
+    more: what the user demanded, what a model understood, what was measured, what was going on."""
+
+    RULE = 0
+    LESSON = 1
+    COMMAND = 2
+    STATE = 3
+
+
+LABELS = {
+    Teaching.RULE: "rule you gave",
+    Teaching.LESSON: "lesson",
+    Teaching.COMMAND: "command that works here",
+    Teaching.STATE: "where the work stands",
+}
+
+
+class Taught(Struct, frozen=True, kw_only=True):
+    """Something that `times` sessions taught, of which `sessions` are known by name, the latest
+    first. `at` is when one last did. `waits`: it is a proposal in the inbox."""
+
+    kind: Teaching
+    id: str
+    text: str
+    label: str
+    project: str | None = None
+    sessions: tuple[str, ...] = ()
+    times: int = 1
+    at: float = 0.0
+    waits: bool = False
+
+
+class Learned(Struct, frozen=True, kw_only=True):
+    """What a home learned from past sessions: how many were read, what they gave, each part in
+    words, and what of it matters most."""
+
+    sessions: int
+    parts: tuple[str, ...] = ()
+    foremost: tuple[Taught, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """How many sessions were read, and what they gave."""
+        return f"{counted(self.sessions, 'session')} read: {', '.join(self.parts) or 'no finding'}"
+
+
+def foremost(found: Iterable[Taught], limit: int = FOREMOST) -> list[Taught]:
+    """What matters most. First comes what the most sessions taught, since it would have helped the
+    most often; then the order of the kinds, then the latest. No kind crowds out the others."""
+    ranked = sorted(found, key=lambda taught: (-taught.times, taught.kind, -taught.at, taught.id))
+    chosen: list[Taught] = []
+    rest: list[Taught] = []
+    for taught in ranked:
+        alike = sum(other.kind is taught.kind for other in chosen)
+        (chosen if alike < MAX_OF_KIND else rest).append(taught)
+    kept = {taught.id for taught in [*chosen, *rest][:limit]}
+    return [taught for taught in ranked if taught.id in kept]
+
+
+def by_session(found: Iterable[Taught]) -> dict[str, list[Taught]]:
+    """What each session taught, keyed by its name."""
+    sessions: defaultdict[str, list[Taught]] = defaultdict(list)
+    for taught in found:
+        for name in taught.sessions:
+            sessions[name].append(taught)
+    return dict(sessions)
+
+
+async def sessions_read(app: App) -> int:
+    """How many past sessions were read: those in the index, or else the transcripts."""
+    if app.config.home.sessions_db.exists():
+        with suppress(StoreError):
+            return (await app.past_sessions().counts())[0]
+    return (await app.session_capture().past()).transcripts
+
+
+async def everything_taught(app: App) -> list[Taught]:
+    """The lessons, commands and rules from sessions, including proposals.
+
+    Raises:
+        StoreError, StoreUnwritable: the store or the inbox cannot be read.
+    """
+    memories = await app.memory.list(namespaces=NAMESPACES, limit=MAX_LISTED)
+    kinds = {memory.id: kind for memory in memories if (kind := _kind(memory)) is not None}
+    old = await app.memory.store.superseded(list(kinds))
+    stored = [
+        _of_memory(each, kinds[each.id]) for each in memories if each.id in kinds.keys() - old
+    ]
+    waiting = (_of_proposal(each) for each in app.inbox().waiting())
+    return [*stored, *(taught for taught in waiting if taught)]
+
+
+async def learned(app: App) -> Learned:
+    """What this home learned from past sessions.
+
+    Raises:
+        StoreError, StoreUnwritable: the store or the inbox cannot be read.
+    """
+    found = await everything_taught(app)
+    places = await app.session_capture().places_known()
+    lessons, commands, rules = (
+        sum(taught.kind is kind for taught in found)
+        for kind in (Teaching.LESSON, Teaching.COMMAND, Teaching.RULE)
+    )
+    parts = (
+        (lessons, "lesson", ""),
+        (commands, "command that works here", "commands that work here"),
+        (rules, "rule you gave", "rules you gave"),
+        (places, "place of files and symbols", "places of files and symbols"),
+    )
+    shown = foremost(found)
+    if len(shown) < FOREMOST:
+        shown = foremost([*found, *await _states(app)])
+    return Learned(
+        sessions=await sessions_read(app),
+        parts=tuple(counted(number, one, many) for number, one, many in parts if number),
+        foremost=tuple(shown),
+    )
+
+
+async def _states(app: App) -> list[Taught]:
+    """Where the latest sessions that came to a conclusion left their work."""
+    if not app.config.home.sessions_db.exists():
+        return []
+    latest = await app.past_sessions().listed(Scope(), None, LATEST)
+    names = [each.session.name for each in latest if each.conclusion][:MAX_STATES]
+    states = [await app.memory.get(f"{STATE_ID}{name}") for name in names]
+    return [_of_memory(state, Teaching.STATE) for state in states if state]
+
+
+def _kind(memory: Memory) -> Teaching | None:
+    if is_lesson(memory):
+        return Teaching.LESSON
+    kinds = {WHY_RULE: Teaching.RULE, WHY_COMMAND: Teaching.COMMAND}
+    return kinds.get(memory.provenance.tool) if memory.provenance.door == "capture" else None
+
+
+def _of_memory(memory: Memory, kind: Teaching) -> Taught:
+    origin = memory.provenance
+    return Taught(
+        kind=kind,
+        id=memory.id,
+        text=memory.text,
+        label=f"{LABELS[kind]}: {origin.tool}" if kind is Teaching.LESSON else LABELS[kind],
+        project=memory.project,
+        sessions=(origin.session,) if origin.session else (),
+        times=memory.occurrences,
+        at=memory.updated_at or 0.0,
+    )
+
+
+def _of_proposal(proposal: Proposal) -> Taught | None:
+    kinds = {WHY_RULE: Teaching.RULE, WHY_COMMAND: Teaching.COMMAND}
+    if proposal.why not in kinds:
+        return None
+    kind = kinds[proposal.why]
+    seen: Sequence[str] = [name for name, _ in reversed(proposal.seen)]
+    return Taught(
+        kind=kind,
+        id=proposal.id,
+        text=proposal.text,
+        label=LABELS[kind],
+        project=proposal.project,
+        sessions=tuple(dict.fromkeys(filter(None, [proposal.session, *seen]))),
+        times=proposal.occurrences,
+        at=proposal.at or 0.0,
+        waits=True,
+    )
