@@ -173,10 +173,15 @@ def say_lessons(gain: "LessonGain") -> None:
 
 def _say_read(gain: "LessonGain") -> None:
     tokens = counted(gain.tokens_in + gain.tokens_out, "token")
+    others = (
+        (gain.replaced, "of them replacing an earlier one"),
+        (gain.taken_back, "taken back"),
+        (gain.confirmed, "confirmed"),
+    )
+    gained = [f", {number} {what}" for number, what in others if number]
     say(
         f"{counted(gain.read, 'session')} read by a model ({tokens}): "
-        f"{counted(gain.kept, 'new lesson')}, {gain.replaced} of them replace an earlier one, "
-        f"{gain.taken_back} taken back, {gain.confirmed} confirmed"
+        f"{counted(gain.kept, 'new lesson')}{''.join(gained)}"
     )
     for message in dict.fromkeys(gain.faults):
         note(f"upwell: a session was not read: {message}")

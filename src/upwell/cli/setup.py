@@ -361,8 +361,8 @@ def _say_next_steps(plan: "SetupPlan") -> None:
         "reads your documents"
     )
     say(
-        "see:  `upwell dashboard` lists your past sessions; `upwell replay --since 30d` shows what "
-        "upwell would have said in them"
+        "see:  `upwell dashboard` shows what each session taught; `upwell replay --since 30d` "
+        "shows what upwell would have said in them"
     )
     say("undo: `upwell setup --undo`")
 
