@@ -28,6 +28,7 @@ from upwell.ground.remote_address import main_worktree_of
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, relative_to, symbols_in
 from upwell.ground.text.tokens import count
+from upwell.ground.text.words import informative, terms
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
@@ -42,6 +43,8 @@ RUN_SECONDS = 180.0
 ANSWER_TOKENS = 1_000
 """What the answer is expected to take, for the budget."""
 MAX_KNOWN = 10
+MAX_TAGS = 24
+MIN_SHARED_WORDS = 3
 MAX_QUERY_CHARS = 1_500
 MAX_EXAMPLES = 20
 
@@ -232,7 +235,7 @@ class Lessons:
 
     async def _keep(self, lesson: Lesson, work: "Work", gain: LessonGain) -> None:
         target = await self._library.store.get(lesson.replaces) if lesson.replaces else None
-        if target is not None and not _is_replaceable(target):
+        if target is not None and not (_is_replaceable(target) and _is_on(target, lesson)):
             target = None
         if not lesson.text:
             if target is not None and await self._library.delete(target.id):
@@ -294,13 +297,15 @@ def reasons_in_words(dropped: Mapping[str, int]) -> list[str]:
 
 def _memory(lesson: Lesson, work: Work, target: Memory | None) -> Memory:
     session, project = work.session, work.project
-    cues = " ".join([lesson.text, *lesson.triggers])
+    # What brought the earlier lesson up brings up the one that takes its place.
+    triggers = dict.fromkeys([*lesson.triggers, *(target.tags if target else ())])
+    cues = " ".join([lesson.text, *triggers])
     paths = dict.fromkeys(relative_to(path, project) for path in paths_in(cues))
     return Memory(
         id=_id(project, lesson.text),
         text=lesson.text,
         namespace=NAMESPACE,
-        tags=lesson.triggers,
+        tags=tuple(triggers)[:MAX_TAGS],
         paths=tuple(paths),
         symbols=symbols_in(cues),
         project=project,
@@ -320,6 +325,18 @@ def _id(project: str, text: str) -> str:
 
 def _is_replaceable(memory: Memory) -> bool:
     return is_lesson(memory) and memory.trust is Trust.AGENT and not memory.pinned
+
+
+def _is_on(target: Memory, lesson: Lesson) -> bool:
+    """Whether a lesson is about the same as the one that it is said to replace: models mix up keys.
+    A lesson that takes another back has no text, and is believed."""
+    if not lesson.text:
+        return True
+    old, new = (
+        set(informative(terms(" ".join(words))))
+        for words in ((target.text, *target.tags), (lesson.text, *lesson.triggers))
+    )
+    return len(old & new) >= MIN_SHARED_WORDS
 
 
 def _is_before(memory: Memory, work: Work) -> bool:

@@ -226,10 +226,12 @@ def prompt_of(prompt: str, known: Set[str]) -> Prompt:
 
 
 class Book:
-    """The lessons that one cue may get, and how many of them contain each word."""
+    """The lessons that one cue may get, and how many sessions taught something with each word. A
+    session that wrote several lessons on one thing does not make its name common."""
 
     def __init__(self, lessons: Sequence[Lesson]) -> None:
         self.lessons = lessons
+        sources = [lesson.memory.provenance.session or lesson.memory.id for lesson in lessons]
         self._holders: defaultdict[str, list[int]] = defaultdict(list)
         for number, lesson in enumerate(lessons):
             for stem in lesson.stems:
@@ -244,19 +246,26 @@ class Book:
             for phrase in lesson.phrases
             if _error_weight(phrase) == 1.0
         }
-        self._names = Counter(phrase.run for lesson in lessons for phrase in lesson.phrases)
+        runs = {
+            (phrase.run, source)
+            for lesson, source in zip(lessons, sources, strict=True)
+            for phrase in lesson.phrases
+        }
+        self._names = Counter(run for run, _ in runs)
+        self._sources = sources
         self._rarity: dict[str, float] = {}
-        self._scale = math.log(len(lessons) + 3)
+        self._scale = math.log(len(set(sources)) + 3)
 
     def rarity(self, stem: str) -> float:
-        """1 for a word that only one lesson contains, nearly 0 for a word that all contain."""
+        """1 for a word that only one session taught, nearly 0 for a word that all did."""
         known = self._rarity.get(stem)
         if known is None:
             known = self._rarity[stem] = self._rarity_of(stem)
         return known
 
     def _rarity_of(self, stem: str) -> float:
-        share = math.log(max(1, len(self._holders.get(stem, ())))) / self._scale
+        holders = {self._sources[number] for number in self._holders.get(stem, ())}
+        share = math.log(max(1, len(holders))) / self._scale
         if stem in everyday():
             return EVERYDAY_WEIGHT * (1 - share)
         return (NUMBER_WEIGHT if stem.isdigit() and len(stem) < 3 else 1.0) * (1 - share)
@@ -289,11 +298,14 @@ class Book:
         if prompt.is_brief:
             return _on_brief(lesson, text)
         weights: dict[str, float] = {}
+        named = 0.0
         for phrase in lesson.phrases:
             if lesson.kind == "place" and _FILE.search(phrase.text):
                 continue  # The user who names the file knows where it is.
             weight = _weight_at_prompt(phrase, text)
-            least = self._name_rarity(phrase, text) / len(phrase.stems) if weight else 0.0
+            rarity_of_name = self._name_rarity(phrase, text) if weight else 0.0
+            least = rarity_of_name / len(phrase.stems)
+            named = max(named, rarity_of_name * (len(phrase.run.split()) > 1))
             for stem in phrase.stems if weight else ():
                 if stem in text.stems:
                     rarity = max(least, self.rarity(stem))
@@ -305,7 +317,7 @@ class Book:
             for stem, weight in weights.items()
         )
         total = new + min(MAX_TEXT_WEIGHT, TEXT_WEIGHT * rest)
-        total *= min(1.0, BASE_SHARE + SHARE_WEIGHT * share) * prompt.factor(lesson)
+        total *= max(named, min(1.0, BASE_SHARE + SHARE_WEIGHT * share)) * prompt.factor(lesson)
         return Bearing(lesson, total / PROMPT_UNIT, frozenset(weights))
 
     def noise_in(self, output: str) -> set[str]:
