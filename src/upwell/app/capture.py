@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 from upwell.app.savings import Savings
 from upwell.capture.inbox import Inbox, Proposal
 from upwell.capture.sessions import MEASURED, Findings, findings_in, without_excluded
+from upwell.capture.ways import Ways
 from upwell.episodes.events import Event
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of
@@ -66,14 +67,15 @@ class Gain(Struct):
 
 
 class Holdings(Struct, frozen=True, kw_only=True):
-    """The keys of a home's memories, open proposals and places, of the transcripts that were read,
-    and of the sessions that a model has read. The memories include those that were not learned from
-    sessions.
+    """The keys of a home's memories, open proposals, places and ways to run things, of the
+    transcripts that were read, and of the sessions that a model has read. The memories include
+    those that were not learned from sessions.
     """
 
     memories: frozenset[str] = frozenset()
     proposals: frozenset[str] = frozenset()
     places: frozenset[str] = frozenset()
+    ways: frozenset[str] = frozenset()
     transcripts: frozenset[str] = frozenset()
     sessions: frozenset[str] = frozenset()
 
@@ -117,6 +119,7 @@ class SessionCapture:
         self._savings = savings
         self._library = library
         self._places = places
+        self._ways = Ways(ttl_store)
         self._inbox = inbox
         self._ttl_store = ttl_store
         self._accepts = accepts
@@ -171,7 +174,9 @@ class SessionCapture:
         gain = Gain(places=len(findings.places))
         await self._places.keep(map(_masked, findings.places))
         open_proposals: list[Proposal] = []
-        for proposal in findings.proposals:
+        proposals = {proposal.id: proposal for proposal in await self._ways.add(findings)}
+        proposals |= {proposal.id: proposal for proposal in findings.proposals}
+        for proposal in proposals.values():
             known = await self._library.store.get(proposal.id)
             if known is not None:
                 # The same session may be read again, or a copy of it, which confirms nothing.
@@ -198,6 +203,7 @@ class SessionCapture:
             memories=frozenset(await self._library.store.stamps(limit=MAX_HELD)),
             proposals=frozenset(proposal.id for proposal in proposals),
             places=frozenset(item.key for item in await self._ttl_store.scan(Kind.PLACE)),
+            ways=frozenset(item.key for item in await self._ttl_store.scan(Kind.WAY)),
             transcripts=frozenset(item.key for item in await self._ttl_store.scan(Kind.LEARNED)),
             sessions=frozenset(item.key for item in lessons if item.key.startswith(READ_BY_MODEL)),
         )
@@ -225,6 +231,7 @@ class SessionCapture:
         await asyncio.to_thread(self._inbox.withdraw, sorted(holdings.proposals))
         for kind, keys in (
             (Kind.PLACE, holdings.places),
+            (Kind.WAY, holdings.ways),
             (Kind.LEARNED, holdings.transcripts),
             (Kind.LESSON, holdings.sessions),
         ):

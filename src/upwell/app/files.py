@@ -67,7 +67,7 @@ PROJECT_FOLDER = ".upwell"
 _JOURNAL_BYTES = 64_000_000
 """The maximum size of the journal of decisions, enough for about a hundred thousand events."""
 _STEPS_BYTES = 32_000_000
-_CUTS_BYTES = 16_000_000
+_CUTS_BYTES = _WAYS_BYTES = 16_000_000
 _QUERIES_BYTES = 8_000_000
 _USES_BYTES = 4_000_000
 _REMARKS_BYTES = 1_000_000
@@ -330,6 +330,7 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
             Kind.STEP: _STEPS_BYTES,
             Kind.CUT: _CUTS_BYTES,
             Kind.PLACE: _PLACES_BYTES,
+            Kind.WAY: _WAYS_BYTES,
             Kind.USE: _USES_BYTES,
             Kind.COMPRESSION_REMARK: _REMARKS_BYTES,
         }

@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import Event
+from upwell.episodes.events import Event, inside
 from upwell.episodes.miner import EpisodeMiner
 from upwell.episodes.places import in_words
+from upwell.episodes.trials import Trial
 from upwell.ground.project import in_project
 from upwell.ground.remote_address import main_worktree_of
 from upwell.ground.text.anchors import relative_to
@@ -27,10 +29,13 @@ measured (`docs/measurements.md`)."""
 
 
 class Findings(Struct):
-    """The findings of one session, or of a part of it, oldest first."""
+    """The findings of one session, or of a part of it, oldest first. `trials` are the commands
+    that show how something is run in `project`; their folders are relative to it."""
 
     proposals: list[Proposal] = field(default_factory=list)
     places: list[Memory] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    project: str = ""
 
     def add(self, episode: Episode, project: str, source: str) -> None:
         """Add an episode from a session in `project`."""
@@ -38,19 +43,7 @@ class Findings(Struct):
         if episode.kind in PLACES:
             self.places.append(_place(episode, paths, project))
             return
-        is_rule = episode.kind is EpisodeKind.RULE
-        proposal = Proposal(
-            text=episode.text,
-            source=source,
-            why=WHY_RULE if is_rule else WHY_COMMAND,
-            namespace="patterns" if is_rule else "learnings",
-            paths=paths,
-            symbols=episode.identifiers,
-            triggers=episode.triggers,
-            project=main_worktree_of(project) or project,
-            session=episode.session,
-            at=episode.at,
-        )
+        proposal = replace(proposed(episode, project, source), paths=paths)
         self.proposals = [*self.proposals, proposal][-MAX_PROPOSALS:]
 
 
@@ -62,7 +55,28 @@ def findings_in(events: Iterable[Event], project: str, source: str) -> Findings:
     for event in events:
         _add(findings, miner.feed(event), project, source)
     _add(findings, miner.end(), project, source)
+    findings.project = main_worktree_of(project) or project
+    findings.trials = [
+        replace(trial, folder=_folder(trial.folder, project)) for trial in miner.trials
+    ]
     return findings
+
+
+def proposed(episode: Episode, project: str, source: str) -> Proposal:
+    """An episode from a session in `project` as a proposal."""
+    is_rule = episode.kind is EpisodeKind.RULE
+    return Proposal(
+        text=episode.text,
+        source=source,
+        why=WHY_RULE if is_rule else WHY_COMMAND,
+        namespace="patterns" if is_rule else "learnings",
+        paths=episode.paths,
+        symbols=episode.identifiers,
+        triggers=episode.triggers,
+        project=main_worktree_of(project) or project,
+        session=episode.session,
+        at=episode.at,
+    )
 
 
 def without_excluded(
@@ -85,6 +99,11 @@ def _in_project(path: str, cwd: str | None, project: str) -> str:
     """Return the path relative to the project's root. A relative `path` starts from `cwd`."""
     absolute = str(PurePosixPath(cwd or project, path))
     return relative_to(in_project(absolute, project), project)
+
+
+def _folder(folder: str, project: str) -> str:
+    """The folder relative to the project's root, which is "". One outside stays absolute."""
+    return inside(in_project(f"{folder}/", project), project).rstrip("/")
 
 
 def _place(episode: Episode, paths: tuple[str, ...], project: str) -> Memory:

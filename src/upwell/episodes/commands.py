@@ -16,24 +16,20 @@ from upwell.episodes.failures import (
     real_steps,
     succeeded,
 )
+from upwell.episodes.quoting import can_be_said, is_risky, quoted
 from upwell.episodes.signatures import Step, command_of
 from upwell.episodes.triggers import of_failure
 
 MAX_OPEN = 8
 MAX_DISTANCE = 5
 """A command corrects a failed command only if it follows within this many shell calls."""
-MAX_SHOWN_CHARS = 160
-MAX_QUOTE_CHARS = 120
 MIN_SHARED = 0.5
+_CORRECTED = frozenset(
+    {Fault.OPTION, Fault.ARGUMENT, Fault.PROGRAM, Fault.SCRIPT, Fault.SERVICE, Fault.QUOTING}
+)
+"""The faults that one correction explains; for the others, `ways.py` compares several sessions."""
 _WORDS = re.compile(r"[a-z0-9]+")
 _STARTS = frozenset("up start serve restart open boot daemon run dev".split())
-_RISKY = re.compile(
-    r"--force\b|--no-verify|--hard\b|(?:^|\s)rm\s|--dangerously|(?:^|\s)sudo\s|\bkill(?:all)?\b|-f\b"
-)
-_UNREPEATABLE = re.compile(
-    r"/tmp/|/var/folders/|\$\(|`|/private/|[0-9a-f]{12,}|(?i:password|token|secret|api_?key|bearer)"
-)
-"""Parts of commands that are valid only in one session, or that must not be repeated (secrets)."""
 _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 
@@ -72,7 +68,7 @@ class CommandMiner:
             open_failure.others += [] if failure else steps
         while self._open and self._open[0].age >= MAX_DISTANCE:
             self._open.popleft()
-        if failure is not None and _can_be_said(failure.step.text):
+        if failure and failure.fault in _CORRECTED and can_be_said(failure.step.text):
             self._open.append(_Open(event, failure, []))
 
     def _resolved(self, event: Event, steps: Sequence[Step]) -> Iterator[Episode]:
@@ -119,9 +115,9 @@ def _episode(open_failure: _Open, event: Event, text: str) -> Episode:
 
 def _conclusion(open_failure: _Open, correction: Step) -> str:
     failed_step, fault = open_failure.failure.step, open_failure.failure.fault
-    if not _can_be_said(correction.text) or _RISKY.search(correction.text):
+    if not can_be_said(correction.text) or is_risky(correction.text):
         return ""
-    root, quote = open_failure.event.cwd, _quoted(open_failure.failure.message)
+    root, quote = open_failure.event.cwd, quoted(open_failure.failure.message)
     if correction.text == failed_step.text:
         start = _service(open_failure.others) if fault is Fault.SERVICE else ""
         shown = _shown(failed_step.text, root)
@@ -214,24 +210,6 @@ def _shared(failed_step: Step, correction: Step) -> float:
 def _service(steps: Sequence[Step]) -> str:
     for step in reversed(steps):
         words = set(step.words[1:3])
-        if words & _STARTS and not _INSTALLS.search(step.text) and _can_be_said(step.text):
+        if words & _STARTS and not _INSTALLS.search(step.text) and can_be_said(step.text):
             return step.text
     return ""
-
-
-def _can_be_said(text: str) -> bool:
-    """Return whether a command can be quoted: it is short, on one line, and has no details of this
-    session."""
-    return (
-        len(text) <= MAX_SHOWN_CHARS
-        and "\n" not in text
-        and "`" not in text
-        and not _UNREPEATABLE.search(text)
-    )
-
-
-def _quoted(message: str) -> str:
-    words = message.strip().rstrip(".:").replace('"', "'").replace("`", "'")
-    if len(words) > MAX_QUOTE_CHARS:
-        words = words[:MAX_QUOTE_CHARS].rpartition(" ")[0] + " …"
-    return f'"{words}"'

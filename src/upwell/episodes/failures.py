@@ -1,9 +1,9 @@
 """Usage errors: commands that were called wrongly, as opposed to failing tests and bugs.
 
-Examples are a wrong option, a missing argument, a program, script or task that does not exist, and
-a service that is not running. The next session is likely to make the same mistake. Usage errors are
-recognised by phrases from common command-line libraries, shells and tools, not by program names,
-because every project has programs of its own.
+Examples are a wrong option, a missing argument, a program, script or task that does not exist, the
+wrong folder, a missing permission, and a service that is not running. The next session is likely to
+make the same mistake. Usage errors are recognised by phrases from common command-line libraries,
+shells and tools, not by program names, because every project has programs of its own.
 """
 
 import re
@@ -18,7 +18,9 @@ from upwell.episodes.signatures import Step, command_of, signature, steps_of
 HEAD_CHARS, TAIL_CHARS = 2_000, 800
 """How much of the beginning and the end of a result is read. Errors are at one end or the other."""
 MAX_HEAD_LINES, MAX_TAIL_LINES = 6, 4
-MAX_MESSAGE_CHARS = 240
+MAX_MESSAGE_CHARS, MAX_LINE_CHARS = 240, 600
+"""A message is cut at the first limit, so that one with long paths is still read. A line longer
+than the second is data."""
 MAX_UNFLAGGED_CHARS = 1_500
 """Hosts do not always report that a command failed. Without such a report, a result longer than
 this counts as normal output.
@@ -34,6 +36,10 @@ class Fault(StrEnum):
     SCRIPT = "script"
     SERVICE = "service"
     QUOTING = "quoting"
+    FOLDER = "folder"
+    ACCESS = "access"
+    BUSY = "busy"
+    TIMEOUT = "timeout"
 
 
 class Failure(Struct, frozen=True):
@@ -125,6 +131,9 @@ _PHRASES: tuple[tuple[Fault, tuple[str, ...]], ...] = (
             "could not determine executable",
             "no module named",
             "not recognized as an internal",
+            "is not recognized as the name of a cmdlet",
+            "could not be found in this",
+            "no virtual environment found",
         ),
     ),
     (
@@ -140,6 +149,8 @@ _PHRASES: tuple[tuple[Fault, tuple[str, ...]], ...] = (
             "don't know how to build task",
             "module not found",
             "cannot find module",
+            "cannot find package",
+            "no such file or directory: ",
             "can't open file",
             "does not contain a task",
         ),
@@ -153,8 +164,54 @@ _PHRASES: tuple[tuple[Fault, tuple[str, ...]], ...] = (
             "is the server running",
             "failed to connect to",
             "could not connect to server",
+            "can't reach database server",
         ),
     ),
+    (
+        Fault.FOLDER,
+        (
+            "could not read package.json",
+            "no package.json",
+            "couldn't find a package.json",
+            "not a git repository",
+            "could not find `cargo.toml`",
+            "go.mod file not found",
+            "no configuration file provided",
+            "no makefile found",
+            "no `pyproject.toml` found",
+            "could not find a pyproject.toml",
+            "no pubspec.yaml",
+        ),
+    ),
+    (
+        Fault.ACCESS,
+        (
+            "permission denied",
+            "operation not permitted",
+            "eacces",
+            "access is denied",
+            "authentication failed",
+            "authentication required",
+            "unauthorized",
+            "not logged in",
+            "must be logged in",
+            "not authenticated",
+            "could not read username",
+        ),
+    ),
+    (
+        Fault.BUSY,
+        (
+            "address already in use",
+            "eaddrinuse",
+            "port is already allocated",
+            "resource busy",
+            "ebusy",
+            "database is locked",
+            "is being used by another process",
+        ),
+    ),
+    (Fault.TIMEOUT, ("timed out", "timeout exceeded", "deadline exceeded")),
     (
         Fault.QUOTING,
         (
@@ -184,6 +241,11 @@ _MESSAGE_STARTS = (
     "accepts",
     "required",
     "usage error",
+    "modulenotfounderror",
+    "eperm",
+    "eacces",
+    "permission denied",
+    "command timed out",
     "✗",
     "❌",
 )
@@ -205,9 +267,19 @@ _ASIDE = frozenset(
 """Commands that only prepare or accompany the work."""
 _CLIENTS = frozenset({"curl", "wget", "http", "psql", "sqlite3"})
 """Programs that query services, often only to check whether the service is running."""
-_LABELS = frozenset({"error", "err", "fatal", "usage", "unknown", "invalid", "missing", "warning"})
+_LABELS = frozenset(
+    "error err fatal usage unknown invalid missing warning eperm eacces unauthorized".split()
+)
 """Words that errors may begin with and that are not program names."""
+_SHELLS = frozenset("bash sh zsh dash (eval)".split())
+_SUBMODULE = re.compile(r"no module named '[\w-]+\.", re.IGNORECASE)
+"""A package that is installed lacks a module: the code is wrong, not the call."""
 _NOT_FOUND = "command not found"
+_ABSENT = ": no such file or directory"
+_STATES = frozenset(
+    {Fault.ARGUMENT, Fault.SERVICE, Fault.FOLDER, Fault.ACCESS, Fault.BUSY, Fault.TIMEOUT}
+)
+"""Faults whose phrases also occur in the output of tests and checks."""
 _CALLED = frozenset({Fault.OPTION, Fault.ARGUMENT})
 """Faults in the options or arguments. If the program also prints its usage, the failure is ignored,
 because agents then correct the call immediately.
@@ -240,6 +312,8 @@ def failure_of(event: Event) -> Failure | None:
     if complaint is None:
         return None
     fault, message = complaint
+    if _SUBMODULE.search(message):
+        return None
     if fault in _CALLED and "usage:" in event.out[:HEAD_CHARS].lower():
         return None
     step = _culprit(steps_of(command), fault, message)
@@ -247,7 +321,7 @@ def failure_of(event: Event) -> Failure | None:
         return None
     if fault is Fault.SERVICE and step.program in _CLIENTS:
         return None
-    if fault in (Fault.ARGUMENT, Fault.SERVICE) and _tests(step):
+    if fault in _STATES and _tests(step):
         return None
     if _NOT_FOUND in message:
         return Failure(step, fault, message, f"{_NOT_FOUND}: {_complaint(message)}")
@@ -256,7 +330,8 @@ def failure_of(event: Event) -> Failure | None:
 
 def asks_help(step: Step) -> bool:
     """Return whether the command only asks for its usage."""
-    return bool(_HELP & set(step.args))
+    host = "-h" in step.args[:-1] and step.args[step.args.index("-h") + 1][:1] != "-"
+    return bool((_HELP - {"-h"} if host else _HELP) & set(step.args))
 
 
 def succeeded(event: Event) -> bool:
@@ -286,7 +361,7 @@ def _message(out: str, command: str) -> tuple[Fault, str] | None:
     head = out[:HEAD_CHARS]
     tail = out[-TAIL_CHARS:] if len(out) > HEAD_CHARS else ""
     low = f"{head}\n{tail}".lower()
-    if not any(phrase in low for phrase in _ALL_PHRASES):
+    if not any(phrase in low for phrase in (*_ALL_PHRASES, _ABSENT)):
         return None
     lines = [line for line in _lines(head) if not _echoes(line, command)]
     later = lines[MAX_HEAD_LINES:] + list(_lines(tail))
@@ -302,20 +377,21 @@ def _message(out: str, command: str) -> tuple[Fault, str] | None:
 def _lines(text: str) -> Iterator[str]:
     for raw in text.split("\n"):
         line = _ANSI.sub("", raw).strip() if "\x1b" in raw else raw.strip()
-        if line and len(line) <= MAX_MESSAGE_CHARS and not _EXIT.match(line):
-            yield line
+        if line and len(line) <= MAX_LINE_CHARS and not _EXIT.match(line):
+            yield line[:MAX_MESSAGE_CHARS]
 
 
 def _echoes(line: str, command: str) -> bool:
     """Return whether the line repeats the command, as a terminal shows it after the prompt."""
-    return command[:40] in line
+    return command[:40] in line and line.partition(":")[0] not in _SHELLS
 
 
 def _fault(low: str) -> Fault | None:
     for fault, phrases in _PHRASES:
         if any(phrase in low for phrase in phrases):
             return fault
-    return None
+    is_script = low.partition(":")[0] in _SHELLS and ": cd:" not in low
+    return Fault.SCRIPT if is_script and low.endswith(_ABSENT) else None
 
 
 def _names_program(line: str, command: str) -> bool:
@@ -328,16 +404,24 @@ def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
     """Return the step that the message is about: the step whose program the message names, or the
     only step that does the work."""
     if fault is Fault.QUOTING or _NOT_FOUND in message:
-        return _with_word(steps, _complaint(message))
+        step = _with_word(steps, _complaint(message))
+        scripts = [] if step or message[0] != "/" else _working(steps)
+        return scripts[0] if len(scripts) == 1 else step
     speaker = message.partition(":")[0].rpartition("/")[2]
+    if speaker in _SHELLS:
+        return next((step for step in steps if step.words[0] in message), None)
     candidates = [step for step in steps if step.program == speaker]
-    if candidates or (speaker.isalnum() and speaker.lower() not in _LABELS):
+    if candidates or (speaker.isalnum() and not _is_label(speaker)):
         return candidates[0] if candidates else None
     working = _working(steps)
     if len(working) == 1:
         return working[0]
     candidates = [step for step in working if len(step.program) > 1 and step.program in message]
     return candidates[0] if candidates else None
+
+
+def _is_label(word: str) -> bool:
+    return word.lower() in _LABELS or word.endswith(("Error", "Exception"))
 
 
 def _with_word(steps: Sequence[Step], word: str) -> Step | None:

@@ -8,13 +8,19 @@ from upwell.episodes.episode import Episode
 from upwell.episodes.events import Event, Kind
 from upwell.episodes.places import PlaceMiner
 from upwell.episodes.tickets import TicketMiner
+from upwell.episodes.trials import Trial, TrialMiner
 
 
 class EpisodeMiner:
-    """Collects the episodes of one session. Call `feed` with each event in order, then `end`."""
+    """Collects the episodes of one session. Call `feed` with each event in order, then `end`.
+    `trials` has the commands that show how to run something, for `ways.py`, which compares those of
+    all sessions."""
 
     def __init__(self) -> None:
+        self.trials: list[Trial] = []
+        self._trials = TrialMiner()
         self._commands = CommandMiner()
+        self._corrections: list[Episode] = []
         self._places = PlaceMiner()
         self._tickets = TicketMiner()
 
@@ -22,7 +28,9 @@ class EpisodeMiner:
         """Process the next event. Returns the episodes that it completes."""
         if event.kind is Kind.TOOL:
             self._places.feed(event)
-            return (*self._commands.feed(event), *self._tickets.feed(event))
+            self.trials += self._trials.feed(event)
+            self._corrections += self._commands.feed(event)
+            return tuple(self._tickets.feed(event))
         if event.kind is Kind.PROMPT:
             self._tickets.prompt(event)
             return tuple(rules_of(event))
@@ -30,4 +38,15 @@ class EpisodeMiner:
 
     def end(self) -> Sequence[Episode]:
         """End the session. Returns the episodes that can only be known at the end."""
-        return tuple(self._places.end())
+        lasting = [each for each in self._corrections if not self._is_refuted(each)]
+        return (*lasting, *self._places.end())
+
+    def _is_refuted(self, correction: Episode) -> bool:
+        """True if the command that worked failed as a call later, so that it was half the
+        answer."""
+        last = correction.evidence[-1]
+        ways = {(trial.job, trial.launcher) for trial in self.trials if trial.i == last}
+        return any(
+            trial.fault and trial.i > last and (trial.job, trial.launcher) in ways
+            for trial in self.trials
+        )

@@ -83,13 +83,14 @@ def steps_of(command: str) -> Sequence[Step]:
     return steps
 
 
-def statuses(command: str) -> Iterator[tuple[str, bool]]:
-    """Yield the text of each simple command of a script, and whether the script's exit status or
-    its output tells that it failed. The status is that of the last command, `&&` hands a failure
-    on, and a pipe hands on the output."""
+def statuses(command: str, *, by_output: bool = True) -> Iterator[tuple[str, bool]]:
+    """Yield the text of each simple command of a script, and whether the script's exit status or,
+    with `by_output`, its output tells that it failed. The status is that of the last command, `&&`
+    hands a failure on, and a pipe hands on the output."""
+    passing = ("&&", "|") if by_output else ("&&",)
     parts = _SEPARATOR.split(_QUOTED.sub("''", command[:MAX_COMMAND_CHARS]).rstrip(" \t\n;"))
     for place in range(0, len(parts), 2):
-        yield parts[place].strip(), all(after in ("&&", "|") for after in parts[place + 1 :: 2])
+        yield parts[place].strip(), all(after in passing for after in parts[place + 1 :: 2])
 
 
 def signature(line: str) -> str:

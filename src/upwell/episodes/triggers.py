@@ -3,6 +3,7 @@
 A trigger is a short string `kind:value`. The same situation gives the same triggers in every
 session, so its episodes can be found by exact comparison:
 
+    way:PROGRAM:DIGEST      this program cannot be run in this way, for this job
     fails:PROGRAM:DIGEST    this program fails with this error
     file:NAME               a file with this name is missing (only for distinctive names)
     file:FOLDER/NAME        a file is missing in this folder, or in one of its subfolders
@@ -19,6 +20,7 @@ from upwell.episodes.failures import Failure, failure_of
 from upwell.episodes.searches import missing_path, names_not_found
 from upwell.episodes.signatures import digest
 from upwell.episodes.tickets import tickets_of
+from upwell.episodes.trials import LAUNCHED, Trial, trial_of
 
 type Trigger = str
 MAX_TRIGGER_CHARS = 120
@@ -51,13 +53,16 @@ def triggers_of(event: Event) -> tuple[Trigger, ...]:
     if path := missing_path(event):
         return at_missing(inside(path, event.cwd))
     if failure := failure_of(event):
-        return of_failure(failure)
+        trial = trial_of(event, failure) if failure.fault in LAUNCHED else None
+        return (*(of_launch(trial) if trial else ()), *of_failure(failure))
     return of_symbols(names_not_found(event))
 
 
 def in_words(trigger: Trigger) -> str:
     """Describe the situation in which an episode with this trigger surfaces."""
     kind, _, value = trigger.partition(":")
+    if kind == "way":
+        return f"`{value.partition(':')[0]}` cannot be run in this way again"
     if kind == "fails":
         program = value.partition(":")[0].partition(" ")[0]
         return f"{'the shell' if program == 'shell' else f'`{program}`'} reports this error again"
@@ -66,7 +71,20 @@ def in_words(trigger: Trigger) -> str:
 
 def of_failure(failure: Failure) -> tuple[Trigger, ...]:
     """Return the trigger for a program's error."""
-    return (f"fails:{failure.speaker[:60]}:{digest(failure.signature)}",)
+    return of_error(failure.speaker, failure.signature)
+
+
+def of_error(speaker: str, signature: str) -> tuple[Trigger, ...]:
+    """Return the trigger for an error with this signature, reported by `speaker`."""
+    return (f"fails:{speaker[:60]}:{digest(signature)}",)
+
+
+def of_launch(trial: Trial) -> tuple[Trigger, Trigger]:
+    """Return the triggers for a launcher that cannot do a job: in a folder of this name, and in any
+    folder."""
+    key = f"{trial.launcher}\0{trial.job}"
+    program = trial.launcher.rpartition(" ")[2].rpartition("/")[2][:60]
+    return f"way:{program}:{digest(f'{key}\0{trial.name}')}", f"way:{program}:{digest(key)}"
 
 
 def of_symbols(names: Iterable[str]) -> tuple[Trigger, ...]:

@@ -51,6 +51,7 @@ class Kind(StrEnum):
     USAGE = "usage"
     USE = "use"
     WATCHED = "watched"
+    WAY = "way"
 
 
 LOCAL_KINDS = frozenset({Kind.HOST_SESSION})

@@ -40,7 +40,7 @@ _INSTALLED = frozenset({"node_modules", "vendor", "venv", "site-packages", "targ
 def situation_of(cue: Cue, trigger: str) -> str:
     """The cue's situation as the trigger describes it, in words."""
     kind, _, value = trigger.partition(":")
-    failure = failure_of(event_of(cue)) if kind == "fails" else None
+    failure = failure_of(event_of(cue)) if kind in ("fails", "way") else None
     if failure is not None:
         step = failure.step.text[:MAX_SHOWN_CHARS]
         return f'the error "{failure.message[:MAX_SHOWN_CHARS]}" of `{step}`'

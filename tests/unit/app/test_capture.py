@@ -249,3 +249,33 @@ def test_gains_add_up() -> None:
     gain = Gain(proposed=1, places=2, read_before=1)
     gain.add(replace(gain, stored=3))
     assert gain == Gain(proposed=2, stored=3, places=4, read_before=2)
+
+
+async def test_sessions_learn_together_how_to_run_a_program(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    """The form that worked is known from two sessions before another session fails."""
+    right = "uv run python -m bakery bake"
+    turns = [(right, "4 loaves"), (right, "4 loaves"), ("python3 -m bakery bake", "")]
+    capture = app.session_capture()
+    for number, (command, out) in enumerate(turns, start=1):
+        path = tmp_path / f"{number}.jsonl"
+        missing = "ModuleNotFoundError: No module named 'oven'"
+        record = bash(project, number, command, out or missing, failed=not out)
+        path.write_text(dated(record, str(number), number))
+        await capture.end_turn(str(path), str(number), str(project))
+    (proposal,) = inbox_at(app.config.home.inbox_file).waiting()
+    assert proposal.text == f'`python3 -m bakery bake` fails with "{missing}"; `{right}` works.'
+    assert (proposal.session, proposal.project) == ("3", str(project))
+
+
+async def test_how_to_run_something_is_forgotten_with_what_was_learned(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(usage(project))
+    capture = app.session_capture()
+    await capture.end_turn(f"{tmp_path}/a.jsonl", "a", str(project))
+    holdings = await capture.holdings()
+    assert len(holdings.ways) == 1
+    await capture.forget(holdings)
+    assert (await capture.holdings()).ways == frozenset()

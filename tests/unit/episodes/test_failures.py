@@ -18,6 +18,16 @@ from upwell.episodes.failures import Fault, failure_of, succeeded
         ("ls *.cfg", "zsh: no matches found: *.cfg", Fault.QUOTING),
         ("psql-migrate up", "error: connection refused (127.0.0.1:5432)", Fault.SERVICE),
         ("cat -A x | cat -A", "cat: illegal option -- A", Fault.OPTION),
+        ("python3 -m bakery", "ModuleNotFoundError: No module named 'oven'", Fault.PROGRAM),
+        ("bun run lint", "/usr/bin/bash: line 1: biome: command not found", Fault.PROGRAM),
+        ("psql -h db -c 'select 1'", "bash: psql: command not found", Fault.PROGRAM),
+        ("scripts/bake.sh", "zsh:1: no such file or directory: scripts/bake.sh", Fault.SCRIPT),
+        ("./bake.sh 3", "bash: ./bake.sh: No such file or directory", Fault.SCRIPT),
+        ("npm run build", "npm error enoent Could not read package.json", Fault.FOLDER),
+        ("kiln up", "EPERM: operation not permitted, rename '/a/b'", Fault.ACCESS),
+        ("gh-bake pr", "error: authentication required", Fault.ACCESS),
+        ("kiln serve", "Error: listen EADDRINUSE: address already in use :::3000", Fault.BUSY),
+        ("kiln sync", "Command timed out after 2m 0s", Fault.TIMEOUT),
     ],
 )
 def test_a_wrong_call_is_a_failure_of_usage(command: str, out: str, fault: Fault) -> None:
@@ -42,6 +52,9 @@ def test_a_wrong_call_is_a_failure_of_usage(command: str, out: str, fault: Fault
         ("curl localhost:3000", "curl: (7) Failed to connect to localhost port 3000"),
         ("kiln log | grep -q '--- FAIL'", "sort: unrecognized option '--- FAIL'"),
         ("kiln a; kiln2 b", "error: unknown option '--x'"),
+        ("python a.py", "ModuleNotFoundError: No module named 'oven.door'"),
+        ("kiln test", "error: page.goto timed out"),
+        ("cd web && kiln build", "bash: cd: web: No such file or directory"),
     ],
 )
 def test_other_failures_are_ignored(command: str, out: str) -> None:

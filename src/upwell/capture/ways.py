@@ -1,0 +1,60 @@
+"""The ways in which a project's jobs were run in its sessions: derived data, kept in the TTL
+store."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from upwell.capture.inbox import Proposal
+from upwell.capture.sessions import Findings, proposed
+from upwell.episodes.trials import Trial
+from upwell.episodes.ways import Way, learned, with_trials
+from upwell.ground.secrets.redact import has_secret
+from upwell.ground.ttl_store import Kind, TtlStore
+
+TTL_SECONDS = 180 * 86_400.0
+MAX_JOBS = 200
+"""At most this many jobs of one reading of a session are kept, the latest."""
+_DECODER = msgspec.json.Decoder(list[Way])
+
+
+class Ways:
+    """The ways of all jobs. `add()` raises StoreError if the store fails."""
+
+    def __init__(self, ttl_store: TtlStore) -> None:
+        self._ttl_store = ttl_store
+
+    async def add(self, findings: Findings) -> Sequence[Proposal]:
+        """Store the trials of a session. Returns what its project's sessions teach together."""
+        by_job: defaultdict[str, list[Trial]] = defaultdict(list)
+        for trial in findings.trials:
+            if not has_secret("\n".join((trial.launcher, trial.form, trial.message, trial.after))):
+                by_job[trial.job].append(trial)
+        jobs = list(by_job.items())[-MAX_JOBS:]
+        keys = {job: _key(findings.project, job) for job, _ in jobs}
+        known = await self._ttl_store.get(Kind.WAY, list(keys.values()))
+        values, proposals = {}, []
+        for job, trials in jobs:
+            item = known.get(keys[job])
+            ways = with_trials(_decoded(item.value) if item else [], trials)
+            values[keys[job]] = msgspec.json.encode(ways)
+            proposals += [
+                proposed(episode, findings.project, f"session:{episode.session[:40]}")
+                for episode in learned(ways, min(trial.at for trial in trials))
+            ]
+        if values:
+            await self._ttl_store.put(Kind.WAY, values, ttl_seconds=TTL_SECONDS)
+        return proposals
+
+
+def _decoded(value: bytes) -> list[Way]:
+    try:
+        return _DECODER.decode(value)
+    except msgspec.MsgspecError:
+        return []
+
+
+def _key(project: str, job: str) -> str:
+    return hashlib.sha256(f"{project}\0{job}".encode("utf-8", "replace")).hexdigest()[:24]
