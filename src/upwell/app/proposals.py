@@ -96,4 +96,4 @@ def described_rule(rule: Memory) -> dict[str, Any]:
 
 def _memory_of(proposal: Proposal) -> Memory:
     memory = proposal.memory()
-    return standing(memory) if proposal.kind == "rule" else memory
+    return standing(memory, scope_of(memory)) if proposal.kind == "rule" else memory

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from upwell.capture.inbox import Proposal
+from upwell.capture.inbox import HABIT_SESSIONS, WHY_RULE, Proposal
 from upwell.capture.sessions import Findings, proposed
+from upwell.episodes.quoting import quoted
 from upwell.episodes.trials import Trial
-from upwell.episodes.ways import Way, learned, with_trials
+from upwell.episodes.ways import Complaint, Way, learned, recurring, with_trials
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.surface.scopes import RuleScope
 
 TTL_SECONDS = 180 * 86_400.0
 MAX_JOBS = 200
@@ -27,7 +29,8 @@ class Ways:
         self._ttl_store = ttl_store
 
     async def add(self, findings: Findings) -> Sequence[Proposal]:
-        """Store the trials of a session. Returns what its project's sessions teach together."""
+        """Store the trials of a session. Returns what its project's sessions teach together, and a
+        rule for each mistake that was made in `HABIT_SESSIONS` sessions without a known remedy."""
         by_job: defaultdict[str, list[Trial]] = defaultdict(list)
         for trial in findings.trials:
             if not has_secret("\n".join((trial.launcher, trial.form, trial.message, trial.after))):
@@ -35,10 +38,13 @@ class Ways:
         jobs = list(by_job.items())[-MAX_JOBS:]
         keys = {job: _key(findings.project, job) for job, _ in jobs}
         known = await self._ttl_store.get(Kind.WAY, list(keys.values()))
-        values, proposals = {}, []
+        values: dict[str, bytes] = {}
+        proposals: list[Proposal] = []
         for job, trials in jobs:
             item = known.get(keys[job])
             ways = with_trials(_decoded(item.value) if item else [], trials)
+            habits = recurring(ways, HABIT_SESSIONS)
+            proposals += [_rule_against(habit, findings.project) for habit in habits]
             values[keys[job]] = msgspec.json.encode(ways)
             proposals += [
                 proposed(episode, findings.project, f"session:{episode.session[:40]}")
@@ -47,6 +53,24 @@ class Ways:
         if values:
             await self._ttl_store.put(Kind.WAY, values, ttl_seconds=TTL_SECONDS)
         return proposals
+
+
+def _rule_against(habit: Complaint, project: str) -> Proposal:
+    """A rule that the agent gets when it runs the command, if the user wants it."""
+    trial = habit.trial
+    seen = tuple(sorted(habit.sessions.items(), key=lambda session: session[1]))
+    return Proposal(
+        text=f"`{trial.start}` fails here with {quoted(trial.message)}. Do not repeat it as it is.",
+        source=f"session:{trial.session[:40]}",
+        why=WHY_RULE,
+        namespace="patterns",
+        triggers=RuleScope(tools=(f"Bash({trial.start}*)",)).triggers(),
+        occurrences=len(seen),
+        seen=seen,
+        project=project,
+        session=trial.session,
+        at=habit.at,
+    )
 
 
 def _decoded(value: bytes) -> list[Way]:

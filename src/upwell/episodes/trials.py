@@ -80,10 +80,13 @@ class Trial(Struct, frozen=True, kw_only=True):
     @property
     def command(self) -> str:
         """The text to show of a command that failed. Options do not matter if it cannot run."""
-        if self.fault not in LAUNCHED:
-            return self.form
-        start, rest = self.form[: len(self.launcher)], self.form[len(self.launcher) :]
-        return start + rest.partition(" -")[0]
+        return self.start if self.fault in LAUNCHED else self.form
+
+    @property
+    def start(self) -> str:
+        """The text up to the first option that does not belong to the launcher."""
+        place = len(self.launcher)
+        return self.form[:place] + self.form[place:].partition(" -")[0]
 
 
 class TrialMiner:

@@ -34,6 +34,7 @@ _SITUATIONS = {
     **dict.fromkeys(("file", "below"), "the file {} is missing"),
     "symbol": "a search for {} finds nothing",
     "ticket": "a prompt names the ticket {}",
+    "tool": "{} is called",
 }
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _FRAMEWORK = frozenset(

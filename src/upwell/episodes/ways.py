@@ -24,10 +24,12 @@ _CALLED = frozenset({Fault.OPTION, Fault.ARGUMENT, Fault.TIMEOUT})
 
 
 class Complaint(Struct):
-    """An error with which a way failed, and the sessions in which it did, each with its time."""
+    """An error with which a way failed, and the sessions in which it did, each with its time.
+    `is_proposed` means that a rule about it was proposed to the user, who is asked only once."""
 
     trial: Trial
     sessions: dict[str, float] = field(default_factory=dict[str, float])
+    is_proposed: bool = False
 
     @property
     def at(self) -> float:
@@ -124,6 +126,25 @@ def learned(ways: Sequence[Way], since: float) -> Sequence[Episode]:
             episode = remedy.episode()
             found[episode.triggers] = episode
     return list(found.values())
+
+
+def recurring(ways: Sequence[Way], least: int) -> Sequence[Complaint]:
+    """The errors that came back in this number of sessions although no way is known that does the
+    job, with the sessions of all ways that have the launcher in common. Each is returned once."""
+    same: defaultdict[tuple[str, str], list[Complaint]] = defaultdict(list)
+    for way in ways:
+        for signature, each in way.complaints.items():
+            if each.trial.form and not each.trial.after and _remedy(way, each, ways) is None:
+                same[way.trial.launcher, signature].append(each)
+    found = []
+    for complaints in same.values():
+        sessions = {name: at for each in complaints for name, at in each.sessions.items()}
+        if len(sessions) >= least and not any(each.is_proposed for each in complaints):
+            latest = max(complaints, key=lambda each: each.at)
+            found.append(Complaint(latest.trial, sessions))
+            for each in complaints:
+                each.is_proposed = True
+    return found
 
 
 def _remedy(failed: Way, complaint: Complaint, ways: Sequence[Way]) -> Remedy | None:

@@ -11,9 +11,11 @@ from tests.unit.replay import samples
 
 from upwell.app import App, Settings, build
 from upwell.app.capture import MAX_TURN_BYTES, Gain, SessionCapture, every_proposal
+from upwell.app.proposals import accept
 from upwell.capture.inbox import inbox_at
 from upwell.ground.types.memory import Trust
 from upwell.replay.transcripts import transcripts_at
+from upwell.surface.scopes import scope_of
 
 
 @pytest.fixture
@@ -279,3 +281,42 @@ async def test_how_to_run_something_is_forgotten_with_what_was_learned(
     assert len(holdings.ways) == 1
     await capture.forget(holdings)
     assert (await capture.holdings()).ways == frozenset()
+
+
+async def fail(app: App, project: Path, folder: Path, number: int) -> None:
+    """A session in which the same command fails in the same way as in the others."""
+    record = bash(project, number, "oven heat --up", "zsh: command not found: oven", failed=True)
+    path = folder / f"{number}.jsonl"
+    path.write_text(dated(record, str(number), number))
+    await app.session_capture().end_turn(str(path), str(number), str(project))
+
+
+async def test_the_same_mistake_in_a_third_session_is_proposed_as_a_rule_once(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    box = inbox_at(app.config.home.inbox_file)
+    for number in (1, 2):
+        await fail(app, project, tmp_path, number)
+    assert box.waiting() == []
+    await fail(app, project, tmp_path, 3)
+    (proposal,) = box.waiting()
+    assert proposal.text == (
+        '`oven heat` fails here with "zsh: command not found: oven". Do not repeat it as it is.'
+    )
+    assert (proposal.kind, proposal.occurrences) == ("rule", 3)
+    assert await app.memory.list() == []
+    box.take([proposal.id])
+    for number in (4, 5, 6):
+        await fail(app, project, tmp_path, number)
+    assert box.waiting() == []
+
+
+async def test_a_rule_against_a_mistake_holds_for_that_command(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    box = inbox_at(app.config.home.inbox_file)
+    for number in (1, 2, 3):
+        await fail(app, project, tmp_path, number)
+    (rule,), _ = await accept(app, box, box.waiting())
+    assert (rule.pinned, scope_of(rule).tools) == (True, ("Bash(oven heat*)",))
+    assert box.waiting() == []
