@@ -220,7 +220,9 @@ def launcher_of(step: Step) -> str:
     """The text of a command up to the program that does the job, which is named without its
     version."""
     words, program = step.text.split(), step.words[0]
-    place = next((at for at, word in enumerate(words) if word.strip("'\"(") == program), 0)
+    place = next((at for at, word in enumerate(words) if word.strip("'\"(") == program), -1)
+    if place < 0:
+        return step.text
     before = words[:place]
     name = program if "/" in program and _base(program) != program else _program(program)
     if _program(program) in _INTERPRETERS and "-m" in step.args:

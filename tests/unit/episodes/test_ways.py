@@ -96,6 +96,21 @@ def test_what_only_looks_or_has_an_unknown_end_shows_nothing(command: str) -> No
     assert trials(1, works(command)) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "launcher"),
+    [
+        ("PYTHONPATH=. python3 -m pytest -q", "PYTHONPATH=. python -m"),
+        ("/p/.venv/bin/pytest -q", ".venv/bin/pytest"),
+        ("docker compose exec -T web pytest -q", "docker compose exec -T web pytest"),
+        ("docker exec web sh -c 'cd /srv;pytest'", "docker exec web sh -c 'cd /srv;pytest'"),
+    ],
+)
+def test_the_launcher_is_what_starts_the_program(command: str, launcher: str) -> None:
+    assert [(trial.job, trial.launcher) for trial in trials(1, works(command))] == [
+        ("pytest", launcher)
+    ]
+
+
 def test_a_way_that_did_the_job_in_two_sessions_is_proposed() -> None:
     failed, worked = fails("python -m bakery run", NOT_FOUND), works("uv run python -m bakery run")
     assert taught([failed], [worked], job="bakery run") == []
