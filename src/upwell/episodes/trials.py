@@ -46,6 +46,9 @@ _SCRIPT = re.compile(r"[\w@./\\-]+\.[a-z]{1,4}")
 _VALUED = re.compile(r"--?(?:[a-zA-Z]|user|env|workdir|namespace|container|index|file|profile)")
 """Options of `ssh` and of the commands that run a program in a container, with a separate value."""
 _FLAG = re.compile(r"-(?:[itqTvNAX46]+|-interactive|-tty|-no-TTY|-rm)")
+_SILENT_HOSTS = frozenset({"specstory"})
+"""Hosts whose records have no exit status: a command without an error that is known may have failed
+all the same, so that it proves nothing."""
 LAUNCHED = frozenset({Fault.PROGRAM, Fault.SCRIPT, Fault.FOLDER})
 """Faults that another launcher or folder mends."""
 WAITING = LAUNCHED | {Fault.SERVICE, Fault.ACCESS, Fault.BUSY}
@@ -110,7 +113,7 @@ class TrialMiner:
                     started = self._waiting.get(_kind(trial), [])
                     self._waiting[_kind(trial)] = []
                     yield from (replace(trial, after=each) for each in started[-1:])
-        elif succeeded(event):
+        elif event.host not in _SILENT_HOSTS and succeeded(event):
             yield from self._worked(event, command)
 
     def _worked(self, event: Event, command: str) -> Iterator[Trial]:

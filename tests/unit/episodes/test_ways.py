@@ -111,6 +111,12 @@ def test_the_launcher_is_what_starts_the_program(command: str, launcher: str) ->
     ]
 
 
+def test_without_an_exit_status_nothing_is_known_to_have_worked() -> None:
+    event = replace(shell("npx bake bread", "4 loaves"), host="specstory")
+    assert list(TrialMiner().feed(event)) == []
+    assert list(TrialMiner().feed(replace(event, host="claude"))) != []
+
+
 def test_a_way_that_did_the_job_in_two_sessions_is_proposed() -> None:
     failed, worked = fails("python -m bakery run", NOT_FOUND), works("uv run python -m bakery run")
     assert taught([failed], [worked], job="bakery run") == []
