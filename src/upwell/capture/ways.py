@@ -58,9 +58,10 @@ class Ways:
 def _rule_against(habit: Complaint, project: str) -> Proposal:
     """A rule that the agent gets when it runs the command, if the user wants it."""
     trial = habit.trial
+    complaint = f"`{trial.command}` fails here with {quoted(trial.message)}"
     seen = tuple(sorted(habit.sessions.items(), key=lambda session: session[1]))
     return Proposal(
-        text=f"`{trial.start}` fails here with {quoted(trial.message)}. Do not repeat it as it is.",
+        text=f"{complaint}. Do not repeat it as it is.",
         source=f"session:{trial.session[:40]}",
         why=WHY_RULE,
         namespace="patterns",
