@@ -14,7 +14,7 @@ FLOORS = [
     {"compress", "memory", "learn", "usage", "hosts", "wire"},
     {"surface"},
     {"gateway", "hook", "tools", "web", "capture", "replay", "setup", "migration", "demo"},
-    {"sessions"},
+    {"sessions", "wrap"},
     {"config"},
     {"app"},
     {"cli", "testing"},

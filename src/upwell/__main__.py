@@ -1,5 +1,6 @@
 """The entry point of the `upwell` command. Everything but `sys` is imported on use. An agent waits
-for `hook` and `serve`, so they do not load the CLI, and neither does a daemon started by a hook.
+for `hook`, `wrap` and `serve`, so they do not load the CLI, and neither does a daemon that a hook
+has started.
 """
 
 import sys
@@ -10,12 +11,16 @@ SETTING_UP = frozenset({"install", "uninstall", "export", "hosts", "capture"}) |
 
 
 def main() -> int:
-    """Run the hook client, the server, the daemon or the CLI. Returns the exit status."""
+    """Run the hook client, a relay, the gateway, the daemon or the CLI. Returns the exit status."""
     args = sys.argv[1:]
     if args[:1] == ["hook"] and args[1:] and args[1] not in SETTING_UP:
         from upwell.hook.client import main as hook
 
         return hook(args[1:])
+    if args[:1] == ["wrap"] and not HELP & {*args[1:2]}:
+        from upwell.wrap.start import main as wrap
+
+        return wrap(args[1:])
     if args == ["serve"]:
         from upwell.cli.serve import main as serve
 

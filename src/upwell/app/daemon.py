@@ -19,10 +19,11 @@ from upwell.ground.files import Stamp, stamp
 from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, export_spans, send_last_spans
 from upwell.hook.control import daemon_at, end
-from upwell.hook.daemon import AlreadyRunning, Daemon, Request
+from upwell.hook.daemon import WRAP, AlreadyRunning, Daemon, Request
 from upwell.hook.door import HookDoor
 from upwell.hook.launcher import refresh_installed
 from upwell.hook.place import Place
+from upwell.wrap.door import WrapDoor
 
 if TYPE_CHECKING:
     from upwell.web.tokens import Tokens
@@ -43,6 +44,7 @@ class Warm:
     def __init__(self) -> None:
         self._app: App | None = None
         self._door: HookDoor | None = None
+        self._wrap_door: WrapDoor | None = None
         self._earlier_events = 0
         self._stamp: Stamp | None = None
         self._tasks = BackgroundTasks("daemon")
@@ -63,6 +65,11 @@ class Warm:
         assert self._door is not None
         return self._door
 
+    @property
+    def wrap_door(self) -> WrapDoor:
+        assert self._wrap_door is not None
+        return self._wrap_door
+
     async def open(self) -> None:
         """Build the app and start its background tasks.
 
@@ -73,10 +80,13 @@ class Warm:
         self._app = await build(Settings(tolerant=True))
         refresh_installed(self._app.config.home)
         self._door = self._open_door(self._app)
+        self._wrap_door = _wrap_door_of(self._app)
         self._stamp = stamp(self.app.config.home.config_file)
         self._tasks.start(self._run_housekeeping())
 
     async def answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
+        if request.host == WRAP:
+            return await self.wrap_door.answer(request, body, receipt)
         return await self.door.answer(
             request.host,
             request.name,
@@ -104,10 +114,12 @@ class Warm:
         for task in self._following:
             task.cancel()
         await asyncio.wait(self._following)
-        old_app, old_door = self.app, self.door
+        old_app, old_door, old_wrap_door = self.app, self.door, self.wrap_door
         self._earlier_events += old_door.outcomes.total()
         self._app, self._door = fresh, self._open_door(fresh)
+        self._wrap_door = _wrap_door_of(fresh)
         await old_door.aclose()
+        await old_wrap_door.aclose()
         await old_app.aclose()
         LOG.info("the changed configuration is in effect")
         await self.serve_http()
@@ -147,6 +159,8 @@ class Warm:
         await self._tasks.aclose()
         if self._door:
             await self._door.aclose()
+        if self._wrap_door:
+            await self._wrap_door.aclose()
         if self._app:
             await self._app.aclose()
 
@@ -171,6 +185,12 @@ class Warm:
             except UpwellError as error:
                 LOG.warning("housekeeping: %s", error)
             await asyncio.sleep(CHORES_SECONDS)
+
+
+def _wrap_door_of(app: App) -> WrapDoor:
+    """The receiver of what wrapped servers answer."""
+    read_command = shortening.read_command(app.config.home)
+    return WrapDoor(app.pipeline, app.may_shorten, read_command, shortening.load)
 
 
 def _do_nothing() -> None:

@@ -68,16 +68,15 @@ class FollowUp:
         self._writes = BackgroundTasks("recording a shortened result")
 
     def delivered(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result from a call through the gateway."""
+        """Count a shortened result from a call to an MCP server."""
         tool = f"{call.server}__{call.tool}"
-        if cut.keys:
+        if cut.keys and not call.read_command:
             self._budgets.served(tool, cut.keys)
         self.shortened_by_hook(call, cut)
 
     def shortened_by_hook(self, call: ToolCall, cut: Cut) -> None:
-        """Count a shortened result from an agent's own tool. It does not count for the tool's
-        learned budget, because the agent reads the original on the command line, where this process
-        does not see it.
+        """Count a shortened result that does not count for the tool's learned budget, because the
+        agent reads the original on the command line, where this process does not see it.
         """
         TOKENS_SAVED.add(call.server, by=cut.tokens_before - cut.tokens_after)
         self._learning.shortened(_place_of(call), cut.tokens_before, cut.tokens_after)

@@ -7,7 +7,7 @@ from upwell.compress import compress
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
-from upwell.gateway.calls.fit import Fitter, OnShortened
+from upwell.gateway.calls.fit import Fitter, OnShortened, by_command
 from upwell.ground.home import Home, usual_home
 from upwell.ground.secrets.redact import redact
 from upwell.ground.trace import present_trace_id
@@ -34,7 +34,7 @@ class Shortening:
     ) -> None:
         self._paused = paused
         self._last_request = last_request
-        self._command = read_command(config.home)
+        self._how_to_read = by_command(read_command(config.home))
         self._fitter = Fitter(
             originals,
             config.compress_for,
@@ -62,10 +62,6 @@ class Shortening:
             cwd=event.cwd,
         )
         return await self._fitter.fit_texts(call, texts, self._how_to_read, max_tokens)
-
-    def _how_to_read(self, key: str) -> str:
-        in_shell = f"`{self._command} {key}` in a shell (a part: --lines 12-44)"
-        return f'{in_shell}, or read_more of upwell with key="{key}"'
 
 
 def load() -> None:

@@ -231,6 +231,10 @@ class App:
     def _strategy_of(self, server: str, tool: str) -> str:
         return self.config.compress_for(server, tool).strategy
 
+    def may_shorten(self, server: str, tool: str) -> bool:
+        """True if the results of a tool may be shortened."""
+        return self._strategy_of(server, tool) != "none"
+
     async def compress(
         self,
         text: str,
@@ -295,14 +299,16 @@ class App:
         project, viewed = project_of(self._cwd), self.learning.viewed
         return Resources(self.memory, self.topics, project, principal, viewed=viewed)
 
-    def pipeline(self, parent: int | None = None) -> Pipeline:
+    def pipeline(self, parent: int | None = None, cwd: str | None = None) -> Pipeline:
         """The path of calls through this app. `parent` is the process id of the agent that started
-        the gateway. The agent's calls join the session that its hooks report."""
-        joined = Joined(HostSessions(self._ttl_store), parent, self._cwd) if parent else None
+        the gateway or the relay. The agent's calls join the session that its hooks report. `cwd` is
+        the agent's folder, if it is not this app's."""
+        cwd = cwd or self._cwd
+        joined = Joined(HostSessions(self._ttl_store), parent, cwd) if parent else None
         surfacing = CallSurfacing(
             self.surfacer,
             lambda server, tool: self._surface_of(f"{server}__{tool}", None),
-            cwd=self._cwd,
+            cwd=cwd,
             sessions=joined,
             guards=self.guards,
             progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
@@ -310,14 +316,14 @@ class App:
         return Pipeline(
             Fitting(self.fitter, self.worker_pool),
             surfacing,
-            paused=self._is_untouched,
+            paused=partial(self._is_untouched, cwd=cwd),
             cache=self._cache,
         )
 
-    def _is_untouched(self, session: str) -> bool:
-        """True if the session's calls pass through unchanged: upwell is paused, or the gateway runs
+    def _is_untouched(self, session: str, cwd: str | None) -> bool:
+        """True if the session's calls pass through unchanged: upwell is paused, or the agent works
         in a project that the user excluded."""
-        return self.pause.holds(session) or self.config.projects.excludes(self._cwd)
+        return self.pause.holds(session) or self.config.projects.excludes(cwd)
 
     def gateway(self, parent: int | None = None, tenants: ManyTenants | None = None) -> Gateway:
         """The MCP gateway for this app. It serves either the agent that started it, whose process
@@ -339,7 +345,7 @@ class App:
             ),
             tenants or self.pipeline(parent),
             ToolListing(
-                may_compress=lambda server, tool: self._strategy_of(server, tool) != "none",
+                may_compress=self.may_shorten,
                 definitions=definitions,
             ),
             Records(

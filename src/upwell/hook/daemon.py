@@ -37,6 +37,9 @@ PROTOCOLS = frozenset({"upwell/1", PROTOCOL})
 MAX_HEAD_BYTES = 1_024
 MAX_CONNECTIONS = 64
 BACKLOG = 128
+WRAP = "wrap"
+MAX_RESULT_BYTES = 40_000_000
+"""The host in a request of a wrapped server's relay, and the most that such a request contains."""
 CONTROL = "daemon"
 """The host in a request to the daemon itself. The event is then `status` or `stop`."""
 
@@ -194,7 +197,8 @@ class Daemon(Struct):
 
     async def _received(self, reader: asyncio.StreamReader) -> tuple[Request, bytes]:
         request = read_head(await reader.readuntil(b"\n"))
-        if not 0 <= request.length <= MAX_SENT_BYTES:
+        most = MAX_RESULT_BYTES if request.host == WRAP else MAX_SENT_BYTES
+        if not 0 <= request.length <= most:
             raise ValueError("too long")
         return request, await reader.readexactly(request.length)
 

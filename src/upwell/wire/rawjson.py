@@ -162,6 +162,17 @@ class RawObject(Struct, frozen=True):
         raw = self.get(name)
         return default if raw is None else loads(raw)
 
+    def decoded(self) -> dict[str, Any]:
+        """Return the decoded members. Those that cannot be decoded, such as deeply nested ones, are
+        left out."""
+        decoded: dict[str, Any] = {}
+        for key, value in self.members:
+            try:
+                decoded[loads(key)] = loads(value)
+            except NotJson:
+                continue
+        return decoded
+
     def replaced(self, name: str, value: bytes) -> "RawObject":
         """Return a copy in which the member `name` has this value. If there is no such member, it
         is added at the end."""

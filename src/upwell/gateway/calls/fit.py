@@ -55,6 +55,17 @@ def by_tool(key: str) -> str:
     return f'{READ_MORE} with key="{key}" (a part: lines="12-44")'
 
 
+def by_command(command: str) -> Reading:
+    """Say how to read an original to an agent that may lack our tools. `command` is a shell
+    command, to which the key is appended."""
+
+    def reading(key: str) -> str:
+        in_shell = f"`{command} {key}` in a shell (a part: --lines 12-44)"
+        return f'{in_shell}, or read_more of upwell with key="{key}"'
+
+    return reading
+
+
 class _Text(Struct, frozen=True):
     place: int
     block: RawObject
@@ -201,7 +212,9 @@ class Fitter:
         strategy: str = "",
     ) -> RawObject:
         """Fit `result` to the budget of its tool. `ratio` replaces the learned ratio. `strategy`
-        replaces the configured strategy, unless that is `none`: then no result is changed."""
+        replaces the configured strategy, unless that is `none`: then no result is changed. With a
+        `read_command`, a result stays unchanged if another process could not read its originals.
+        """
         options = self._options(call.server, call.tool)
         blocks = await blocks_of(result)
         if not blocks or options.strategy == "none":
@@ -216,9 +229,12 @@ class Fitter:
             return result
         options = dataclasses.replace(options, strategy=strategy or options.strategy)
         fitted = await self._shorten(call, texts, budget, options)
+        if call.read_command and not _are_readable(fitted):
+            return result
         if any(fitted):
             self._shortened(call, _cut(texts, fitted))
-        return _rebuilt(result, remaining_blocks, texts, fitted)
+        how_to_read = by_command(call.read_command) if call.read_command else by_tool
+        return _rebuilt(result, remaining_blocks, texts, fitted, how_to_read)
 
     async def fit_texts(
         self,
@@ -290,6 +306,11 @@ class Fitter:
         return fitted
 
 
+def _are_readable(fitted: Sequence[_Shortened | None]) -> bool:
+    """Return whether another process can read the originals of all shortened texts."""
+    return not any(short.private or not short.compressed.key for short in fitted if short)
+
+
 def _counted(texts: Sequence[str]) -> list[_Text]:
     return [_Text(index, RawObject(), text, count(text)) for index, text in enumerate(texts)]
 
@@ -297,13 +318,13 @@ def _counted(texts: Sequence[str]) -> list[_Text]:
 def _with_notice(
     texts: Sequence[_Text], fitted: Sequence[_Shortened | None], how_to_read: Reading
 ) -> list[str | None] | None:
+    if not _are_readable(fitted):
+        return None
     replacements = [short.text if short else None for short in fitted]
     notices: list[str] = []
     for text, short in zip(texts, fitted, strict=True):
         if short is None:
             continue
-        if short.private or not short.compressed.key:
-            return None
         delivered = replace(short.compressed, tokens=short.tokens)
         notices.append(notice(text.tokens, delivered, how_to_read=how_to_read))
     if notices:
@@ -418,6 +439,7 @@ def _rebuilt(
     blocks: list[bytes],
     texts: Sequence[_Text],
     fitted: Sequence[_Shortened | None],
+    how_to_read: Reading,
 ) -> RawObject:
     notices: list[str] = []
     contents: list[bytes] = []
@@ -430,7 +452,9 @@ def _rebuilt(
             contents.append(text_block(shortened.contents))
         if not compressed.lossless or compressed.key:
             delivered = replace(compressed, tokens=shortened.tokens)
-            notices.append(notice(text.tokens, delivered, private=shortened.private))
+            notices.append(
+                notice(text.tokens, delivered, private=shortened.private, how_to_read=how_to_read)
+            )
     if not any(fitted):
         return result
     if notices:

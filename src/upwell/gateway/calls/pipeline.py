@@ -1,6 +1,7 @@
 """A proxied call, from the agent's request to the reply. Read `Pipeline.call()` first."""
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import AsyncIterator, Callable
@@ -36,7 +37,7 @@ from upwell.surface.guards import Guards
 from upwell.surface.moments import found_nothing
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.surface.render import marked, place, worded
+from upwell.surface.render import by_command, marked, place, worded
 from upwell.wire.rawjson import NotJson, RawObject
 
 Outcome = Surfacing | Skip
@@ -220,13 +221,20 @@ class CallSurfacing:
         return call
 
     @asynccontextmanager
-    async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
-        """Start a search that runs during a call and has `race_ms` to finish. If its outcome is not
-        injected, or the reply does not reach the client, the outcome is taken back.
+    async def race(
+        self,
+        call: ToolCall,
+        client: Client,
+        answer: ToolAnswer | None = None,
+        seconds: float = math.inf,
+    ) -> AsyncIterator[Race]:
+        """Start a search that runs during a call and has `race_ms` to finish, but at most
+        `seconds`. If its outcome is not injected, or the reply does not reach the client, the
+        outcome is taken back. `answer` is the result of a call in vain, if it is known.
         """
-        race_seconds = self._options(call.server, call.tool).race_ms / 1000
+        race_seconds = min(seconds, self._options(call.server, call.tool).race_ms / 1000)
 
-        def search(answer: ToolAnswer | None = None) -> Search:
+        def search(answer: ToolAnswer | None = answer) -> Search:
             return self._searches.start(self._search(call, client, answer))
 
         race = Race(search(), search, race_seconds)
@@ -246,7 +254,13 @@ class CallSurfacing:
         if not isinstance(outcome, Surfacing) or blocks is None:
             return result
         mode = self._options(call.server, call.tool).injection_mode
-        block = text_block(worded(marked(outcome.text, MARK), mode))
+        # An agent without our tools has not been told of the mark.
+        text = (
+            by_command(outcome.text, call.read_command)
+            if call.read_command
+            else marked(outcome.text, MARK)
+        )
+        block = text_block(worded(text, mode))
         placed = with_content(result, place(blocks, block, mode))
         return with_meta(placed, "surfacing_id", outcome.id)
 
@@ -275,6 +289,7 @@ class CallSurfacing:
             at=time.time(),
             principal=client.principal,
             host=client.host,
+            read_command=call.read_command,
         )
 
     def _settle(self, search: "asyncio.Task[tuple[Outcome, Cue]]", delivered: bool) -> None:
@@ -356,9 +371,32 @@ class Pipeline:
                 return error_result(str(_malformed(call, error)))
             if race.may_look_again() and (answer := await _answer_in_vain(call, fitted)):
                 race.look_again(answer)
-            result = await self._surfacing.injected(fitted, await race.outcome(), call)
-            race.is_injected = result is not fitted
-            return Reply(result=result.encode())
+            return Reply(result=(await self._with_memories(fitted, race, call)).encode())
+
+    async def answered(
+        self, call: ToolCall, reply: Reply, client: Client, *, seconds: float, fits: bool
+    ) -> Reply:
+        """Treat a result that a server has already given like a reply in `call()`. It is shortened
+        only with `fits`, and memories must be found within `seconds`. Returns `reply` itself if
+        nothing has changed.
+
+        Raises:
+            NotJson: the result is malformed.
+        """
+        if self._paused(self._surfacing.session_of(client)) or wants_input(reply.result):
+            return reply
+        call = self._surfacing.with_request(call, client)
+        given = await RawObject.opened(reply.result)
+        in_vain = await _answer_in_vain(call, given)
+        async with self._surfacing.race(call, client, in_vain, seconds) as race:
+            fitted = without_forged_meta(await self._fitting.fit(call, reply) if fits else given)
+            result = await self._with_memories(fitted, race, call)
+            return reply if result == given else Reply(result=result.encode())
+
+    async def _with_memories(self, fitted: RawObject, race: Race, call: ToolCall) -> RawObject:
+        result = await self._surfacing.injected(fitted, await race.outcome(), call)
+        race.is_injected = result is not fitted
+        return result
 
     async def aclose(self) -> None:
         """Stop all searches."""

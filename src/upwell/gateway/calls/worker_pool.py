@@ -223,6 +223,7 @@ class WorkerPool:
             "query": call.query,
             "request": call.request,
             "principal": call.principal,
+            "read_command": call.read_command,
             "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
             "strategy": "",
         }
@@ -289,6 +290,7 @@ async def _outcome(
         query=job["query"],
         request=job["request"],
         principal=job["principal"],
+        read_command=job["read_command"],
     )
     try:
         check(result)

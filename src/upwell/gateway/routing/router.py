@@ -3,7 +3,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
 
 from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Audience, Method, Refused, RequestContext
@@ -40,7 +39,7 @@ from upwell.wire.peer import (
     Message,
     error_body,
 )
-from upwell.wire.rawjson import NotJson, RawObject, check, dumps, kind_of, loads
+from upwell.wire.rawjson import NotJson, RawObject, check, dumps, kind_of
 
 HANDSHAKE_ONLY = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
@@ -308,12 +307,12 @@ def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) 
     `_context_query` is removed if the tool does not declare it.
     """
     arguments = RawObject.parse(params.get("arguments") or b"{}")
-    value = _decoded(arguments).get(CONTEXT_QUERY)
+    value = arguments.decoded().get(CONTEXT_QUERY)
     query = value if isinstance(value, str) else ""
     if CONTEXT_QUERY in arguments and not target.declares_query:
         arguments = arguments.without(CONTEXT_QUERY)
         params = params.replaced("arguments", arguments.encode())
-    args = _decoded(arguments)
+    args = arguments.decoded()
     return ToolCall(
         server=target.upstream.name if target.upstream else "",
         tool=target.tool,
@@ -325,18 +324,6 @@ def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) 
         trace_id=trace_id,
         principal=principal,
     )
-
-
-def _decoded(arguments: RawObject) -> dict[str, Any]:
-    """Decode the arguments. Those that cannot be decoded, such as deeply nested ones, are left
-    out."""
-    decoded: dict[str, Any] = {}
-    for key, value in arguments.members:
-        try:
-            decoded[loads(key)] = loads(value)
-        except NotJson:
-            continue
-    return decoded
 
 
 async def _ping(_: RawObject, __: RequestContext) -> RawObject:

@@ -14,7 +14,8 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     agent's question, "" for none. `request`: the user's last request in the session, "" if unknown.
     `annotations`: the tool's MCP hints. `declared`: a digest of the tool's declaration.
     `principal`: the name of the principal. `host`, `session`, `cwd`: the agent, its session and its
-    folder, if known.
+    folder, if known. `read_command`: a shell command that reads an original or a memory, for an
+    agent that may lack upwell's tools.
     """
 
     server: str
@@ -30,6 +31,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     host: str = ""
     session: str = ""
     cwd: str | None = None
+    read_command: str = ""
 
 
 class Reply(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,183 @@
+"""The daemon's side of wrapped servers: what happens to a result of which a relay tells.
+
+A relay asks about one result at a time, and about the tools whose `outputSchema` it should list
+(`asking.py`). The results go through the gateway's own pipeline.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import Any
+
+from msgspec import Struct
+
+from upwell.gateway.calls.pipeline import Pipeline
+from upwell.gateway.clients import Nobody
+from upwell.gateway.eras import envelope_of
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.names import MAX_SERVER_NAME_CHARS
+from upwell.ground.receipt import Receipt
+from upwell.ground.trace import LOG, conclude, present_trace_id, span
+from upwell.ground.types.rpc import Reply, ToolCall
+from upwell.hook.daemon import Request
+from upwell.hosts import host_of_client
+from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
+from upwell.wrap.asking import NEW, SAME
+
+MAX_PIPELINES = 100
+_RUNNERS = frozenset(
+    """
+    bun bunx deno docker node npm npx pipx pnpm podman python python3 sh bash tsx uv uvx yarn
+    """.split()
+)
+_VERBS = frozenset({"dlx", "exec", "run", "tool", "x", "-m"})
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9-]+")
+_SUFFIXES = frozenset({".js", ".mjs", ".cjs", ".ts", ".py"})
+_host_of = lru_cache(256)(host_of_client)
+
+
+class Relay(Struct, frozen=True):
+    """A relay, as it describes itself. `parent` is the process that started it."""
+
+    session: str
+    name: str
+    cwd: str
+    client: str
+    parent: int
+
+    @classmethod
+    def described(cls, raw: bytes, parent: int) -> "Relay":
+        """Read a description.
+
+        Raises:
+            NotJson: it is malformed.
+        """
+        about = loads(raw)
+        if not isinstance(about, dict):
+            raise NotJson("the relay does not describe itself")
+        session, name, cwd, client = (
+            str(about.get(key, "")) for key in ("session", "name", "cwd", "client")
+        )
+        command = about.get("command")
+        words = [str(word) for word in command] if isinstance(command, list) else []
+        return cls(session, name or server_name(words), cwd, client, parent)
+
+
+class _Agent(Nobody):
+    """The agent behind a relay, as the client of one call."""
+
+    def __init__(self, session: str, host: str, receipt: Receipt) -> None:
+        self.session = session
+        self.host = host
+        self.receipt = receipt
+
+
+class WrapDoor:
+    """Answers relays. `pipeline_of(parent, cwd)` makes the pipeline for an agent's calls, and
+    `may_shorten(server, tool)` returns whether a tool's results may be shortened. `load()` prepares
+    for the first long result. `read_command` is the shell command that reads an original."""
+
+    def __init__(
+        self,
+        pipeline_of: Callable[[int, str], Pipeline],
+        may_shorten: Callable[[str, str], bool],
+        read_command: str,
+        load: Callable[[], None],
+    ) -> None:
+        self._pipeline_of = pipeline_of
+        self._may_shorten = may_shorten
+        self._read_command = read_command
+        self._load = load
+        self._is_loaded = False
+        self._pipelines: dict[tuple[int, str], Pipeline] = {}
+        self._tasks = BackgroundTasks("wrapped servers")
+
+    async def answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
+        """Return `SAME`, or `NEW` with the message that replaces the server's."""
+        if not self._is_loaded:
+            self._is_loaded = True
+            self._tasks.start(asyncio.to_thread(self._load))
+        about, _, rest = body.partition(b"\n")
+        try:
+            relay = Relay.described(about, request.parent)
+            if request.name == "list":
+                return NEW + dumps(self._with_schema(relay, loads(rest)))
+            facts, asked, answer = rest.split(b"\n", 2)
+            seconds = request.left_ms / 1000
+            return await self._result(relay, loads(facts), asked, answer, seconds, receipt)
+        except ValueError as error:
+            LOG.info("a message of a wrapped server passes unchanged: %s", error)
+            return SAME
+
+    async def aclose(self) -> None:
+        """Stop all searches."""
+        for pipeline in self._pipelines.values():
+            await pipeline.aclose()
+        await self._tasks.drain()
+
+    def _with_schema(self, relay: Relay, names: Any) -> list[str]:
+        """Return those of the tools that keep their `outputSchema`."""
+        known = names if isinstance(names, list) else []
+        return [name for name in known if not self._may_shorten(relay.name, str(name))]
+
+    async def _result(
+        self,
+        relay: Relay,
+        facts: Mapping[str, Any],
+        asked: bytes,
+        answer: bytes,
+        seconds: float,
+        receipt: Receipt,
+    ) -> bytes:
+        message = await RawObject.opened(answer)
+        result = message.get("result")
+        params = RawObject.parse(RawObject.parse(asked).get("params") or b"{}")
+        call = self._call(relay, params, facts)
+        if result is None or not call.tool:
+            return SAME
+        envelope = envelope_of(params)
+        host = _host_of(envelope.client if envelope else relay.client)
+        agent = _Agent(relay.session, host, receipt)
+        given = Reply(result=result)
+        with span("upwell.wrapped", server=call.server, tool=call.tool) as current:
+            reply = await self._pipeline(relay).answered(
+                call, given, agent, seconds=seconds, fits=facts.get("schema") is not True
+            )
+            conclude(current, "unchanged" if reply is given else "changed")
+        return SAME if reply is given else NEW + message.replaced("result", reply.result).encode()
+
+    def _call(self, relay: Relay, params: RawObject, facts: Mapping[str, Any]) -> ToolCall:
+        tool, annotations = params.value("name"), facts.get("annotations")
+        return ToolCall(
+            server=relay.name,
+            tool=tool if isinstance(tool, str) else "",
+            params=b"{}",
+            args=RawObject.parse(params.get("arguments") or b"{}").decoded(),
+            annotations=annotations if isinstance(annotations, dict) else {},
+            trace_id=present_trace_id(),
+            read_command=self._read_command,
+        )
+
+    def _pipeline(self, relay: Relay) -> Pipeline:
+        key = (relay.parent, relay.cwd)
+        pipeline = self._pipelines.pop(key, None) or self._pipeline_of(*key)
+        self._pipelines[key] = pipeline
+        if len(self._pipelines) > MAX_PIPELINES:
+            oldest = self._pipelines.pop(next(iter(self._pipelines)))
+            self._tasks.start(oldest.aclose())
+        return pipeline
+
+
+def server_name(command: list[str]) -> str:
+    """Return a name for the server that a command runs: that of the program or, if a runner such as
+    `npx` runs it, of the package or script."""
+    words = [word for word in command if word]
+    program = PurePosixPath(words[0]).name if words else ""
+    if program in _RUNNERS:
+        packages = (word for word in words[1:] if word not in _VERBS and word[:1] != "-")
+        program = PurePosixPath(next(packages, program)).name
+    path = PurePosixPath(program.split("@")[0] or program)
+    stem = path.stem if path.suffix in _SUFFIXES else path.name
+    return _NOT_IN_NAMES.sub("_", stem).strip("_-")[:MAX_SERVER_NAME_CHARS] or "server"

@@ -1,0 +1,224 @@
+"""What the relay reads in JSON-RPC messages. The bytes of a message are never decoded and encoded
+again.
+
+A message is recognised by the scalars at the two ends of its outermost object, so that the cost
+does not grow with its size. If a message has another shape, it passes as it is. Only calls and tool
+lists are parsed. The scanner is the one below `json`, which would take as long to import as the
+whole relay.
+"""
+
+from _json import make_scanner, scanstring
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+END_BYTES = 4_096
+"""How many bytes at each end of a message are read."""
+CALL, LIST, HELLO = '"tools/call"', '"tools/list"', '"initialize"'
+_SPACE = " \t\r\n"
+
+
+class _Lexemes:
+    """The scanner's settings: numbers stay as they are written."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = str
+    parse_int = str
+    parse_constant = str
+
+
+_scan = make_scanner(_Lexemes())  # type: ignore[arg-type]
+Malformed = (ValueError, IndexError, RuntimeError, StopIteration)
+"""What the functions below raise for JSON that is malformed or nested too deeply."""
+
+
+class Tool:
+    """A tool as its server lists it. `annotations` is raw JSON, and `schema` tells whether the
+    agent sees an `outputSchema`."""
+
+    __slots__ = ("annotations", "schema")
+
+    def __init__(self, annotations: str = "{}", schema: bool = False) -> None:
+        self.annotations = annotations
+        self.schema = schema
+
+    @property
+    def writes(self) -> bool:
+        """Whether the annotations say that the tool has side effects."""
+        hints = parsed(self.annotations)
+        is_read_only = hints.get("readOnlyHint") if isinstance(hints, dict) else None
+        return is_read_only is False or (
+            is_read_only is None
+            and isinstance(hints, dict)
+            and hints.get("destructiveHint") is True
+        )
+
+    def facts(self) -> bytes:
+        """What the daemon has to know about the tool, as JSON."""
+        schema = "true" if self.schema else "false"
+        return f'{{"annotations":{self.annotations},"schema":{schema}}}'.encode()
+
+
+def outline(head: bytes, tail: bytes) -> dict[str, str]:
+    """Return the scalars at both ends of a message's outermost object as raw JSON, and the first
+    object or array as `{` or `[`. `head` and `tail` are the ends of the message, which overlap if
+    it is short. If the message has another shape, the result is empty.
+    """
+    try:
+        text, found = head.decode("latin-1"), dict[str, str]()
+        at = _past_space(text, 0)
+        if text[at] != "{" or not _read_members(text, at + 1, found):
+            return found
+        text = tail.decode("latin-1").rstrip()
+        inner = max(text.rfind("}", 0, -1), text.rfind("]", 0, -1))
+        at = _past_space(text, inner + 1)
+        if inner >= 0 and text[at] == ",":
+            _read_members(text, at + 1, found)
+    except Malformed:
+        return {}
+    return found
+
+
+def _read_members(text: str, at: int, found: dict[str, str]) -> bool:
+    """Add members to `found`, up to the first object or array, or the end of the object. Returns
+    whether it stopped at an object or array.
+
+    Raises:
+        Malformed: there is no member at `at`.
+    """
+    while True:
+        key, at = _key(text, at)
+        if text[at] in "{[":
+            found[key] = text[at]
+            return True
+        _, end = _scan(text, at)
+        found[key] = text[at:end]
+        at = _past_space(text, end)
+        if text[at] == "}":
+            return False
+        if text[at] != ",":
+            raise ValueError
+        at += 1
+
+
+def parsed(text: str) -> object:
+    """Return the value of a JSON text, in which numbers are strings, or None if it is malformed."""
+    try:
+        value, end = _scan(text, _past_space(text, 0))
+    except Malformed:
+        return None
+    return value if not text[end:].strip(_SPACE) else None
+
+
+def member(value: object, *path: str) -> str:
+    """Return the string at a path of keys, or "" if there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+class ToolList:
+    """The response to `tools/list`. `text` is the message, and `tools` maps the names to the
+    tools.
+
+    Raises:
+        Malformed: the message is not a list of tools.
+    """
+
+    def __init__(self, line: bytes) -> None:
+        self.text = line.decode()
+        self.tools: dict[str, Tool] = {}
+        self._places: list[tuple[str, int, int]] = []
+        at = _place_of(
+            self.text, _place_of(self.text, _past_space(self.text, 0), "result"), "tools"
+        )
+        for start, end in _items(self.text, at):
+            self._add(start, end)
+
+    def _add(self, start: int, end: int) -> None:
+        name, tool = "", Tool()
+        for key, _, at, stop in _members(self.text, start):
+            if key == "name":
+                name = str(_scan(self.text, at)[0])
+            elif key == "annotations" and self.text[at] == "{":
+                tool.annotations = self.text[at:stop]
+            elif key == "outputSchema":
+                tool.schema = True
+        self.tools[name] = tool
+        self._places.append((name, start, end))
+
+    def without_schemas(self, names: set[str]) -> bytes:
+        """Return the message without the `outputSchema` of these tools."""
+        parts, done = [], 0
+        for name, start, end in self._places:
+            if name in names:
+                kept = [
+                    self.text[key_at:stop]
+                    for key, key_at, _, stop in _members(self.text, start)
+                    if key != "outputSchema"
+                ]
+                parts += [self.text[done:start], "{", ",".join(kept), "}"]
+                done = end
+                self.tools[name].schema = False
+        return "".join([*parts, self.text[done:]]).encode()
+
+
+def _place_of(text: str, at: int, name: str) -> int:
+    return next(place for key, _, place, _ in _members(text, at) if key == name)
+
+
+def _members(text: str, at: int) -> "Iterator[tuple[str, int, int, int]]":
+    """Yield each member of the object at `at`: its key, where it begins, and where its value begins
+    and ends.
+
+    Raises:
+        Malformed: there is no object.
+    """
+    if text[at] != "{":
+        raise ValueError
+    at = _past_space(text, at + 1)
+    while text[at] != "}":
+        key_at = at
+        key, at = _key(text, at)
+        _, end = _scan(text, at)
+        yield key, key_at, at, end
+        at = _past_space(text, end)
+        if text[at] == ",":
+            at = _past_space(text, at + 1)
+        elif text[at] != "}":
+            raise ValueError
+
+
+def _items(text: str, at: int) -> "Iterator[tuple[int, int]]":
+    if text[at] != "[":
+        raise ValueError
+    at = _past_space(text, at + 1)
+    while text[at] != "]":
+        _, end = _scan(text, at)
+        yield at, end
+        at = _past_space(text, end)
+        if text[at] == ",":
+            at = _past_space(text, at + 1)
+        elif text[at] != "]":
+            raise ValueError
+
+
+def _key(text: str, at: int) -> tuple[str, int]:
+    """Return the key at `at`, and where its value begins."""
+    at = _past_space(text, at)
+    if text[at] != '"':
+        raise ValueError
+    key, at = scanstring(text, at + 1, True)
+    at = _past_space(text, at)
+    if text[at] != ":":
+        raise ValueError
+    return key, _past_space(text, at + 1)
+
+
+def _past_space(text: str, at: int) -> int:
+    while text[at] in _SPACE:
+        at += 1
+    return at
