@@ -3,14 +3,15 @@
     python benchmarks/gateway [--rounds N] [--only NAME,…] [--contenders NAME,…] [--quick] [--json]
                               [--environment PACKAGE=DIR]…
 
-Contenders: the server itself, upwell, memtomem-stm 0.6.9, FastMCP 4.1.2's proxy, mcp-proxy 0.13
-(which only changes the transport). Environments that are not given are made under `.tools/`; with
-`--environment upwell=DIR`, another version of upwell takes part, as "other upwell".
+Contenders: the server itself, upwell's gateway, the server wrapped in its place ("upwell wrap"),
+memtomem-stm 0.6.9, FastMCP 4.1.2's proxy, mcp-proxy 0.13 (which only changes the transport).
+Environments that are not given are made under `.tools/`; with `--environment upwell=DIR`, another
+version of upwell takes part, as "other upwell".
 Rounds are interleaved, and the median of the rounds is shown. CPU is the user + system time of
-every process below the client. The CPU times and the ratios are reliable; wall times depend on the
-load of the machine. memtomem-stm runs without its long-term memory, which would add a process;
-upwell runs with its own memory. To measure results that are passed on unchanged, shortening is
-switched off in both.
+every process below the client; that of the daemon behind a wrapped server is shown apart. The CPU
+times and the ratios are reliable; wall times depend on the load of the machine. memtomem-stm runs
+without its long-term memory, which would add a process; upwell runs with its own memory. To measure
+results that are passed on unchanged, shortening is switched off in both.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import measures
-from contenders import OTHER, PEERS, ROOT, UPWELL, Contender, contenders
+from contenders import OTHER, PEERS, ROOT, UPWELL, WRAP, Contender, contenders
 from measures import Figures, Sizes
 from report import goals, markdown
 
@@ -32,12 +33,12 @@ sys.path.insert(0, str(ROOT))
 
 from tests.doors.npm import install
 
-KINDS = tuple("small official http kept start flood fitted endurance large".split())
+KINDS = tuple("small official http kept start flood fitted endurance large beside".split())
 ONCE = ("endurance", "flood")
 ENDURANCE_CALLS = 10_000
 UPWELLS = (UPWELL, OTHER)
 PEER_NAMES = "memtomem-stm,FastMCP,mcp-proxy"
-SHORTENING = (*UPWELLS, "memtomem-stm")
+SHORTENING = (*UPWELLS, WRAP, "memtomem-stm")
 Measure = Callable[[Contender, Path], Figures]
 
 
@@ -55,6 +56,7 @@ def of_kind(kind: str, sizes: Sizes, files: Path, calls: int) -> Measure:
         "fitted": lambda contender, folder: (
             measures.fitted(contender, folder, sizes) if contender.name in SHORTENING else {}
         ),
+        "beside": lambda contender, folder: measures.beside(contender, folder, sizes),
         "kept": lambda contender, folder: (
             measures.kept(contender, folder, sizes) if contender.name in UPWELLS else {}
         ),
@@ -111,7 +113,7 @@ def main() -> int:
     if unknown := (set(kinds) - set(KINDS)) | (set(environments) - {*PEERS, "upwell"}):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     install.ensure()
-    names = {"direct", *UPWELLS, *options.contenders.split(",")}
+    names = {"direct", *UPWELLS, WRAP, *options.contenders.split(",")}
     selected = contenders(
         {name: Path(folder).absolute() for name, folder in environments.items()}, names
     )

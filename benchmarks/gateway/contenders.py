@@ -11,7 +11,7 @@ from processes import clean, run
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-UPWELL, OTHER = "upwell", "other upwell"
+UPWELL, WRAP, OTHER = "upwell", "upwell wrap", "other upwell"
 PEERS = {"memtomem-stm": "0.6.9", "mcp-proxy": "0.13.0", "fastmcp": "4.1.2"}
 MEMORIES = [
     "The settlement job must run before midnight UTC.",
@@ -35,13 +35,15 @@ strategy = "none"
 class Contender:
     """`stdio(server, folder, config)` is the command that serves on stdio, `http(server, folder,
     port)` the one that listens; None if the contender cannot do that. `prefix` is the prefix of its
-    tool names; `config` contains upwell's settings that differ from the defaults.
+    tool names; `config` contains upwell's settings that differ from the defaults. `helpers(folder)`
+    are processes that work for the contender without being its children.
     """
 
     name: str
     prefix: str = ""
     stdio: Callable[[Sequence[str], Path, str], Command] | None = None
     http: Callable[[BackgroundWork, Path, int], Command | None] | None = None
+    helpers: Callable[[Path], Sequence[int]] = lambda folder: ()
 
 
 def direct(server: Sequence[str], folder: Path, config: str) -> Command:
@@ -74,6 +76,32 @@ def upwell(name: str, python: str) -> Contender:
         return command, home(background, folder, "")
 
     return Contender(name, "up__", stdio=stdio, http=http)
+
+
+def wrap() -> Contender:
+    """A server wrapped in its place, with a running daemon."""
+    python = sys.executable
+
+    def stdio(server: Sequence[str], folder: Path, config: str) -> Command:
+        home = folder / "upwell"
+        env = clean(folder, UPWELL_HOME=str(home))
+        if not home.exists():
+            home.mkdir(mode=0o700, parents=True)
+            (home / "config.toml").write_text(config)
+            for text in MEMORIES:
+                run([python, "-m", "upwell", "remember", text], env)
+        run([python, "-m", "upwell", "daemon", "start"], env)
+        return [python, "-m", "upwell", "wrap", "--", *server], env
+
+    def helpers(folder: Path) -> list[int]:
+        from tests.doors.peer import processes
+
+        from upwell.hook.control import daemon_at
+
+        daemon = daemon_at(str(folder / "upwell"))
+        return processes(daemon.pid) if daemon else []
+
+    return Contender(WRAP, stdio=stdio, helpers=helpers)
 
 
 def memtomem_stm(venv: Path) -> Contender:
@@ -131,6 +159,7 @@ def contenders(environments: Mapping[str, Path], names: Container[str]) -> list[
     makers: dict[str, Callable[[], Contender]] = {
         "direct": lambda: Contender("direct", stdio=direct),
         UPWELL: lambda: upwell(UPWELL, sys.executable),
+        WRAP: wrap,
     }
     if other := environments.get("upwell"):
         makers[OTHER] = lambda: upwell(OTHER, str(other / "bin" / "python"))

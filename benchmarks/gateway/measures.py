@@ -86,7 +86,9 @@ def small(contender: Contender, folder: Path, sizes: Sizes) -> Figures:
         for n in range(WARM_UP_CALLS):
             said(peer, tool, f"warm {n}")
         tree = processes(peer.process.pid)
+        helpers = contender.helpers(folder)
         before, walls = cpu_ms(tree), []
+        before_helpers, before_first = cpu_ms(helpers), cpu_ms(tree[:1])
         for n in range(sizes.calls):
             began = time.perf_counter()
             said(peer, tool, f"call {n}")
@@ -94,6 +96,8 @@ def small(contender: Contender, folder: Path, sizes: Sizes) -> Figures:
         cuts = statistics.quantiles(walls, n=20)
         figures = {
             "call_cpu_ms": (cpu_ms(tree) - before) / sizes.calls,
+            "call_first_cpu_ms": (cpu_ms(tree[:1]) - before_first) / sizes.calls,
+            "call_helpers_cpu_ms": (cpu_ms(helpers) - before_helpers) / sizes.calls,
             "call_p50_ms": cuts[9],
             "call_p95_ms": cuts[18],
             "rss_mb": rss_mb(peer.process.pid),
@@ -169,6 +173,27 @@ def _long(contender: Contender, peer: Peer, size: int, calls: int, *, whole: boo
             raise Silence(f"{tool}({size}) answered {received_chars:,} characters")
         peer.lines.clear()
     return {"cpu_ms": (cpu_ms(tree) - before) / calls, "p50_ms": statistics.median(walls)}
+
+
+def beside(contender: Contender, folder: Path, sizes: Sizes) -> Figures:
+    """Small calls to one server, while another server's result of 10 MB is on its way."""
+    assert contender.stdio is not None
+    with (
+        connected(contender, SERVER, folder, "words") as busy,
+        connected(contender, SERVER, folder, "say") as peer,
+    ):
+        words, say = (contender.prefix + name for name in ("words", "say"))
+        busy.call(words, bytes=10 * MB)
+        walls = []
+        for _ in range(max(1, sizes.large_calls // 2)):
+            identity = busy.start("tools/call", {"name": words, "arguments": {"bytes": 10 * MB}})
+            while not busy.has_arrived(identity):
+                began = time.perf_counter()
+                said(peer, say, "beside")
+                walls.append((time.perf_counter() - began) * 1000)
+            busy.lines.clear()
+        cuts = statistics.quantiles(walls, n=20)
+        return {"beside_p50_ms": cuts[9], "beside_p95_ms": cuts[18], "beside_max_ms": max(walls)}
 
 
 def kept(contender: Contender, folder: Path, sizes: Sizes) -> Figures:

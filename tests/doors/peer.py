@@ -181,6 +181,11 @@ class Peer:
             self._take(self.line(max(0.0, end - time.monotonic())))
         return self._replies[id]
 
+    def has_arrived(self, id: Any) -> bool:
+        """Whether `id` is answered. Does not wait for it."""
+        self.drain(0.001)
+        return id in self._replies
+
     def drain(self, seconds: float) -> None:
         """Collect the lines that arrive within `seconds`, when none is expected."""
         end = time.monotonic() + seconds

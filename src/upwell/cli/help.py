@@ -16,7 +16,19 @@ GROUPS = {
     ),
     "Tool results": ("compress", "read", "cache"),
     "Servers and hooks": (
-        *("init", "eject", "serve", "add", "list", "remove", "login", "logout", "token", "tenant"),
+        *(
+            "init",
+            "eject",
+            "serve",
+            "wrap",
+            "add",
+            "list",
+            "remove",
+            "login",
+            "logout",
+            "token",
+            "tenant",
+        ),
         *("team", "hook", "daemon", "config"),
     ),
 }

@@ -1,4 +1,4 @@
-"""The commands `serve`, `add`, `list`, `remove`, `on` and `off`."""
+"""The commands `serve`, `wrap`, `add`, `list`, `remove`, `on` and `off`."""
 
 import shutil
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
 
 def register(app: typer.Typer) -> None:
     app.command()(serve)
+    app.command(context_settings=_PASS_ON)(wrap)
     app.command(context_settings=_PASS_ON)(add)
     app.command("list")(list_servers)
     for verb in (remove, on, off):
@@ -34,6 +35,20 @@ def serve(
     from upwell.cli.serve import main
 
     raise typer.Exit(main(http))
+
+
+def wrap(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help='The server\'s name in [tool."NAME__*"].')
+    ] = "",
+    home: Annotated[str, typer.Option(metavar="DIR", help="upwell's home.")] = "",
+) -> None:
+    """Run one MCP server under its own name: `upwell wrap -- CMD ARGS…`."""
+    from upwell.wrap.start import main
+
+    options = [*(["--name", name] if name else []), *(["--home", home] if home else [])]
+    raise typer.Exit(main([*options, "--", *context.args]))
 
 
 def add(

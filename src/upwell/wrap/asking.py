@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     Concluded = Callable[["Ask", bytes | None], None]
 
 HOST = "wrap"
+CALL, LIST = "call", "list"
+"""What a request is about: a result of a call, or the `outputSchema`s in a list of tools."""
 SAME, NEW = b"same", b"new\n"
-"""The answers: the message stays as it is, or the one that follows replaces it."""
+"""The answers: the message stays as it is, or what follows replaces it. That is a line with its end
+or, if the question was about a list, a JSON array of the tools that keep their schema."""
 MARGIN_SECONDS = 0.02
 """The daemon's deadline is this much earlier, so that its answer arrives in time."""
 READ_BYTES = 262_144

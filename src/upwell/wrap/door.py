@@ -24,7 +24,8 @@ from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.hook.daemon import Request
 from upwell.hosts import host_of_client
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
-from upwell.wrap.asking import NEW, SAME
+from upwell.wrap.asking import LIST, NEW, SAME
+from upwell.wrap.messages import Malformed, place_of_result
 
 MAX_PIPELINES = 100
 _RUNNERS = frozenset(
@@ -65,13 +66,28 @@ class Relay(Struct, frozen=True):
         return cls(session, name or server_name(words), cwd, client, parent)
 
 
-class _Agent(Nobody):
-    """The agent behind a relay, as the client of one call."""
+class _Asking(Nobody):
+    """The agent that made a call, and the call. `facts` is what the relay knows of the tool, and
+    `request` is the agent's request as raw JSON.
 
-    def __init__(self, session: str, host: str, receipt: Receipt) -> None:
-        self.session = session
-        self.host = host
+    Raises:
+        NotJson: the request is malformed.
+    """
+
+    def __init__(
+        self, relay: Relay, facts: Mapping[str, Any], request: bytes, receipt: Receipt
+    ) -> None:
+        params = RawObject.parse(RawObject.parse(request).get("params") or b"{}")
+        envelope = envelope_of(params)
+        tool, annotations = params.value("name"), facts.get("annotations")
+        self.relay = relay
+        self.session = relay.session
+        self.host = _host_of(envelope.client if envelope else relay.client)
         self.receipt = receipt
+        self.tool = tool if isinstance(tool, str) else ""
+        self.args = RawObject.parse(params.get("arguments") or b"{}").decoded()
+        self.annotations = annotations if isinstance(annotations, dict) else {}
+        self.has_schema = facts.get("schema") is True
 
 
 class WrapDoor:
@@ -99,17 +115,22 @@ class WrapDoor:
         if not self._is_loaded:
             self._is_loaded = True
             self._tasks.start(asyncio.to_thread(self._load))
-        about, _, rest = body.partition(b"\n")
         try:
+            about, *rest = body.split(b"\n", 1 if request.name == LIST else 3)
             relay = Relay.described(about, request.parent)
-            if request.name == "list":
-                return NEW + dumps(self._with_schema(relay, loads(rest)))
-            facts, asked, answer = rest.split(b"\n", 2)
-            seconds = request.left_ms / 1000
-            return await self._result(relay, loads(facts), asked, answer, seconds, receipt)
-        except ValueError as error:
+            if request.name == LIST:
+                return NEW + dumps(self._with_schema(relay, loads(rest[0])))
+            facts, asked, answer = rest
+            start, end = place_of_result(answer)
+            given = Reply(result=answer[start:end])
+            asking = _Asking(relay, loads(facts), asked, receipt)
+            reply = await self._treated(asking, given, request.left_ms / 1000)
+        except Malformed as error:
             LOG.info("a message of a wrapped server passes unchanged: %s", error)
             return SAME
+        if reply is given:
+            return SAME
+        return b"".join((NEW, answer[:start], reply.result, answer[end:]))
 
     async def aclose(self) -> None:
         """Stop all searches."""
@@ -122,43 +143,22 @@ class WrapDoor:
         known = names if isinstance(names, list) else []
         return [name for name in known if not self._may_shorten(relay.name, str(name))]
 
-    async def _result(
-        self,
-        relay: Relay,
-        facts: Mapping[str, Any],
-        asked: bytes,
-        answer: bytes,
-        seconds: float,
-        receipt: Receipt,
-    ) -> bytes:
-        message = await RawObject.opened(answer)
-        result = message.get("result")
-        params = RawObject.parse(RawObject.parse(asked).get("params") or b"{}")
-        call = self._call(relay, params, facts)
-        if result is None or not call.tool:
-            return SAME
-        envelope = envelope_of(params)
-        host = _host_of(envelope.client if envelope else relay.client)
-        agent = _Agent(relay.session, host, receipt)
-        given = Reply(result=result)
-        with span("upwell.wrapped", server=call.server, tool=call.tool) as current:
-            reply = await self._pipeline(relay).answered(
-                call, given, agent, seconds=seconds, fits=facts.get("schema") is not True
-            )
-            conclude(current, "unchanged" if reply is given else "changed")
-        return SAME if reply is given else NEW + message.replaced("result", reply.result).encode()
-
-    def _call(self, relay: Relay, params: RawObject, facts: Mapping[str, Any]) -> ToolCall:
-        tool, annotations = params.value("name"), facts.get("annotations")
-        return ToolCall(
-            server=relay.name,
-            tool=tool if isinstance(tool, str) else "",
+    async def _treated(self, asking: "_Asking", given: Reply, seconds: float) -> Reply:
+        call = ToolCall(
+            server=asking.relay.name,
+            tool=asking.tool,
             params=b"{}",
-            args=RawObject.parse(params.get("arguments") or b"{}").decoded(),
-            annotations=annotations if isinstance(annotations, dict) else {},
+            args=asking.args,
+            annotations=asking.annotations,
             trace_id=present_trace_id(),
             read_command=self._read_command,
         )
+        with span("upwell.wrapped", server=call.server, tool=call.tool) as current:
+            reply = await self._pipeline(asking.relay).answered(
+                call, given, asking, seconds=seconds, fits=not asking.has_schema
+            )
+            conclude(current, "unchanged" if reply is given else "changed")
+        return reply
 
     def _pipeline(self, relay: Relay) -> Pipeline:
         key = (relay.parent, relay.cwd)

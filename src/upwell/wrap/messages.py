@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 END_BYTES = 4_096
 """How many bytes at each end of a message are read."""
-CALL, LIST, HELLO = '"tools/call"', '"tools/list"', '"initialize"'
+CALLED, LISTED, HELLO = '"tools/call"', '"tools/list"', '"initialize"'
 _SPACE = " \t\r\n"
 
 
@@ -67,24 +67,51 @@ def outline(head: bytes, tail: bytes) -> dict[str, str]:
     object or array as `{` or `[`. `head` and `tail` are the ends of the message, which overlap if
     it is short. If the message has another shape, the result is empty.
     """
+    found: dict[str, str] = {}
     try:
-        text, found = head.decode("latin-1"), dict[str, str]()
-        at = _past_space(text, 0)
-        if text[at] != "{" or not _read_members(text, at + 1, found):
+        if _read_head(head, found) < 0:
             return found
         text = tail.decode("latin-1").rstrip()
-        inner = max(text.rfind("}", 0, -1), text.rfind("]", 0, -1))
-        at = _past_space(text, inner + 1)
-        if inner >= 0 and text[at] == ",":
+        inner = _end_of_inner(text)
+        at = _past_space(text, inner)
+        if inner and text[at] == ",":
             _read_members(text, at + 1, found)
     except Malformed:
         return {}
     return found
 
 
-def _read_members(text: str, at: int, found: dict[str, str]) -> bool:
+def place_of_result(message: bytes) -> tuple[int, int]:
+    """Return where the result of a message begins and ends, if it is the only object or array in
+    the outermost object. If it is not, what is there is no JSON object.
+
+    Raises:
+        Malformed: the message is not a response with a result.
+    """
+    found: dict[str, str] = {}
+    start = _read_head(message[:END_BYTES], found)
+    if start < 0 or found.get("result") != "{":
+        raise ValueError
+    text = message[-END_BYTES:].decode("latin-1")
+    return start, len(message) - len(text) + _end_of_inner(text.rstrip())
+
+
+def _read_head(head: bytes, found: dict[str, str]) -> int:
+    text = head.decode("latin-1")
+    at = _past_space(text, 0)
+    if text[at] != "{":
+        raise ValueError
+    return _read_members(text, at + 1, found)
+
+
+def _end_of_inner(text: str) -> int:
+    """Return where the last object or array within the outermost object ends, or 0."""
+    return max(text.rfind("}", 0, -1), text.rfind("]", 0, -1)) + 1
+
+
+def _read_members(text: str, at: int, found: dict[str, str]) -> int:
     """Add members to `found`, up to the first object or array, or the end of the object. Returns
-    whether it stopped at an object or array.
+    where the object or array begins, or -1.
 
     Raises:
         Malformed: there is no member at `at`.
@@ -93,12 +120,12 @@ def _read_members(text: str, at: int, found: dict[str, str]) -> bool:
         key, at = _key(text, at)
         if text[at] in "{[":
             found[key] = text[at]
-            return True
+            return at
         _, end = _scan(text, at)
         found[key] = text[at:end]
         at = _past_space(text, end)
         if text[at] == "}":
-            return False
+            return -1
         if text[at] != ",":
             raise ValueError
         at += 1

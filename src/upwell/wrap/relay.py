@@ -15,13 +15,13 @@ import time
 from _json import encode_basestring_ascii as quoted
 
 from upwell.hook.place import Place, socket_inode
-from upwell.wrap.asking import NEW, Ask, Poll
+from upwell.wrap.asking import CALL, LIST, NEW, Ask, Poll
 from upwell.wrap.child import Server
 from upwell.wrap.messages import (
-    CALL,
+    CALLED,
     END_BYTES,
     HELLO,
-    LIST,
+    LISTED,
     Malformed,
     Tool,
     ToolList,
@@ -191,10 +191,10 @@ class Relay:
         method, identity = found.get("method", "").replace("\\/", "/"), found.get("id", "")
         if method == HELLO:
             self._client = member(_value(line), "params", "clientInfo", "name")
-        elif method in (CALL, LIST) and identity:
+        elif method in (CALLED, LISTED) and identity:
             if len(self._asked) >= MAX_REQUESTS:
                 del self._asked[next(iter(self._asked))]
-            tool = member(_value(line), "params", "name") if method == CALL else None
+            tool = member(_value(line), "params", "name") if method == CALLED else None
             self._asked[identity] = Asked(tool, line.strip())
 
     def _take_response(self, line: list[bytes]) -> bool:
@@ -227,10 +227,9 @@ class Relay:
                 ask.settle(False)
                 self._pass_later(line)
             else:
-                ending = b"\r\n" if line[-1].endswith(b"\r\n") else b"\n"
-                self._pass_later([answer[len(NEW) :] + ending], ask.settle)
+                self._pass_later([answer[len(NEW) :]], ask.settle)
 
-        return self._begin(Ask(self._poll, "call", self._parent, parts, seconds), conclude)
+        return self._begin(Ask(self._poll, CALL, self._parent, parts, seconds), conclude)
 
     def _take_list(self, line: list[bytes]) -> bool:
         """Note the tools, and list those whose results may be shortened without their
@@ -256,7 +255,7 @@ class Relay:
             self._start_daemon()
 
         parts = [self._context(), b"\n", question.encode()]
-        return self._begin(Ask(self._poll, "list", self._parent, parts, SMALL_SECONDS), conclude)
+        return self._begin(Ask(self._poll, LIST, self._parent, parts, SMALL_SECONDS), conclude)
 
     # The daemon
 

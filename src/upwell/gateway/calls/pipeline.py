@@ -76,13 +76,8 @@ class Fitting(Struct, frozen=True):
         Raises:
             NotJson: the result is malformed.
         """
-        try:
-            fitted = await self._fit(call, reply.result)
-        except NotJson:
-            raise
-        except Exception:
-            LOG.exception("%s__%s: its result passes unchanged", call.server, call.tool)
-            fitted = RawObject.parse(reply.result)
+        shortened = await self.shortened(call, reply.result)
+        fitted = await RawObject.opened(reply.result) if shortened is None else shortened
         if not reply.repaired:
             return fitted
         notice = (
@@ -91,13 +86,30 @@ class Fitting(Struct, frozen=True):
         )
         return with_content(fitted, [*(content_of(fitted) or []), text_block(notice)])
 
-    async def _fit(self, call: ToolCall, result: bytes) -> RawObject:
+    async def shortened(self, call: ToolCall, result: bytes) -> RawObject | None:
+        """Fit a result. Returns None if it stays as it is, or if upwell itself fails.
+
+        Raises:
+            NotJson: the result is malformed.
+        """
+        try:
+            return await self._shortened(call, result)
+        except NotJson:
+            raise
+        except Exception:
+            LOG.exception("%s__%s: its result passes unchanged", call.server, call.tool)
+            return None
+
+    async def _shortened(self, call: ToolCall, result: bytes) -> RawObject | None:
         if len(result) >= HEAVY_BYTES:
             try:
-                return await RawObject.opened(await self.worker_pool.fit(call, result))
+                fitted_bytes = await self.worker_pool.fit(call, result)
+                return None if fitted_bytes is result else await RawObject.opened(fitted_bytes)
             except CompressionError as error:
                 LOG.warning("%s; fitting it in this process", error)
-        return await self.fitter.fit(call, await RawObject.opened(result))
+        given = await RawObject.opened(result)
+        fitted = await self.fitter.fit(call, given)
+        return None if fitted is given else fitted
 
 
 Search = asyncio.Task[tuple[Outcome, Cue]]
@@ -386,12 +398,18 @@ class Pipeline:
         if self._paused(self._surfacing.session_of(client)) or wants_input(reply.result):
             return reply
         call = self._surfacing.with_request(call, client)
-        given = await RawObject.opened(reply.result)
-        in_vain = await _answer_in_vain(call, given)
+        # A large result is not split in this process, where others would wait for that.
+        is_large = len(reply.result) >= HEAVY_BYTES
+        given = None if is_large else RawObject.parse(reply.result)
+        in_vain = await _answer_in_vain(call, given) if given else None
         async with self._surfacing.race(call, client, in_vain, seconds) as race:
-            fitted = without_forged_meta(await self._fitting.fit(call, reply) if fits else given)
+            shortened = await self._fitting.shortened(call, reply.result) if fits else None
+            if shortened is None and is_large and not isinstance(await race.outcome(), Surfacing):
+                return reply
+            given = given or await RawObject.opened(reply.result)
+            fitted = without_forged_meta(given if shortened is None else shortened)
             result = await self._with_memories(fitted, race, call)
-            return reply if result == given else Reply(result=result.encode())
+            return reply if result is given else Reply(result=result.encode())
 
     async def _with_memories(self, fitted: RawObject, race: Race, call: ToolCall) -> RawObject:
         result = await self._surfacing.injected(fitted, await race.outcome(), call)
