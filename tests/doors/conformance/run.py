@@ -1,5 +1,8 @@
 """The official conformance suite against the reference server, directly and through upwell.
 
+The suite speaks HTTP. A server wrapped in its place speaks stdio, so the gateway stands in front of
+it; what the relay loses is what is lost beyond the gateway alone.
+
     python tests/doors/conformance/run.py [--suite VERSION] [--scenario NAME] [--json] [--verbose]
 
 Without `--suite`, it runs both pinned versions: the released one, and the alpha of the next one,
@@ -155,10 +158,13 @@ def compared(run: Run) -> dict[str, Any]:
     fail even without upwell."""
     direct = directly(run)
     stdio = through(run, "stdio", {"command": REFERENCE[0], "args": REFERENCE[1:]})
+    wrap = ["-P", "-m", "upwell", "wrap", "--", *REFERENCE]
+    env = {"UPWELL_HOME": str(run.folder / "wrapped-home")}
+    wrapped = through(run, "wrapped", {"command": sys.executable, "args": wrap, "env": env})
     port = free_port()
     with program([*REFERENCE, "--port", str(port)], port, os.environ, run.folder / "behind.log"):
         http = through(run, "http", {"url": f"http://127.0.0.1:{port}/mcp"})
-    ways = {"stdio behind": stdio, "HTTP behind": http}
+    ways = {"stdio behind": stdio, "wrapped stdio behind": wrapped, "HTTP behind": http}
     passing = passed(direct)
     return {
         "checks": len(direct),
@@ -166,6 +172,7 @@ def compared(run: Run) -> dict[str, Any]:
         **{f"through, {way}": len(passed(result)) for way, result in ways.items()},
         "lost": {
             "stdio behind": sorted(passing - passed(stdio) - set(KNOWN)),
+            "wrapped": sorted(passed(stdio) - passed(wrapped)),
             "HTTP behind": sorted(passing - passed(http)),
         },
         "not in the handshake era": sorted((passing - passed(stdio)) & set(KNOWN)),
