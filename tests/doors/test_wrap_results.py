@@ -14,7 +14,7 @@ import pytest
 from tests.doors.agent import Agent
 from tests.doors.conftest import script
 from tests.doors.hooked import House
-from tests.doors.peer import Peer, exact, member
+from tests.doors.peer import LEGACY, Peer, exact, member
 from tests.doors.reading import everything, texts
 from tests.doors.servers.data import big_markdown
 from tests.doors.wrapped import direct, wrapped
@@ -133,6 +133,33 @@ def test_a_memory_comes_with_the_file_that_it_is_about(house: House) -> None:
         assert "mark=" not in rest[-1]
         again = agent.call("read", path="src/billing/settle.py", reason="again")
         assert FACT not in everything(again), "told once"
+
+
+def test_what_a_wrapped_server_said_is_not_said_again_by_a_hook(house: House) -> None:
+    """The agent's process is that of the hooks, so both belong to one session."""
+    event = {"hook_event_name": "UserPromptSubmit", "session_id": "one", "cwd": str(house.project)}
+    prompt = "When does the settlement job in src/billing/settle.py have to run, and why?"
+    house.hook("claude", event={**event, "prompt": "Let us begin"})
+    with wrapped(house, UPSTREAM) as agent:
+        client = {"name": "claude-code", "version": "2.1"}
+        agent.result(
+            "initialize", {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client}
+        )
+        agent.tools()
+        numbers = iter(range(100))
+
+        def is_said() -> bool:
+            reason = f"look {next(numbers)}"
+            return FACT in everything(
+                agent.call("read", path="src/billing/settle.py", reason=reason)
+            )
+
+        until(is_said, "the memory was not said")
+    assert FACT not in json.dumps(house.hook("claude", event={**event, "prompt": prompt}).json)
+    other = {**event, "session_id": "two", "prompt": prompt}
+    assert FACT in json.dumps(house.hook("claude", event=other).json), (
+        "another session was not told"
+    )
 
 
 def test_nothing_is_said_beside_a_write(agent: Agent) -> None:

@@ -6,7 +6,7 @@ A relay asks about one result at a time, and about the tools whose `outputSchema
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
@@ -71,15 +71,13 @@ class _Asking(Nobody):
     `request` is the agent's request as raw JSON.
 
     Raises:
-        NotJson: the request is malformed.
+        NotJson: the facts or the request are malformed.
     """
 
-    def __init__(
-        self, relay: Relay, facts: Mapping[str, Any], request: bytes, receipt: Receipt
-    ) -> None:
+    def __init__(self, relay: Relay, facts: RawObject, request: bytes, receipt: Receipt) -> None:
         params = RawObject.parse(RawObject.parse(request).get("params") or b"{}")
         envelope = envelope_of(params)
-        tool, annotations = params.value("name"), facts.get("annotations")
+        tool, annotations = params.value("name"), facts.value("annotations")
         self.relay = relay
         self.session = relay.session
         self.host = _host_of(envelope.client if envelope else relay.client)
@@ -87,7 +85,7 @@ class _Asking(Nobody):
         self.tool = tool if isinstance(tool, str) else ""
         self.args = RawObject.parse(params.get("arguments") or b"{}").decoded()
         self.annotations = annotations if isinstance(annotations, dict) else {}
-        self.has_schema = facts.get("schema") is True
+        self.has_schema = facts.get("schema") == b"true"
 
 
 class WrapDoor:
@@ -123,7 +121,7 @@ class WrapDoor:
             facts, asked, answer = rest
             start, end = place_of_result(answer)
             given = Reply(result=answer[start:end])
-            asking = _Asking(relay, loads(facts), asked, receipt)
+            asking = _Asking(relay, RawObject.parse(facts), asked, receipt)
             reply = await self._treated(asking, given, request.left_ms / 1000)
         except Malformed as error:
             LOG.info("a message of a wrapped server passes unchanged: %s", error)
