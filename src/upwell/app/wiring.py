@@ -300,9 +300,8 @@ class App:
         return Resources(self.memory, self.topics, project, principal, viewed=viewed)
 
     def pipeline(self, parent: int | None = None, cwd: str | None = None) -> Pipeline:
-        """The path of calls through this app. `parent` is the process id of the agent that started
-        the gateway or the relay. The agent's calls join the session that its hooks report. `cwd` is
-        the agent's folder, if it is not this app's."""
+        """The path of calls through this app. The calls of the agent with the process id `parent`
+        join the session that its hooks report. `cwd` is its folder, if it is not this app's."""
         cwd = cwd or self._cwd
         joined = Joined(HostSessions(self._ttl_store), parent, cwd) if parent else None
         surfacing = CallSurfacing(

@@ -43,12 +43,19 @@ def wrap(
         str, typer.Option(metavar="NAME", help='The server\'s name in [tool."NAME__*"].')
     ] = "",
     home: Annotated[str, typer.Option(metavar="DIR", help="upwell's home.")] = "",
+    url: Annotated[str, typer.Option(help="Address of an HTTP server, instead of a command.")] = "",
+    header: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K: V", help="A header for every request; repeatable."),
+    ] = None,
 ) -> None:
     """Run one MCP server under its own name: `upwell wrap -- CMD ARGS…`."""
     from upwell.wrap.start import main
 
-    options = [*(["--name", name] if name else []), *(["--home", home] if home else [])]
-    raise typer.Exit(main([*options, "--", *context.args]))
+    named = {"--name": name, "--home": home, "--url": url}
+    options = [f"{option}={value}" for option, value in named.items() if value]
+    options += [f"--header={value}" for value in header or ()]
+    raise typer.Exit(main([*options, *(["--", *context.args] if context.args else [])]))
 
 
 def add(

@@ -73,7 +73,7 @@ class Asked:
 
 
 class Relay:
-    """`name` and `command` identify the server, and `place` is that of the daemon."""
+    """`name`, or else `command`, identifies the server, and `place` is that of the daemon."""
 
     def __init__(self, server: Server, place: Place, name: str, command: list[str]) -> None:
         self._server = server

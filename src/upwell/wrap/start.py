@@ -8,41 +8,68 @@ if not __package__:
 
 from upwell.hook.client import OFF
 from upwell.hook.place import Place, default_home
-from upwell.wrap.child import CannotStart, Server, end_as, environment
+from upwell.wrap.child import NOT_FOUND, CannotStart, Server, end_as, environment
 from upwell.wrap.relay import Relay
 
-USAGE = "upwell wrap [--name NAME] [--home DIR] -- COMMAND [ARGS]..."
+USAGE = "upwell wrap [--name NAME] [--home DIR] -- COMMAND [ARGS]... | --url URL [--header 'K: V']"
 USAGE_STATUS = 2
+OPTIONS = ("--name", "--home", "--url", "--header")
+
+
+class Wrong(Exception):
+    """The arguments of the command are wrong."""
 
 
 def main(args: list[str]) -> int:
     """Run a server behind the relay. Returns the server's exit status, or does not return if a
     signal ended the server."""
-    options, command = _read(args)
-    if not command:
-        return _complain(f"nothing to run; usage: {USAGE}", USAGE_STATUS)
-    if unknown := [name for name in options if name not in ("--name", "--home")]:
-        return _complain(f"no such option: {unknown[0]}; usage: {USAGE}", USAGE_STATUS)
-    home = options.get("--home")
     try:
+        options, command = _read(args)
+        name = options.get("--name", [""])[-1]
+        if url := options.get("--url", [""])[-1]:
+            name = name or url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+            command = _remote(url, options.get("--header", []))
         if os.environ.get(OFF):
             os.execvpe(command[0], command, environment())
         server = Server(command)
+    except Wrong as error:
+        return _complain(f"{error}; usage: {USAGE}", USAGE_STATUS)
     except CannotStart as error:
         return _complain(str(error), error.status)
     except OSError as error:
-        return _complain(f"cannot run {command[0]!r}: {error.strerror}", 127)
+        return _complain(f"cannot run {command[0]!r}: {error.strerror}", NOT_FOUND)
+    home = options.get("--home", [""])[-1]
     place = Place(os.path.abspath(os.path.expanduser(home)) if home else default_home())
-    return end_as(Relay(server, place, options.get("--name", ""), command).run())
+    return end_as(Relay(server, place, name, command).run())
 
 
-def _read(args: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the options, and the command after `--`. Without `--`, there is no command."""
-    if "--" not in args:
-        return {}, []
-    end = args.index("--")
-    names, values = args[:end:2], args[1:end:2]
-    return dict(zip(names, [*values, ""], strict=False)), args[end + 1 :]
+def _read(args: list[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the values of the options, and the command after `--`.
+
+    Raises:
+        Wrong: an option is unknown, or there is not either a command or an address.
+    """
+    options: dict[str, list[str]] = {}
+    words = iter(args)
+    for word in words:
+        if word == "--":
+            break
+        option, is_joined, value = word.partition("=")
+        if option not in OPTIONS:
+            raise Wrong(f"no such option: {word}")
+        options.setdefault(option, []).append(value if is_joined else next(words, ""))
+    command = list(words)
+    if bool(command) == bool(options.get("--url")):
+        raise Wrong("one of a command and an address is needed")
+    return options, command
+
+
+def _remote(url: str, headers: list[str]) -> list[str]:
+    """The command of the program that stands for a server at an address."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    code = f"import sys; sys.path.append({root!r}); from upwell.wrap.remote import main; "
+    code += "sys.exit(main(sys.argv[1:]))"
+    return [sys.executable, "-I", "-c", code, url, *headers]
 
 
 def _complain(reason: str, status: int) -> int:
