@@ -16,20 +16,8 @@ GROUPS = {
     ),
     "Tool results": ("compress", "read", "cache"),
     "Servers and hooks": (
-        *(
-            "init",
-            "eject",
-            "serve",
-            "wrap",
-            "add",
-            "list",
-            "remove",
-            "login",
-            "logout",
-            "token",
-            "tenant",
-        ),
-        *("team", "hook", "daemon", "config"),
+        *("init", "eject", "serve", "wrap", "add", "list", "remove", "login", "logout"),
+        *("token", "tenant", "team", "hook", "daemon", "config"),
     ),
 }
 REST = "Other commands"
