@@ -70,6 +70,13 @@ LEADS: Mapping[str, Sequence[str]] = {
     "codex": ("# AGENTS.md instructions for ",),
 }
 """How a host begins the text with which it introduces such an element."""
+TRAILS: Mapping[str, Sequence[str]] = {
+    "claude": (
+        "Full transcript available at:",
+        "Read the output file to retrieve the result:",
+    ),
+}
+"""How a host begins a line of its own directly behind such an element."""
 CONTEXTS: Mapping[str, tuple[str, str]] = {
     "codex": ("# Context from my IDE setup:", "## My request for Codex:"),
 }
@@ -79,6 +86,7 @@ _INTERRUPTIONS = frozenset(
 )
 _RECORDS_COMMANDS = ("claude", HISTORIES)
 _MAX_LEAD_CHARS = 1_000
+_LINE = re.compile(r"\s*+([^\n]*+)")
 _MAX_OPEN = 20
 """After this many elements without an end, the rest of a text is left unchanged."""
 _COMMAND = re.compile(r"\s*+<(command-(?:name|message|args|contents)|skill-format)>")
@@ -118,9 +126,16 @@ def without_elements(text: str, host: str) -> str:
             opening = at_line.search(text, opening.end())
             continue
         parts.append(text[start : opening.start()])
-        start = end + len(closing)
+        start = _after_trail(text, end + len(closing), host)
         opening = at_once.match(text, start) or at_line.search(text, start)
     return "".join((*parts, text[start:])).strip()
+
+
+def _after_trail(text: str, start: int, host: str) -> int:
+    """The position behind a line of the host's own that follows an element; `start` if none."""
+    line = _LINE.match(text, start)
+    is_hosts = line is not None and line[1].startswith(tuple(TRAILS.get(host, ())))
+    return line.end() if line is not None and is_hosts else start
 
 
 def typed_command(text: str) -> str:

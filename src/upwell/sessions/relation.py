@@ -33,8 +33,8 @@ _HEADING = re.compile(r"^(?:#{1,3} |```|\*\*\w)", re.MULTILINE)
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]{0,12}://[^/\s]{1,100}")
 RESUMED_HOURS, RESUMED_SCORE = 72.0, 0.75
 MIDDLE_FACTOR = 0.6
-"""Later questions continue a conversation that has context of its own. A later request is part of
-it."""
+"""A later question continues a conversation that has context of its own, unless it speaks of
+earlier work. A later request is part of the conversation."""
 STEEPNESS, THRESHOLD = 9.0, 0.42
 _RESUMES = re.compile(
     r"\W*(?:(?:please|ok|okay|now|and|so|por favor|bitte|dale)\W+)*(?:continue|resume|go on|"
@@ -85,7 +85,7 @@ class Relation(Struct, frozen=True, kw_only=True):
         recency = OLDEST_SHARE + (1.0 - OLDEST_SHARE) * math.exp2(-self.hours / HALF_LIFE_HOURS)
         ground = min(1.0, (self.mass + 2.0 * self.names) / MIN_MASS)
         weight = (self.share + NAME_WEIGHT * named + REFERS_WEIGHT * self.refers) * ground * recency
-        weight *= 1.0 if self.is_first else MIDDLE_FACTOR * self.asks
+        weight *= 1.0 if self.is_first else MIDDLE_FACTOR * (self.asks and self.refers)
         return 1.0 / (1.0 + math.exp(-STEEPNESS * (weight - THRESHOLD)))
 
 

@@ -41,6 +41,8 @@ PAPER = "a record of work, not documentation"
 LONG = f"the prompt has more than {MAX_WORDS} words"
 POINTER = "the prompt points at something particular"
 INSTRUCTION = "the prompt is an instruction, not a question"
+LEAST_FOR_REQUEST = 0.6
+"""Nobody asked: a document that scores less shares the subject of the request."""
 MIDDLE = "no question of its own, in the middle of a session"
 HOW_TO_WORK = "a note on how to work answers only a question"
 NO_SENTENCE = "no whole sentence"
@@ -172,6 +174,8 @@ def _situation_lack(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
     is_conversation = not asks or bool(_CONVERSATION.search(text)) or is_commit
     if prompts > 1 and (is_conversation or hit.score < SURE):
         return MIDDLE
+    if not asks and not is_commit and hit.score < LEAST_FOR_REQUEST:
+        return LOW.format(score=hit.score, least=LEAST_FOR_REQUEST)
     if is_commit:
         return "" if _WHY.search(text) else NO_WHY
     return HOW_TO_WORK if is_note(hit.memory.source) and not asks else ""
