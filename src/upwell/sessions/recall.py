@@ -104,7 +104,9 @@ class States:
             for place, relation in [words.relation_of(past, number, now, query.prompts)]
             if relation.score > 0 and not is_superseded(past, known[:number])
         ]
-        best = nlargest(query.limit, found, key=lambda row: row[0].score)
+        # Unasked, only the best: the next is mostly an earlier stage of the same work.
+        limit = query.limit if query.source is QuerySource.EXPLICIT else 1
+        best = nlargest(limit, found, key=lambda row: row[0].score)
         return [
             _hit(state_of(record, now, record.requests[place], words.weight_in), relation, text)
             for relation, record, place in best

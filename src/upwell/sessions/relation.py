@@ -108,7 +108,7 @@ def past_of(record: SessionRecord) -> Past:
     texts = (f"{each.question}\n{each.conclusion}" for each in record.requests)
     requests = tuple(common | text_terms(text) for text in texts)
     files = {path.rpartition("/")[2].lower() for path in record.changed}
-    telling_files = {name for name in files if name.partition(".")[0] not in COMMON_STEMS}
+    telling_files = {name for name in files if name.partition(".")[0] not in {"", *COMMON_STEMS}}
     branches = set(record.branches) - TRUNKS
     return Past(
         record=record,

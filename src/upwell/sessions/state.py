@@ -54,7 +54,9 @@ def state_text(record: SessionRecord, now: float, told: Request, bears: Bears) -
     head = f"{age(now - record.ended)} a session ({record.host or 'agent'}) was asked “{asked}”."
     if facts:
         head = f"{head} It {facts}."
-    quote = telling(_conclusion(record, told), MAX_CHARS - len(head) - 22, bears).replace("\n", " ")
+    quote = telling(_conclusion(record, told, bears), MAX_CHARS - len(head) - 22, bears).replace(
+        "\n", " "
+    )
     return f"{head} Its conclusion: “{quote}”" if quote else head
 
 
@@ -67,10 +69,13 @@ def age(seconds: float) -> str:
     return ""
 
 
-def _conclusion(record: SessionRecord, told: Request) -> str:
-    """The conclusion of the request. What became of the first one stands at the end."""
-    closing = _last(record).conclusion if told.number == 0 else told.conclusion
-    return closing if closing == told.conclusion else f"{closing}\n{told.conclusion}"
+def _conclusion(record: SessionRecord, told: Request, bears: Bears) -> str:
+    """The conclusion of the request. What became of the first one stands at the end, unless the
+    session had turned to something else by then."""
+    closing = _last(record).conclusion
+    if told.number > 0 or closing == told.conclusion or bears(closing) < bears(told.conclusion):
+        return told.conclusion
+    return f"{closing}\n{told.conclusion}"
 
 
 def _last(record: SessionRecord) -> Request:

@@ -17,7 +17,6 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.episodes.failures import real_steps
 from upwell.ground.text.anchors import path_parts
 from upwell.ground.text.words import informative
 from upwell.ground.types.memory import Memory
@@ -52,7 +51,6 @@ MIN_BRIEF_WORDS = 4
 MIN_UNIQUE_PARTS = 5
 """An identifier with as many parts, such as that of a constraint, occurs in one context only."""
 MIN_ERROR_WORDS = 3
-MIN_COMMAND_WORDS, MAX_HEAD_CHARS = 3, 80
 CODE_WEIGHT, CLASS_WEIGHT, CALL_WEIGHT, MAX_CALL_WORDS = 0.7, 0.3, 0.25, 3
 """The weights of an error's code, of its class (`TypeError`), and of each word of the command that
 the lesson quotes too."""
@@ -332,17 +330,14 @@ class Book:
         read = f"{output[:HEAD_CHARS]}\n{output[HEAD_CHARS:][-TAIL_CHARS:]}"
         error = text_of(_ECHO.sub("", read))
         call = text_of(command)
-        heads = text_of("\n".join(step.text[:MAX_HEAD_CHARS] for step in real_steps(command)))
         bearings = (
-            self._on_failure(lesson, error, call, noise) or self._on_command(lesson, heads)
-            for lesson in self.sharing({*error.stems, *call.stems})
+            self._on_failure(lesson, error, call, noise)
+            for lesson in self.sharing(error.stems)
             if lesson.kind in FIXES
         )
         return [bearing for bearing in bearings if bearing.weight]
 
-    def _on_failure(
-        self, lesson: Lesson, error: Text, call: Text, noise: Set[str]
-    ) -> Bearing | None:
+    def _on_failure(self, lesson: Lesson, error: Text, call: Text, noise: Set[str]) -> Bearing:
         """An error counts if the lesson quotes three words of it, or its name or code. The command
         adds to that, but does not count alone: most commands that fail do so for a new reason."""
         quoted = [
@@ -359,29 +354,15 @@ class Book:
                 weight = _error_weight(phrase) * self.rarity(stem)
                 weights[stem] = max(weights.get(stem, 0.0), weight)
         if all(_error_weight(phrase) <= CLASS_WEIGHT for phrase in quoted):
-            return None
+            return Bearing(lesson, 0.0)
         called = [len(each.run.split()) for each in lesson.phrases if call.has(each)]
         words = min(MAX_CALL_WORDS, max(called, default=0))
         is_sentence = any(_error_weight(phrase) == 1.0 for phrase in quoted)
         if not (is_sentence or words or lesson.stems & set(_program(call))):
-            return None
+            return Bearing(lesson, 0.0)
         total = sum(weights.values()) + CALL_WEIGHT * words
         total *= FIX_FACTOR if lesson.kind == "error_fix" else 1.0
         return Bearing(lesson, total / FAILURE_UNIT, frozenset(weights), is_remedy=True)
-
-    def _on_command(self, lesson: Lesson, heads: Text) -> Bearing:
-        """Most commands that fail do so for a new reason, so a lesson on the command alone bears on
-        it only if it is about this very command: a program with its sub-commands or script."""
-        named = [
-            phrase
-            for phrase in lesson.phrases
-            if phrase.is_command
-            and len(phrase.run.split()) >= MIN_COMMAND_WORDS
-            and self._names[phrase.run] == 1
-            and heads.has(phrase)
-        ]
-        stems = frozenset(stem for phrase in named for stem in phrase.stems)
-        return Bearing(lesson, float(bool(named)), stems, is_remedy=True)
 
     def at_file(self, file: str, prompt: Prompt) -> list[Bearing]:
         """The lessons that warn of this file, if they also bear on what the user asked for. A file

@@ -213,8 +213,8 @@ def _best(book: Book, bearings: Sequence[Bearing]) -> list[Bearing]:
 
 
 def _adds_nothing(bearing: Bearing, better: Bearing) -> bool:
-    """True if a lesson on a failure answers no other part of the error than a better one."""
-    return bearing.is_remedy and bearing.words <= better.words
+    """True if a lesson on a failure answers mostly the same part of the error as a better one."""
+    return bearing.is_remedy and 2 * len(bearing.words & better.words) >= len(bearing.words)
 
 
 def _is_older_copy(bearing: Bearing, other: Bearing) -> bool:
