@@ -14,11 +14,11 @@ from upwell.ground.types.principal import is_visible
 from upwell.ground.types.rpc import Ping
 from upwell.sessions import tables
 from upwell.sessions.record import Request, SessionRecord, decoded
-from upwell.sessions.relation import Past, Relation, Words, is_superseded, past_of
+from upwell.sessions.relation import Past, Relation, Words, is_superseded, past_of, taken_up
 from upwell.sessions.state import ID, NAMESPACE, state_of
 from upwell.sessions.tables import SessionRow
 
-MAX_SESSIONS, MAX_DAYS = 100, 30
+MAX_SESSIONS, MAX_DAYS = 100, 365
 """Only this many of a project's latest sessions are considered, and none older than this."""
 MAX_KNOWN = 400
 QUIET_SECONDS = 600.0
@@ -99,7 +99,7 @@ class States:
             return []
         words = Words(text, known)
         found = [
-            (relation, past.record, place)
+            (relation, number, place)
             for number, past in enumerate(known)
             for place, relation in [words.relation_of(past, number, now, query.prompts)]
             if relation.score > 0 and not is_superseded(past, known[:number])
@@ -107,10 +107,15 @@ class States:
         # Unasked, only the best: the next is mostly an earlier stage of the same work.
         limit = query.limit if query.source is QuerySource.EXPLICIT else 1
         best = nlargest(limit, found, key=lambda row: row[0].score)
-        return [
-            _hit(state_of(record, now, record.requests[place], words.weight_in), relation, text)
-            for relation, record, place in best
-        ]
+        hits = []
+        for relation, number, place in best:
+            record = known[number].record
+            request: Request | None = record.requests[place]
+            if (later := taken_up(known, number)) is not None:
+                record, request = later.record, None
+            state = state_of(record, now, request, words.weight_in)
+            hits.append(_hit(state, relation, text))
+        return hits
 
     def _past(self, db: sqlite3.Connection, query: Query, now: float) -> list[Past]:
         """The sessions of the project that are over, newest first, but for the one that asks."""

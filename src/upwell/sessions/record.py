@@ -84,6 +84,14 @@ class SessionRecord(Struct, frozen=True):
         return _newest([request.facts.branches[::-1] for request in self.requests])
 
     @property
+    def is_discussion(self) -> bool:
+        """True if the session changed, ran and committed nothing. What was said does not go out of
+        date as work does."""
+        return not any(
+            each.facts.changed or each.facts.checks or each.facts.commits for each in self.requests
+        )
+
+    @property
     def tickets(self) -> tuple[str, ...]:
         """The tickets that the user or the agent named."""
         return _newest([request.facts.tickets for request in self.requests])

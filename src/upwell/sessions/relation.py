@@ -16,6 +16,8 @@ from upwell.surface.wording import is_question
 HALF_LIFE_HOURS, OLDEST_SHARE = 48.0, 0.35
 """The share of a session's weight that age takes away by half every `HALF_LIFE_HOURS`, down to
 `OLDEST_SHARE`. Work of the last hours is asked about most."""
+TALK_HALF_LIFE_HOURS = 24.0 * 365
+"""The same for a session that only talked: a decision holds until it is replaced."""
 NAME_WEIGHT = 0.35
 """What a named file, ticket, pull request or branch adds to the share of the prompt's words."""
 REFERS_WEIGHT = 0.08
@@ -28,6 +30,9 @@ MAX_TOTAL = 8.0
 EVERYDAY_WEIGHT, NUMBER_WEIGHT, UNSEEN_WEIGHT = 0.25, 0.25, 0.5
 SUPERSEDED_SHARE = 0.6
 """A later session that changed this share of a session's files again has superseded it."""
+TAKEN_UP_SHARE, MIN_TAKEN_UP = 0.4, 3.0
+"""A later discussion that has this share of what an earlier one came to, and at least so much, took
+it up again."""
 _HEADING = re.compile(r"^(?:#{1,3} |```|\*\*\w)", re.MULTILINE)
 """The marks of a plan."""
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]{0,12}://[^/\s]{1,100}")
@@ -61,6 +66,7 @@ class Relation(Struct, frozen=True, kw_only=True):
     - `hours`: the time since the session ended. `newer`: how many sessions have ended since.
     - `refers`: whether the prompt speaks of earlier work. `resumes`: whether it only goes on.
     - `is_first`: whether it is the first prompt of its session. `asks`: whether it is a question.
+    - `is_discussion`: whether the past session only talked.
     """
 
     share: float
@@ -72,6 +78,7 @@ class Relation(Struct, frozen=True, kw_only=True):
     resumes: bool
     is_first: bool
     asks: bool
+    is_discussion: bool
 
     @property
     def score(self) -> float:
@@ -82,7 +89,8 @@ class Relation(Struct, frozen=True, kw_only=True):
             is_last = self.newer == 0 and self.hours <= RESUMED_HOURS
             return RESUMED_SCORE if is_last and self.is_first else 0.0
         named = 1.0 - math.exp2(-self.names)
-        recency = OLDEST_SHARE + (1.0 - OLDEST_SHARE) * math.exp2(-self.hours / HALF_LIFE_HOURS)
+        half_life = TALK_HALF_LIFE_HOURS if self.is_discussion else HALF_LIFE_HOURS
+        recency = OLDEST_SHARE + (1.0 - OLDEST_SHARE) * math.exp2(-self.hours / half_life)
         ground = min(1.0, (self.mass + 2.0 * self.names) / MIN_MASS)
         weight = (self.share + NAME_WEIGHT * named + REFERS_WEIGHT * self.refers) * ground * recency
         weight *= 1.0 if self.is_first else MIDDLE_FACTOR * (self.asks and self.refers)
@@ -153,6 +161,7 @@ class Words:
             resumes=self._resumes,
             is_first=prompts <= 1,
             asks=self._asks,
+            is_discussion=past.record.is_discussion,
         )
 
     def weight_in(self, sentence: str) -> float:
@@ -174,6 +183,29 @@ def is_superseded(past: Past, later: Sequence[Past]) -> bool:
     """True if a later session changed most of the session's files again."""
     least = SUPERSEDED_SHARE * len(past.changed)
     return least > 0 and any(len(past.changed & other.changed) >= least for other in later)
+
+
+def taken_up(known: Sequence[Past], number: int) -> Past | None:
+    """The latest discussion that took discussion `number` up again, and so may have changed what it
+    came to; None if none did. `known` are the past sessions, newest first."""
+    past = known[number]
+    if not past.record.is_discussion:
+        return None
+    scale = math.log(len(known) + 3)
+    weights = {
+        term: 1.0 - math.log(sum(term in each.everything for each in known)) / scale
+        for term in past.requests[-1]
+    }
+    least = max(MIN_TAKEN_UP, TAKEN_UP_SHARE * sum(weights.values()))
+    return next(
+        (
+            later
+            for later in known[:number]
+            if later.record.is_discussion
+            and sum(weights[term] for term in weights.keys() & later.everything) >= least
+        ),
+        None,
+    )
 
 
 def resumes(prompt: str) -> bool:

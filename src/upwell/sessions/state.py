@@ -71,8 +71,11 @@ def age(seconds: float) -> str:
 
 def _conclusion(record: SessionRecord, told: Request, bears: Bears) -> str:
     """The conclusion of the request. What became of the first one stands at the end, unless the
-    session had turned to something else by then."""
+    session had turned to something else by then. What a discussion came to stands only there:
+    before it, the agent proposes what the user may reject."""
     closing = _last(record).conclusion
+    if record.is_discussion:
+        return closing
     if told.number > 0 or closing == told.conclusion or bears(closing) < bears(told.conclusion):
         return told.conclusion
     return f"{closing}\n{told.conclusion}"

@@ -11,6 +11,7 @@ from upwell.sessions.relation import (
     names_in,
     past_of,
     resumes,
+    taken_up,
 )
 
 HOUR = 3600.0
@@ -107,5 +108,42 @@ def test_a_score_is_a_probability() -> None:
         resumes=False,
         is_first=True,
         asks=True,
+        is_discussion=False,
     )
     assert 0.95 < best.score < 1.0
+
+
+AGREED = past(
+    "agreed",
+    "what does overage_charge bill?",
+    "Settled: overage_charge bills whole blocks of fifty units, rounded up, times block_fee.",
+)
+
+
+def test_what_was_agreed_is_told_when_work_of_that_age_is_not() -> None:
+    prompt = "overage_charge bills customers for units below a block"
+
+    def after_months(session: object) -> float:
+        words = Words(prompt, [session, *OTHERS])
+        return words.relation_of(session, 0, 2400 * HOUR, 1)[1].score
+
+    worked = past("worked", AGREED.record.requests[0].question,
+                  AGREED.record.requests[0].conclusion, changed=("billing.py",))  # fmt: skip
+    assert after_months(AGREED) >= 0.5 > after_months(worked)
+
+
+def test_a_later_discussion_takes_an_earlier_one_up() -> None:
+    amended = past(
+        "amended",
+        "amend the policy of overage_charge",
+        "overage_charge bills blocks of fifty units rounded up after 25 free units, at block_fee.",
+        ended=HOUR,
+    )
+    known = [amended, *OTHERS, AGREED]
+    assert taken_up(known, 3) is amended
+    assert taken_up([*OTHERS, AGREED], 2) is None
+    assert taken_up([PUBLISH, AGREED], 1) is None
+
+
+def test_the_next_request_of_a_conversation_is_told_no_state() -> None:
+    assert score("so does publishing to npm with publish.yml work?", is_first=False) < 0.5

@@ -1,7 +1,5 @@
 """The state of the last work, as a text."""
 
-from tests.unit.sessions.test_record import record
-
 from upwell.ground.types.memory import STATE, Trust
 from upwell.sessions.record import Facts, Request, SessionRecord
 from upwell.sessions.state import MAX_CHARS, age, state_of
@@ -51,18 +49,35 @@ def test_a_plan_is_named_by_its_heading() -> None:
     assert text == "60 minutes ago a session (agent) was asked “Plan: Oil the pump”."
 
 
-def test_what_became_of_the_first_request_stands_at_the_end() -> None:
-    two = record(Facts(), Facts())
-    first = two.requests[0]
-    corrected = SessionRecord(
+def corrected(facts: Facts) -> SessionRecord:
+    return SessionRecord(
         "s", "claude", "/h", 0.0,
         (
-            Request(0, 0.0, "Retry how often?", "I set MAX_ATTEMPTS to 5.", first.facts),
-            Request(1, 1.0, "Seven. Eight trips it.", "I set MAX_ATTEMPTS to 7.", first.facts),
+            Request(0, 0.0, "Retry how often?", "I set MAX_ATTEMPTS to 5.", facts),
+            Request(1, 1.0, "Seven. Eight trips it.", "I set MAX_ATTEMPTS to 7.", facts),
         ),
     )  # fmt: skip
-    text = state_of(corrected, HOUR, corrected.requests[0]).text
+
+
+def test_what_became_of_the_first_request_stands_at_the_end() -> None:
+    session = corrected(Facts(changed=("retry.py",)))
+    text = state_of(session, HOUR, session.requests[0]).text
     assert text.index("to 7") < text.index("to 5")
+
+
+def test_of_a_discussion_only_what_it_came_to_is_told() -> None:
+    session = corrected(Facts())
+    text = state_of(session, HOUR, session.requests[0]).text
+    assert "to 7" in text
+    assert "to 5" not in text
+
+
+def test_a_session_that_turned_to_something_else_is_told_by_what_it_concluded_on_the_request() -> (
+    None
+):
+    session = corrected(Facts(changed=("retry.py",)))
+    text = state_of(session, HOUR, session.requests[0], lambda words: float("to 5" in words)).text
+    assert "to 7" not in text
 
 
 def test_age_in_words() -> None:
