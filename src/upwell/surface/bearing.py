@@ -34,7 +34,7 @@ word, a name of which most parts occur, a word of the text, and a tag that occur
 MAX_TEXT_WEIGHT = 1.0
 """The words of a lesson's text add at most this much."""
 MIN_NAME_PARTS = 3
-LONG_PROMPT = 1_500
+SHORT_PROMPT, LONG_PROMPT = 200, 1_500
 """A longer prompt is a plan or a paste. Words that are scattered in it do not make a phrase."""
 BASE_SHARE, SHARE_WEIGHT = 0.4, 2.0
 PROMPT_UNIT, FAILURE_UNIT = 1.5, 1.0
@@ -197,6 +197,9 @@ def text_of(text: str) -> Text:
     return Text(f" {' '.join(words)} ", Counter(stem_of[word] for word in words if word in stem_of))
 
 
+_NO_CALL = Text(" ", {})
+
+
 class Prompt(Struct, frozen=True):
     """A prompt that is prepared for matching. `known` contains the stems of the session's earlier
     prompts. `is_brief` is True for a plan or a paste."""
@@ -220,7 +223,9 @@ def prompt_of(prompt: str, known: Set[str]) -> Prompt:
     their paths, which may have a ticket's number."""
     bare = _HOST.sub(" ", prompt[:MAX_PROMPT_CHARS])
     letters = sum(char.isalpha() or char.isspace() for char in bare)
-    is_paste = letters < MIN_LETTERS * len(bare) or bool(_TRACE.search(bare))
+    is_line = len(bare) <= SHORT_PROMPT and "\n" not in bare.strip()
+    is_output = not is_line and bool(_TRACE.search(bare))
+    is_paste = letters < MIN_LETTERS * len(bare) or is_output
     is_brief = len(bare) > LONG_PROMPT or is_paste or bool(_HEADING.search(bare))
     return Prompt(text_of(bare), known, is_brief, is_question(prompt))
 
@@ -296,7 +301,9 @@ class Book:
         """How much a lesson bears on a prompt, whose words weigh `mass` together."""
         text = prompt.text
         if prompt.is_brief:
-            return _on_brief(lesson, text)
+            quoted = self._on_failure(lesson, text, _NO_CALL, frozenset())
+            is_remedy = lesson.kind in FIXES and quoted.weight > 0
+            return quoted if is_remedy else _on_brief(lesson, text)
         weights: dict[str, float] = {}
         named = 0.0
         for phrase in lesson.phrases:

@@ -193,6 +193,24 @@ async def test_the_known_lessons_are_shown_and_replaced(
     assert (await one(app)).supersedes
 
 
+async def test_what_brought_a_lesson_up_brings_up_the_one_in_its_place(
+    app: App, project: Path, writing: Writing
+) -> None:
+    new = "Bread is baked with `bake --lid` after `light oven`."
+    script = Script([lesson()], [lesson(new, replaces="L1", triggers=["oven"])])
+    await read(writing(script), session(project), session(project, "s2", 2 * DAY))
+    assert (await one(app)).tags == ("oven", "bake")
+
+
+async def test_a_lesson_on_something_else_is_not_replaced(
+    app: App, project: Path, writing: Writing
+) -> None:
+    script = Script([lesson()], [lesson("`ls` shows bread.", replaces="L1", triggers=["list"])])
+    gain = await read(writing(script), session(project), session(project, "s2", 2 * DAY))
+    assert gain.replaced == 0
+    assert BAKE in await texts(app)
+
+
 async def test_a_lesson_is_taken_back(app: App, project: Path, writing: Writing) -> None:
     script = Script([lesson()], [lesson("", replaces="L1")])
     gain = await read(writing(script), session(project), session(project, "s2", 2 * DAY))

@@ -20,6 +20,7 @@ AGENTS = "# AGENTS.md instructions for /code\n\n<INSTRUCTIONS>\nAlways test.\n</
     ("host", "notice"),
     [
         ("claude", NOTICE),
+        ("claude", f"{NOTICE}\nFull transcript available at: /tmp/tasks/a1.output"),
         ("claude", PEER),
         ("claude", "<teammate-message teammate_id='lead'>Go</teammate-message>"),
         ("claude", "<local-command-stdout>ok</local-command-stdout>"),
@@ -110,3 +111,9 @@ def test_claude_code_announces_only_the_users_prompts(
 ) -> None:
     event = HOSTS["claude"].events.read("UserPromptSubmit", {"session_id": "s", **fields})
     assert (event.text if event else None) == text
+
+
+def test_a_line_that_hosts_write_behind_a_notice_is_the_users_elsewhere() -> None:
+    trail = "Full transcript available at: /tmp/a1.output"
+    assert own_words(f"See this. {trail}", "claude") == f"See this. {trail}"
+    assert own_words(f"{NOTICE}\n{trail}\nIs that right?", "claude") == "Is that right?"

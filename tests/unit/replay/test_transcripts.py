@@ -201,6 +201,24 @@ def test_specstory_with_times(tmp_path: Path) -> None:
     assert events[4].t == moment("2026-01-05T14:00:05Z")
 
 
+def test_a_call_with_words_of_its_own_is_an_event_and_a_repeated_heading_is_none(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / ".specstory/history/2026-01-05_14-00-00Z-list.md"
+    path.parent.mkdir(parents=True)
+    call = '<tool-use data-tool-type="{}" data-tool-name="{}">\n{}</tool-use>\n\n'
+    listed = "<details><summary>Tool use: **todo_write** • Todo List</summary>\n\n- [ ] Oil\n\n"
+    heading = "<details><summary>Tool use: **run**</summary>\n</details>\n"
+    path.write_text(
+        "_**User (2026-01-05 14:00Z)**_\n\nOil the pump\n\n_**Agent (model m)**_\n\n"
+        + call.format("task", "todo_write", listed + "</details>\n")
+        + call.format("unknown", "run", heading)
+        + call.format("search", "codebase_search", "\n")
+    )
+    calls = [event for event in told(path) if event.kind is Kind.TOOL]
+    assert [(event.tool, event.out) for event in calls] == [("todo_write", ""), ("Grep", "")]
+
+
 def test_specstory_with_the_arguments_in_the_title_of_a_call(tmp_path: Path) -> None:
     assert brief(told(samples.specstory_titled(tmp_path)))[2:-1] == [
         ("tool", "Read {'file_path': 'src/gate one.py'}", False),

@@ -192,3 +192,32 @@ def test_a_sibling_is_of_the_same_session_and_subject() -> None:
     bearings = [Bearing(each, 2.0) for each in book.lessons]
     siblings = book.siblings(bearings[0], bearings)
     assert [sibling.lesson.memory.id for sibling in siblings] == ["b"]
+
+
+def test_a_short_question_that_quotes_an_error_is_a_question() -> None:
+    assert at_prompt("error: TIDE_FEED_URL is not set, which tide table is read?") == ["tides"]
+
+
+def test_pasted_output_brings_the_lesson_that_quotes_its_error() -> None:
+    output = f"{LOCKED}\n" + "  at berth.lock (src/berths/lock.ts:12:3)\n" * 8
+    assert at_prompt(output) == ["migrate"]
+
+
+def test_a_session_that_taught_much_on_one_thing_does_not_make_it_common() -> None:
+    name = "`dredge_plan` keeps two metres below the keel; deeper was rejected."
+    more = [
+        lesson(f"more{n}", "state", f"`dredge_plan` is open: {word}.", "dredge_plan")
+        for n, word in enumerate(("costs", "dates", "maps"))
+    ]
+    book = Book([prepared(each) for each in (lesson("keel", "decision", name, "dredge_plan"),
+                                             *more, *OTHERS)])  # fmt: skip
+    assert book.rarity("dredg") == 1.0
+
+
+def test_a_name_as_written_counts_in_a_long_request() -> None:
+    about = lesson("keel", "decision", "`dredge_plan` keeps two metres.", "dredge_plan",
+                   session="s2")  # fmt: skip
+    book = Book([prepared(each) for each in (about, TIDES, MIGRATE, *OTHERS)])
+    story = "Since the survey boats came back, skippers complain that channels look too shallow. "
+    prompt = prompt_of(f"{story}Please mend dredge_plan, without breaking anything.", NOTHING)
+    assert "keel" in worthy(book.at_prompt(prompt))

@@ -65,6 +65,11 @@ def test_in_the_middle_of_a_session_only_a_sure_answer_to_a_question_surfaces():
     assert lack("valve command retries", passage(score=0.9), prompts=2) == worth.MIDDLE
 
 
+def test_a_document_that_nobody_asked_for_has_to_fit_better():
+    assert lack("valve command retries", passage(score=0.55)) == "score 0.55 < 0.60"
+    assert lack("how often does it retry a valve command?", passage(score=0.55)) == ""
+
+
 def test_a_low_score_is_named():
     assert lack("valve command retries", passage(score=0.3)) == "score 0.30 < 0.50"
 
