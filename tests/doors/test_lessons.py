@@ -133,9 +133,12 @@ def test_a_person_edits_pins_and_drops(house: House) -> None:
     house.upwell("lessons", "edit", lesson, "Tides first, tests later.")
     house.upwell("lessons", "pin", lesson)
     row = next(row for row in listed(house) if row["id"] == lesson)
+    house.project, inside = house.project.parent, house.project
+    assert "No lessons here, but 2 lessons of other projects" in house.both("lessons")[1]
+    house.project = inside
     assert (row["text"], row["pinned"], row["edited"]) == ("Tides first, tests later.", True, True)
     assert "Tides first" in house.upwell("rules")
-    house.upwell("lessons", "drop", lesson)
+    assert f"dropped {lesson}" in house.upwell("lessons", "drop", lesson[2:14])
     assert lesson not in [row["id"] for row in listed(house)]
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,13 +73,18 @@ def test_lessons_are_offered_with_their_cost_and_cost_nothing_unasked(user: Bake
     assert "none; --lessons has claude write down what sessions taught: 3 past sessions" in line
     assert "(about " in line
     assert "300,000 tokens a day" in line
-    user.run("setup", "--yes")
+    done, _ = user.run("setup", "--yes")
+    assert "`upwell replay` shows" in done, "no session ended in the last month"
     assert "lessons" not in user.config
     assert user.asked == 0
 
 
 def test_the_question_about_lessons_is_its_own_and_answered_no_by_default(user: Baker) -> None:
+    session = user.folder / ".claude/projects/-shop/b0.jsonl"
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 600))
+    session.write_text(session.read_text().replace("2026-01-06T10:00:00Z", now))
     out, err = user.answer("y\n", "setup", code=0)
+    assert "`upwell replay --since 30d` shows" in out
     assert QUESTION in out + err
     assert ASKED in out + err
     assert user.config["hook"]["capture"] is True
@@ -120,8 +126,31 @@ def test_a_lesson_that_the_user_edited_is_not_forgotten(user: Baker) -> None:
     user.run("setup", "--yes", "--lessons")
     (row,) = json.loads(user.run("lessons", "--json")[0])["lessons"]
     user.run("lessons", "edit", row["id"], "Bread needs a lid.")
-    user.run("setup", "--undo", "--forget", "--yes")
+    shown, _ = user.run("setup", "--undo", "--forget", "--yes")
     assert user.lessons() == ["Bread needs a lid."]
+    assert "kept: 1 lesson that you edited or pinned" in shown
+
+
+@pytest.mark.parametrize("is_undone_before", [False, True])
+def test_lessons_written_after_setup_are_forgotten_with_its_own(
+    user: Baker, is_undone_before: bool
+) -> None:
+    user.run("setup", "--yes", "--lessons")
+    program = user.folder / "bin/claude"
+    program.write_text(PROGRAM.replace("--lid", "--heat"))
+    first = (user.folder / ".claude/projects/-shop/b0.jsonl").read_text()
+    text = first.replace("b0", "later").replace("2026-01-06", "2026-02-06")
+    text = text.replace("--lid", "--heat").replace("crumb", "crust")
+    user.write(".claude/projects/-shop/later.jsonl", text.encode())
+    user.run("learn", "sessions", "--lessons")
+    assert len(user.lessons()) == 2
+    if is_undone_before:
+        user.run("setup", "--undo", "--yes")
+        assert len(user.lessons()) == 2
+    shown, _ = user.run("setup", "--undo", "--forget", "--yes")
+    assert user.lessons() == []
+    assert shown.count("learned: memory") == 2
+    assert not (user.home / "setup.json").exists()
 
 
 def test_the_budget_of_the_day_ends_it_and_the_command_to_go_on_is_named(user: Baker) -> None:

@@ -35,8 +35,10 @@ memory, or None if a person has to decide.
 """
 MAX_DELETED = 500
 MAX_HELD = 10_000_000
-READ_BY_MODEL = ("read:", "origin:")
-"""How the keys of sessions that a model has read begin (`lesson_records.py`)."""
+READ_BY_MODEL = ("read:", "origin:", "due:")
+"""How the keys of sessions that a model has read, or is to read, begin (`lesson_records.py`)."""
+SESSION = "session:"
+"""How the source of a finding from a session begins."""
 READ_TTL_SECONDS = 400 * 86_400.0
 
 
@@ -68,8 +70,8 @@ class Gain(Struct):
 
 class Holdings(Struct, frozen=True, kw_only=True):
     """The keys of a home's memories, open proposals, places and ways to run things, of the
-    transcripts that were read, and of the sessions that a model has read. The memories include
-    those that were not learned from sessions.
+    transcripts that were read, and of the sessions that a model has read or is to read. The
+    memories include those that were not learned from sessions.
     """
 
     memories: frozenset[str] = frozenset()
@@ -135,7 +137,7 @@ class SessionCapture:
         if known.size == size:
             return Gain()
         start = max(known.size if known.size < size else 0, size - MAX_TURN_BYTES)
-        source = f"session:{session[:40]}"
+        source = f"{SESSION}{session[:40]}"
         findings = await asyncio.to_thread(
             lambda: self._findings_from(transcript, start, project, cwd, source)
         )
@@ -208,6 +210,20 @@ class SessionCapture:
             sessions=frozenset(item.key for item in lessons if item.key.startswith(READ_BY_MODEL)),
         )
 
+    async def with_later(self, holdings: Holdings) -> Holdings:
+        """These holdings, together with what the daemon learned while a model wrote lessons: all
+        the lessons, the sessions that a model has read or is to read, and the proposals from
+        sessions."""
+        now = await self.holdings()
+        proposals = await asyncio.to_thread(self._inbox.waiting)
+        later = (item.id for item in proposals if item.source.startswith(SESSION))
+        return replace(
+            holdings,
+            memories=holdings.memories.union(memory.id for memory in await self._lessons()),
+            proposals=holdings.proposals.union(later),
+            sessions=holdings.sessions | now.sessions,
+        )
+
     async def past(self) -> Past:
         """The figures of the transcripts that were read."""
         readings = [_reading(item.value) for item in await self._ttl_store.scan(Kind.LEARNED)]
@@ -243,10 +259,18 @@ class SessionCapture:
         memories = [await self._library.store.get(memory_id) for memory_id in holdings.memories]
         return [known for known in memories if known and _is_learned(known)]
 
+    async def own_lessons(self) -> int:
+        """How many lessons a person has edited or pinned."""
+        return sum(not _is_learned(memory) for memory in await self._lessons())
+
     async def accepted(self, holdings: Holdings) -> list[Memory]:
         """The memories that a person accepted from the proposals in these holdings."""
         memories = [await self._library.store.get(key) for key in sorted(holdings.proposals)]
         return [known for known in memories if known]
+
+    async def _lessons(self) -> list[Memory]:
+        memories = await self._library.list(limit=MAX_HELD)
+        return [memory for memory in memories if memory.provenance.door == LESSON]
 
     def _findings_from(
         self, transcript: str, start: int, project: str, cwd: str | None, source: str
@@ -320,7 +344,7 @@ def _findings_of(
         cwd = next((event.cwd for event in session if event.cwd), None)
         project = project_of(cwd)
         if project is not None and os.path.isdir(project):
-            yield findings_in(session, project, f"session:{session[0].session[:40]}")
+            yield findings_in(session, project, f"{SESSION}{session[0].session[:40]}")
 
 
 def _by_session(events: Iterable[Event]) -> Sequence[Sequence[Event]]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from upwell.app.lesson_models import Models
 from upwell.app.lesson_queue import by_session
 from upwell.app.lesson_records import SessionRead
-from upwell.app.lessons import NAMESPACE, LessonGain, Lessons, Work, is_lesson
+from upwell.app.lessons import ID, NAMESPACE, LessonGain, Lessons, Work, is_lesson
 from upwell.app.wiring import App
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.text.format import iso
@@ -150,7 +150,7 @@ async def pin(app: App, memory_id: str) -> Memory:
     return await _update(app, memory_id, pinned=True)
 
 
-async def drop(app: App, memory_id: str) -> None:
+async def drop(app: App, memory_id: str) -> Memory:
     """Move a lesson to the trash. No later session brings it back.
 
     Raises:
@@ -158,6 +158,7 @@ async def drop(app: App, memory_id: str) -> None:
     """
     memory = await _lesson(app, memory_id)
     await app.lessons().drop(memory.id)
+    return memory
 
 
 async def origin_lines(app: App, memory_id: str) -> list[str]:
@@ -195,10 +196,22 @@ async def _update(app: App, memory_id: str, **changes: Any) -> Memory:
 
 
 async def _lesson(app: App, memory_id: str) -> Memory:
+    """The lesson with this id, or the only one whose id begins so, with or without its `l_`."""
     memory = await app.memory.get(memory_id)
-    if memory is None or not is_lesson(memory):
+    if memory is not None and is_lesson(memory):
+        return memory
+    start = memory_id.removeprefix(ID)
+    found = [
+        each for each in await _listed(app, None) if start and each.id[len(ID) :].startswith(start)
+    ]
+    if len(found) > 1:
+        raise StoreError(
+            f"{len(found)} lessons have an id that begins with {memory_id!r:.60}",
+            hint="give more of it; `upwell lessons` lists them",
+        )
+    if not found:
         raise StoreError(f"no lesson {memory_id!r:.60}", hint="`upwell lessons` lists them")
-    return memory
+    return found[0]
 
 
 async def _listed(app: App, project: str | None) -> list[Memory]:

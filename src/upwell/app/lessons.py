@@ -38,6 +38,8 @@ from upwell.usage.counts import Counts
 from upwell.usage.counts import Event as Counted
 
 NAMESPACE = "lessons"
+ID = "l_"
+"""How the id of a lesson begins."""
 RUN_SECONDS = 180.0
 """The time limit for one answer of the model."""
 ANSWER_TOKENS = 1_000
@@ -320,7 +322,7 @@ def _memory(lesson: Lesson, work: Work, target: Memory | None) -> Memory:
 
 def _id(project: str, text: str) -> str:
     """An id that is the same for equal texts in one project."""
-    return f"l_{digest(project, ' '.join(text.lower().split()))[:20]}"
+    return f"{ID}{digest(project, ' '.join(text.lower().split()))[:20]}"
 
 
 def _is_replaceable(memory: Memory) -> bool:

@@ -236,6 +236,15 @@ class SettingUp:
         kinds = Holdings.__struct_fields__
         return Holdings(**{kind: frozenset(learned.get(kind, ())) for kind in kinds})
 
+    @property
+    def has_lessons(self) -> bool:
+        """True if setup switched lessons on, and they were not forgotten since.
+
+        Raises:
+            StoreUnwritable: the record is damaged.
+        """
+        return self._record().lessons
+
     def forgot_learned(self) -> None:
         """Remove what setup learned from past sessions from the record, because it was dropped."""
         reduce_record(self._home.setup_file, forgotten=True)
@@ -293,6 +302,7 @@ class SettingUp:
             clients=tuple(item.agent for item in plan.takeover.files if item.changes),
             files=(*self._files_of_older(self._record()), *(str(item.path) for item in changed)),
             config=change,
+            lessons=bool(change and change.lessons),
         )
 
     def _shortening(self) -> list[str]:

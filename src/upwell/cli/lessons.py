@@ -1,7 +1,7 @@
 """The `lessons` commands: what past sessions taught, as a model wrote it down."""
 
 import time
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from upwell.replay.transcripts import Transcript
 
 lessons = typer.Typer(help="What past sessions taught, as a model wrote it down.")
-Id = Annotated[str, typer.Argument(metavar="ID", help="`upwell lessons` lists them.")]
+Id = Annotated[
+    str, typer.Argument(metavar="ID", help="An id of `upwell lessons`, or its beginning.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,11 +40,10 @@ def listed(
     """List the lessons of this project, newest first."""
     if context.invoked_subcommand:
         return
-    from upwell.app.lesson_book import rows
     from upwell.ground.project import project_of
 
     project = None if every_project else project_of(folder())
-    found = with_app(lambda app: rows(app, project))
+    found, others = with_app(lambda app: _found(app, project))
     if as_json:
         say_json({"lessons": found})
         return
@@ -51,7 +52,19 @@ def listed(
         states = ("pinned" if row["pinned"] else "", "edited" if row["edited"] else "")
         row["state"] = ", ".join(filter(None, states))
     columns = ("id", "at", "kind", "state", "text")
-    table(columns, found, "No lessons yet; `upwell learn sessions --lessons` writes them.")
+    nothing = "No lessons yet; `upwell learn sessions --lessons` writes them."
+    if others:
+        exist = f"{counted(others, 'lesson')} of other projects"
+        nothing = f"No lessons here, but {exist}: `upwell lessons --every-project`"
+    table(columns, found, nothing)
+
+
+async def _found(app: "App", project: str | None) -> "tuple[list[dict[str, Any]], int]":
+    """The lessons of a project; if there are none, how many other projects have."""
+    from upwell.app.lesson_book import rows
+
+    found = await rows(app, project)
+    return found, 0 if found or project is None else len(await rows(app))
 
 
 @lessons.command("edit")
@@ -80,8 +93,8 @@ def drop(lesson: Id) -> None:
     """Move a lesson to the trash. No later session brings it back."""
     from upwell.app.lesson_book import drop as dropped
 
-    with_app(lambda app: dropped(app, id_in(lesson)))
-    say(f"dropped {id_in(lesson)}; `upwell restore` brings it back")
+    memory = with_app(lambda app: dropped(app, id_in(lesson)))
+    say(f"dropped {memory.id}; `upwell restore` brings it back")
 
 
 @lessons.command("from")

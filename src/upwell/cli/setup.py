@@ -4,6 +4,7 @@ setup."""
 import os
 import shlex
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from upwell.setup.takeover import Clients
 
 MAX_LISTED = 20
+DAY_SECONDS = 86_400.0
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 
@@ -123,7 +125,7 @@ def _set_up(
     setting_up.write(plan, _reporting(faults))
     _learn(setting_up, transcripts, offer if lessons else None)
     _prove(setting_up, faults)
-    _say_next_steps(plan)
+    _say_next_steps(plan, _replay(setting_up))
     if faults:
         raise typer.Exit(1)
 
@@ -133,6 +135,8 @@ def _undo(
 ) -> None:
     plans = setting_up.undoing()
     learned = setting_up.learned()
+    if setting_up.has_lessons:
+        learned = with_app(lambda app: app.session_capture().with_later(learned))
 
     def show() -> None:
         _show(clients, plans.files, plans.hooks)
@@ -172,6 +176,11 @@ def _summarise_undo(plans: "UndoPlan") -> None:
 def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
     from upwell.ground.sqlite.file import delete_database
 
+    if setting_up.has_lessons:
+        # The daemon may have written another one while the user was asked.
+        latest = with_app(lambda app: app.session_capture().with_later(learned))
+        count += len(with_app(lambda app: _findings(app, latest.since(learned))))
+        learned = latest
     with_app(lambda app: app.session_capture().forget(learned))
     setting_up.forgot_learned()
     say(f"dropped {counted(count, 'finding')} from past sessions")
@@ -179,6 +188,10 @@ def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
         delete_database(setting_up.sessions_db)
         say("deleted the index of past sessions")
     _say_accepted(with_app(lambda app: app.session_capture().accepted(learned)))
+    if own := with_app(lambda app: app.session_capture().own_lessons()):
+        say(
+            f"kept: {counted(own, 'lesson')} that you edited or pinned; `upwell lessons` lists them"
+        )
     say(f"upwell's own folder {setting_up.folder} stays; delete it to remove everything")
 
 
@@ -350,7 +363,7 @@ def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
             say(f"tested: {proof.host} ran its hook for {proof.event}, and the daemon answered")
 
 
-def _say_next_steps(plan: "SetupPlan") -> None:
+def _say_next_steps(plan: "SetupPlan", replay: str) -> None:
     changed = [change for change in (*plan.takeover.files, *plan.hooks) if change.changes]
     # If an agent has two hints, the hint about its hooks is printed, because it is more precise.
     for agent, step in {change.agent: change.next_step for change in changed}.items():
@@ -361,10 +374,21 @@ def _say_next_steps(plan: "SetupPlan") -> None:
         "reads your documents"
     )
     say(
-        "see:  `upwell dashboard` shows what each session taught; `upwell replay --since 30d` "
-        "shows what upwell would have said in them"
+        f"see:  `upwell dashboard` shows what each session taught; `{replay}` shows what upwell "
+        "would have said in them"
     )
     say("undo: `upwell setup --undo`")
+
+
+def _replay(setting_up: "SettingUp") -> str:
+    """The command that replays the sessions of the last month, or all if none ended in it."""
+    from upwell.sessions.index import Scope
+
+    if not setting_up.sessions_db.exists():
+        return "upwell replay"
+    newest = with_app(lambda app: app.past_sessions().listed(Scope(), None, 1))
+    is_recent = newest and newest[0].session.ended > time.time() - 30 * DAY_SECONDS
+    return "upwell replay --since 30d" if is_recent else "upwell replay"
 
 
 def _say_proposals() -> None:
@@ -379,13 +403,7 @@ def _say_proposals() -> None:
 
 async def _listed(app: "App", learned: "Holdings") -> int:
     """List the findings of setup that still exist. Returns how many there are."""
-    from upwell.capture.inbox import inbox_at
-
-    memories = await app.session_capture().learned(learned)
-    open_proposals = inbox_at(app.config.home.inbox_file).waiting()
-    proposals = [item for item in open_proposals if item.id in learned.proposals]
-    lines = [f"memory {item.id}: {item.text}" for item in memories]
-    lines += [f"proposal {item.id}: {item.text}" for item in proposals]
+    lines = await _findings(app, learned)
     for line in lines[:MAX_LISTED]:
         say(f"learned: {' '.join(line.split())}")
     if len(lines) > MAX_LISTED:
@@ -393,6 +411,14 @@ async def _listed(app: "App", learned: "Holdings") -> int:
     if learned.places:
         say(f"learned: {counted(len(learned.places), 'place')} of files and symbols")
     return len(lines) + len(learned.places)
+
+
+async def _findings(app: "App", learned: "Holdings") -> list[str]:
+    """The memories and proposals among the findings of setup that still exist, one a line."""
+    memories = await app.session_capture().learned(learned)
+    proposals = [item for item in app.inbox().waiting() if item.id in learned.proposals]
+    lines = [f"memory {item.id}: {item.text}" for item in memories]
+    return [*lines, *(f"proposal {item.id}: {item.text}" for item in proposals)]
 
 
 def _transcripts() -> "list[Transcript]":

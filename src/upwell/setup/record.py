@@ -63,13 +63,16 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
 class SetupRecord(Struct, frozen=True, kw_only=True):
     """What setup changed and learned. `hooks` names the agents whose hooks changed, and `clients`
     those whose servers changed. `files` are the paths of the changed files (empty in records from
-    older versions). `learned` maps each kind of finding to the keys of its findings."""
+    older versions). `learned` maps each kind of finding to the keys of its findings. `lessons` is
+    True from when setup switched lessons on until they are forgotten: the daemon writes some, too.
+    """
 
     hooks: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     config: ConfigChange | None = None
     learned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lessons: bool = False
 
     def joined(self, other: "SetupRecord") -> "SetupRecord":
         """This record combined with that of a later run."""
@@ -83,6 +86,7 @@ class SetupRecord(Struct, frozen=True, kw_only=True):
                 kind: _joined(self.learned.get(kind, ()), other.learned.get(kind, ()))
                 for kind in kinds
             },
+            lessons=self.lessons or other.lessons,
         )
 
 
@@ -103,6 +107,8 @@ def read_record(path: Path) -> SetupRecord | None:
             files=tuple(content.get("files", ())),
             config=change,
             learned={kind: tuple(keys) for kind, keys in content["learned"].items()},
+            # Records of older versions say this only about the change to `config.toml`.
+            lessons=content.get("lessons", bool(change and change.lessons)),
         )
     except FileNotFoundError:
         return None
@@ -133,10 +139,11 @@ def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) 
     with exclusively(path):
         record = read_record(path) or SetupRecord()
         if undone:
-            record = SetupRecord(learned=record.learned)
+            record = SetupRecord(learned=record.learned, lessons=record.lessons)
         if forgotten:
-            record = replace(record, learned={})
-        if record.hooks or record.clients or record.config or any(record.learned.values()):
+            record = replace(record, learned={}, lessons=False)
+        changes = (record.hooks, record.clients, record.config)
+        if any(changes) or any(record.learned.values()) or record.lessons:
             _write(path, record)
         else:
             path.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ from upwell.episodes.events import Event, Kind
 from upwell.ground.clock import Clock, Deadline
 from upwell.ground.errors import LlmError, StoreError
 from upwell.ground.llm import Completion
-from upwell.ground.types.memory import LESSON, Memory, Trust
+from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
 from upwell.hosts.events import Event as HookEvent
 from upwell.hosts.events import EventKind
 
@@ -443,3 +443,21 @@ async def test_a_session_whose_host_tells_no_transcript_is_found_by_its_id(
     queue = LessonQueue(writing(Script()), lambda: None, Noon())
     await queue.note(HookEvent(kind=EventKind.END, name="x", session="s1"))
     assert (await queue.read_due()).read == 1
+
+
+async def test_the_beginning_of_an_id_names_a_lesson_if_it_is_the_only_one(app: App) -> None:
+    origin = Provenance(door=LESSON)
+    ids = ("l_3f2a1c", "l_3f9b", "l_a0")
+    await app.memory.add_many(
+        [
+            Memory(id=each, text=f"Bread {each}.", namespace="lessons", provenance=origin)
+            for each in ids
+        ]
+    )
+    for named in ("l_3f2a1c", "l_3f2", "3f2"):
+        assert (await origin_lines(app, named))[0] == "Bread l_3f2a1c."
+    with pytest.raises(StoreError, match="2 lessons have an id that begins with '3f'"):
+        await edit(app, "3f", "Bread.")
+    for unknown in ("l_", "3f2b", ""):
+        with pytest.raises(StoreError, match="no lesson"):
+            await drop(app, unknown)
