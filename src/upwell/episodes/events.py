@@ -22,6 +22,9 @@ WRITERS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
 """The tools that change files, by their Claude Code names."""
 DOCUMENTS = (".md", ".mdx", ".rst", ".txt", ".adoc")
 """Endings of documents, which quote definitions but contain none."""
+ACCEPTED_PLAN = "Implement the following plan: "
+"""The beginning of a prompt that stands for a plan of the agent which the user accepted. Its
+heading follows."""
 
 
 class Kind(StrEnum):
@@ -57,6 +60,11 @@ class Event(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     host: str = ""
     offset: int = 0
+
+    @property
+    def is_users(self) -> bool:
+        """Whether the user wrote the text. The heading of an accepted plan is the agent's."""
+        return self.kind is Kind.PROMPT and not self.text.startswith(ACCEPTED_PLAN)
 
 
 class BadEvent(UsageError):

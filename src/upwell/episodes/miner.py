@@ -33,7 +33,7 @@ class EpisodeMiner:
             return tuple(self._tickets.feed(event))
         if event.kind is Kind.PROMPT:
             self._tickets.prompt(event)
-            return tuple(rules_of(event))
+            return tuple(rules_of(event)) if event.is_users else ()
         return ()
 
     def end(self) -> Sequence[Episode]:

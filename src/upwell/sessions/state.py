@@ -3,6 +3,7 @@ its record. The agent's own words are quoted."""
 
 from collections.abc import Callable
 
+from upwell.episodes.events import ACCEPTED_PLAN
 from upwell.ground.types.memory import STATE, Memory, Provenance, Trust
 from upwell.memory.records import content_hash
 from upwell.sessions.landmarks import TRUNKS
@@ -88,6 +89,7 @@ def _last(record: SessionRecord) -> Request:
 
 def _subject(question: str) -> str:
     """The question on one line. A plan is named by its first heading."""
+    question = question.removeprefix(ACCEPTED_PLAN)
     first, _, rest = question.strip().partition("\n")
     heading = next((line for line in rest.split("\n") if line.startswith("# ")), "")
     return " ".join(

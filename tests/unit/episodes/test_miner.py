@@ -6,7 +6,7 @@ import pytest
 from tests.unit.episodes.events import ROOT, call, prompt, shell
 
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import Event
+from upwell.episodes.events import ACCEPTED_PLAN, Event
 from upwell.episodes.miner import EpisodeMiner
 from upwell.episodes.triggers import triggers_of
 
@@ -27,6 +27,13 @@ def learned(*calls: tuple[str, str, bool]) -> list[str]:
             for place, (command, out, failed) in enumerate(calls)
         )
     ]
+
+
+def test_no_sentence_of_an_accepted_plan_is_a_rule() -> None:
+    rule = "Never push to main without asking."
+    assert [episode.kind for episode in mined([prompt(rule)])] == [EpisodeKind.RULE]
+    assert mined([prompt(f"{ACCEPTED_PLAN}Oil the pump. {rule}")]) == []
+    assert mined([prompt(f"{ACCEPTED_PLAN}{rule}")]) == []
 
 
 def test_a_working_command_is_given_where_the_other_fails_again() -> None:

@@ -79,6 +79,24 @@ def test_the_users_words_are_a_prompt_whatever_they_begin_with(
     assert prompts(tmp_path, said(words, **fields)) == [words]
 
 
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        ("# Plan: Oil the  pump\n\n## Context\nNever run it dry.", "Oil the pump"),
+        ("Never run it dry.\n\n## Steps\n# Later", "Steps"),
+        (f"# {'pump ' * 99}", ("pump " * 40).strip()),
+        ("Never run it dry.", ""),
+    ],
+)
+def test_of_an_accepted_plan_the_prompt_names_only_the_heading(
+    tmp_path: Path, plan: str, expected: str
+) -> None:
+    accepted = said(f"Implement the following plan:\n\n{plan}", planContent=plan)
+    (text,) = prompts(tmp_path, accepted)
+    assert text == f"Implement the following plan: {expected}".strip()
+    assert prompts(tmp_path, {**accepted, "isMeta": True}) == []
+
+
 def test_a_recorded_author_decides_about_elements_too(tmp_path: Path) -> None:
     assert prompts(tmp_path, said(NOTICE, promptSource="typed")) == [NOTICE]
     assert prompts(tmp_path, said(NOTICE)) == []

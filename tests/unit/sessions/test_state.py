@@ -1,5 +1,7 @@
 """The state of the last work, as a text."""
 
+import pytest
+
 from upwell.ground.types.memory import STATE, Trust
 from upwell.sessions.record import Facts, Request, SessionRecord
 from upwell.sessions.state import MAX_CHARS, age, state_of
@@ -42,8 +44,14 @@ def test_long_facts_leave_the_text_short() -> None:
     assert "and 20 more" in text
 
 
-def test_a_plan_is_named_by_its_heading() -> None:
-    question = "Implement the following plan:\n\n# Plan: Oil the pump\n\n## Context"
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Implement the following plan:\n\n# Plan: Oil the pump\n\n## Context",
+        "Implement the following plan: Plan: Oil the pump",
+    ],
+)
+def test_a_plan_is_named_by_its_heading(question: str) -> None:
     request = Request(0, 0.0, question, "", Facts())
     text = state_of(SessionRecord("s", "", "/h", 0.0, (request,)), HOUR).text
     assert text == "60 minutes ago a session (agent) was asked “Plan: Oil the pump”."

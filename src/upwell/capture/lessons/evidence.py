@@ -90,8 +90,10 @@ class Witness(Struct):
         witness = cls(events, trusted)
         for event in events:
             witness._take(event)
-        witness.typed = _flat([e.text for e in events if e.kind is Kind.PROMPT] + [trusted])
-        witness.said = _flat([e.text for e in events if e.kind is Kind.SAY])
+        witness.typed = _flat([e.text for e in events if e.is_users] + [trusted])
+        witness.said = _flat(
+            [e.text for e in events if e.kind in (Kind.SAY, Kind.PROMPT) and not e.is_users]
+        )
         witness.changed = _flat(
             [text for e in events if not command_of(e) for text in _texts(e.args)]
         )
@@ -138,7 +140,7 @@ class Witness(Struct):
     def was_tried(self, evidence: Sequence[Event]) -> bool:
         """Whether the user said it, or the agent ran something successfully after the first of
         these events."""
-        if any(event.kind is Kind.PROMPT for event in evidence):
+        if any(event.is_users for event in evidence):
             return True
         first = min(event.i for event in evidence)
         later = [event for event in self.events if event.i >= first and command_of(event)]

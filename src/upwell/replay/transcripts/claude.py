@@ -6,7 +6,8 @@ records, which the host writes, are skipped.
 
 The host submits notices, plans, skills and other sessions' messages as the user's. Who wrote a
 message is recorded in `origin` and `promptSource`, and in marks such as `planContent`. Earlier
-versions record neither; there, elements such as `<task-notification>` are removed.
+versions record neither; there, elements such as `<task-notification>` are removed. A plan that the
+user accepted opens a session; the user's part in it is a prompt with the plan's heading.
 
 Sources: transcripts of 2.1.332 and of earlier versions, and the names in its program.
 """
@@ -18,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import ACCEPTED_PLAN, Event, Kind
 from upwell.hosts.prompts import typed_command, without_elements
 from upwell.replay.transcripts.base import (
     Draft,
@@ -59,6 +60,8 @@ _NOT_TYPED = (
     "wakeupSource",
 )
 """Fields that only messages have that the user did not write."""
+_HEADING = re.compile(r"^#{1,6}[ \t]++([^\n]*+)", re.MULTILINE)
+_MAX_HEADING_CHARS = 200
 _OWN_COMMANDS = ("<bash-", "<local-command-")
 _REMINDER = ("<system-reminder>", "</system-reminder>")
 _NOTIFICATION, _RUNNING = "<task-notification>", ("", "running")
@@ -170,6 +173,7 @@ def _of_user(
     if not results:
         if content is not None and not isinstance(content, str | list):
             draft.tally.miss("user's content")
+        yield from draft.typed(_accepted(_texts(content), record), at)
         yield from _of_texts(draft, _texts(content), record, _is_users(record), at, calls)
 
 
@@ -197,6 +201,18 @@ def _of_texts(
         yield from draft.prompt(words, at)
     elif is_users:
         yield from draft.typed(_typed(texts), at)
+
+
+def _accepted(texts: Sequence[str], record: Mapping[str, Any]) -> str:
+    """What the user did by accepting the agent's plan, on one line; "" if a message is no such
+    plan. Of the plan, only the heading is told."""
+    plan = text(record.get("planContent"))
+    begins = ACCEPTED_PLAN.strip()
+    if not plan or record.get("isMeta") or not any(each.startswith(begins) for each in texts):
+        return ""
+    heading = _HEADING.search(plan)
+    name = " ".join(heading[1].split()).removeprefix("Plan: ") if heading else ""
+    return ACCEPTED_PLAN + name[:_MAX_HEADING_CHARS]
 
 
 def _is_users(record: Mapping[str, Any]) -> bool | None:
