@@ -17,7 +17,7 @@ from upwell.capture.lessons.checks import (
     whole,
 )
 from upwell.capture.lessons.writer import Draft, Known
-from upwell.episodes.events import Event
+from upwell.episodes.events import ACCEPTED_PLAN, Event
 
 SESSION = [
     prompt("Please run the tests; we always use `bun test --bail` here", i=0),
@@ -185,6 +185,38 @@ def test_the_user_may_give_orders() -> None:
 def test_a_wish_needs_the_words_of_the_user() -> None:
     fault = dropped("The user wants no tests for tides.", "preference", evidence=(4,))
     assert fault.reason is Reason.NOT_THE_USERS
+
+
+COMMITS = "Look at my changes and create commits. Divide the commits by domain, as git users do."
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "triggers", "is_kept"),
+    [
+        (COMMITS, "The user forbids emojis in commit messages.", ("git commit",), False),
+        (COMMITS, "The user wants commits divided by domain.", (), True),
+        ("Never push to main.", "The user forbids pushing to the main branch.", (), True),
+        ("Yes, do that.", "The user forbids pushing to the main branch.", ("git push",), False),
+        ("Las migraciones las genera la herramienta", "Never write migrations by hand.",
+         ("migraciones", "genera", "herramienta"), True),
+        (f"{ACCEPTED_PLAN}Never push to the main branch", "Never push to the main branch.", (),
+         False),
+    ],
+)  # fmt: skip
+def test_a_wish_is_in_the_words_of_the_prompts_that_it_cites(
+    said: str, text: str, triggers: tuple[str, ...], is_kept: bool
+) -> None:
+    draft = Draft(kind="preference", text=text, evidence=(0,), triggers=triggers)
+    result = checked([draft], [prompt(said, i=0)])
+    assert [lesson.text for lesson in result.kept] == [text] * is_kept
+    assert is_kept or result.dropped[0].reason is Reason.NOT_THE_USERS
+
+
+def test_a_command_in_the_heading_of_a_plan_was_not_typed_by_the_user() -> None:
+    draft = Draft(kind="command", text="Deploy with `npm run deploy -- prod`.", evidence=(0,))
+    heading = prompt(f"{ACCEPTED_PLAN}Deploy with `npm run deploy -- prod`", i=0)
+    (lesson,) = checked([draft], [heading]).kept
+    assert lesson.is_untried
 
 
 def test_secrets_are_masked() -> None:
