@@ -86,6 +86,7 @@ def test_no_page_says_that_there_is_nothing_beside_read_sessions(open_page: Open
     )
     rule = page.locator(".taught li", has_text=RULE)
     expect(rule).to_contain_text("waits in the inbox")
+    expect(page.locator(".learned").get_by_text("All of them")).to_have_count(0)
     rule.get_by_role("link", name="session ruled").click()
     expect(page.locator("main")).to_contain_text("What this session taught")
     expect(page.locator(".taught")).to_contain_text(RULE)

@@ -21,8 +21,9 @@ from upwell.replay.transcripts import Transcript
 
 SURVEYED_BYTES = 100_000_000
 """So much of the newest transcripts tells what all of them take."""
-SAMPLES = 8
-"""So many sessions tell how many tokens one takes."""
+KNOWN_TOKENS = 600
+"""About what the nearest known lessons add to a question, ten of 60 tokens, once there are so many.
+None are known before the first session is read."""
 AT_ONCE = 20
 """How many past sessions `upwell setup --lessons` has read: the newest, in a few minutes."""
 
@@ -91,7 +92,7 @@ async def offered(
         else "",
         is_on=bool(options.model),
         sessions=round(survey.found / survey.share),
-        tokens_each=round(fmean(survey.tokens)) if survey.tokens else 0,
+        tokens_each=round(fmean(survey.tokens)) + KNOWN_TOKENS if survey.tokens else 0,
         daily_tokens=options.daily_tokens,
         result_tokens=survey.savings.tokens,
         saved_tokens=survey.savings.saved,
@@ -118,7 +119,7 @@ async def _surveyed(
             if isinstance(work, Work):
                 survey.found += 1
                 survey.hosts[session.host] = None
-                if len(survey.tokens) < SAMPLES:
+                if len(survey.tokens) < AT_ONCE:
                     survey.tokens.append((await asyncio.to_thread(work.prompt))[1])
         seen += bytes_read
         show(seen, min(size, SURVEYED_BYTES))

@@ -60,11 +60,14 @@ class Taught(Struct, frozen=True, kw_only=True):
 
 class Learned(Struct, frozen=True, kw_only=True):
     """What a home learned from past sessions: how many were read, what they gave, each part in
-    words, and what of it matters most."""
+    words, and what of it matters most. `stored` of the lessons, commands and rules are memories,
+    and `waiting` are proposals."""
 
     sessions: int
     parts: tuple[str, ...] = ()
     foremost: tuple[Taught, ...] = ()
+    stored: int = 0
+    waiting: int = 0
 
     @property
     def sentence(self) -> str:
@@ -143,6 +146,8 @@ async def learned(app: App) -> Learned:
         sessions=await sessions_read(app),
         parts=tuple(counted(number, one, many) for number, one, many in parts if number),
         foremost=tuple(shown),
+        stored=sum(not taught.waits for taught in found),
+        waiting=sum(taught.waits for taught in found),
     )
 
 

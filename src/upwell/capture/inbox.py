@@ -83,10 +83,10 @@ class Proposal(Struct, frozen=True, kw_only=True):
     @property
     def duplicates(self) -> Iterator[str]:
         """The keys that this proposal shares with its duplicates: one for the same words in any
-        project, and one for the same situation in this project."""
+        project, and one for each situation in this project."""
         yield _key("w", *_WORDS.findall(self.text.lower()))
-        if self.triggers:
-            yield _key("t", self.project or "", self.why, *self.triggers)
+        for triggers in _situations(self.why, self.triggers):
+            yield _key("t", self.project or "", self.why, *triggers)
 
     def memory(self, trust: Trust = Trust.USER) -> Memory:
         """Convert an accepted proposal to a memory. Pass another `trust` if upwell accepted the
@@ -324,17 +324,25 @@ def _same_situation(
 ) -> dict[str, Any] | None:
     if entry["id"] in open_entries:
         return open_entries[entry["id"]]
-    if not entry["triggers"]:
-        return None
-    situation = (entry["project"], entry["why"], tuple(entry["triggers"]))
+    own = (entry["project"], entry["why"])
+    situations = _situations(entry["why"], entry["triggers"])
     return next(
         (
             other
             for other in open_entries.values()
-            if (other["project"], other["why"], tuple(other.get("triggers") or ())) == situation
+            if (other["project"], other["why"]) == own
+            and situations & _situations(other["why"], other.get("triggers") or ())
         ),
         None,
     )
+
+
+def _situations(why: str, triggers: Sequence[str]) -> set[tuple[str, ...]]:
+    """The situations of a proposal. Each trigger of a command is one: of two commands that work
+    where another one fails, only the later is worth saying."""
+    if why == WHY_COMMAND:
+        return {(trigger,) for trigger in triggers}
+    return {tuple(triggers)} if triggers else set()
 
 
 def _later(earlier: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from upwell.episodes.signatures import Step, command_of, statuses, steps_of
 MAX_CODE_CHARS = 600
 MAX_WORD_CHARS = 40
 """A longer argument with blanks is text that a command works on, such as a query."""
+LEFT_OUT = "…"
+"""What stands for code and long texts in the form of a command."""
 MAX_NESTED = 3
 _INTERPRETERS = frozenset(
     "python node nodejs bun deno ruby perl php rscript bash sh zsh tsx ts-node pwsh".split()
@@ -91,6 +93,17 @@ class Trial(Struct, frozen=True, kw_only=True):
         place = len(self.launcher)
         return self.form[:place] + self.form[place:].partition(" -")[0]
 
+    @property
+    def runnable(self) -> str:
+        """The text to show of a command that works, whatever its arguments: it ends before the
+        first one that was left out, and before the option of that one."""
+        words = self.form.partition(LEFT_OUT)[0].split(" ")[:-1]
+        while words and words[-1].startswith("-"):
+            words.pop()
+        text = " ".join(words)
+        is_whole = LEFT_OUT in self.form and not (text.count("'") % 2 or text.count('"') % 2)
+        return text if text and is_whole else self.form
+
 
 class TrialMiner:
     """Collects the trials of one session. Call `feed` with each event in order."""
@@ -127,7 +140,7 @@ class TrialMiner:
             yield trial
             yield from (replace(trial, after=each) for each in started[-1:])
             for others in self._waiting.values():
-                others += [trial.form] if trial.form else []
+                others += [trial.form] if trial.form and LEFT_OUT not in trial.form else []
 
 
 def _kind(trial: Trial) -> tuple[str, str, str]:
@@ -268,10 +281,10 @@ def form_of(step: Step) -> str:
     text, words = step.text, step.text.split(" ")
     place = next((at for at, word in enumerate(words) if word in _INLINE), -1)
     if place > 0 and _program(step.words[0]) in _INTERPRETERS:
-        return f"{' '.join(words[: place + 1])} …"
+        return f"{' '.join(words[: place + 1])} {LEFT_OUT}"
     for word in step.args:
         if len(word) > MAX_WORD_CHARS and " " in word:
-            text = text.replace(word, "…")
+            text = text.replace(word, LEFT_OUT)
     return text
 
 

@@ -94,15 +94,17 @@ class Remedy(Struct, frozen=True):
         if worked.after:
             return f"{complaint} until `{worked.after}` has run."
         folder = f"in `{worked.folder}`, " if worked.folder else ""
-        return f"{complaint}; {folder}`{worked.form}` works."
+        form = worked.runnable if failed.fault in LAUNCHED else worked.form
+        return f"{complaint}; {folder}`{form}` works."
 
     @property
     def _triggers(self) -> tuple[Trigger, ...]:
         failed, worked = self.failed, self.worked
         if failed.fault not in LAUNCHED or worked.after:
             return of_error(failed.speaker, failed.signature)
+        # All remedies for a failure in a folder share its trigger, so that the latest is proposed.
         in_folder, anywhere = of_launch(failed)
-        return (in_folder if worked.launcher == failed.launcher else anywhere,)
+        return (in_folder,) if worked.launcher == failed.launcher else (in_folder, anywhere)
 
 
 def with_trials(ways: Iterable[Way], trials: Iterable[Trial]) -> list[Way]:

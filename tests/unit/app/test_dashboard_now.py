@@ -7,10 +7,12 @@ from msgspec.structs import replace
 from tests.browser.past import shorten
 
 from upwell.app import App, Settings, build
-from upwell.app.dashboard.now import SAME_CALL_SECONDS, rows, stream
+from upwell.app.dashboard.now import SAME_CALL_SECONDS, everything, rows, stream
 from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import LESSON, Memory, Provenance
 from upwell.ground.types.rpc import ToolCall
 from upwell.testing import ManualClock
+from upwell.web.dashboard.templating import rendered
 
 LOG = "\n".join(f"line {number} of the harbour log" for number in range(3_000))
 CUE = Cue(door="tool", tool="Bash", args={"command": "cat log"}, session="s", host="claude")
@@ -99,3 +101,27 @@ async def newest(events: Any) -> Any:
         if fresh:
             return fresh[0]
     raise AssertionError("the stream ended")
+
+
+async def test_the_rest_of_the_findings_is_linked_and_only_sessions_with_a_page(
+    tmp_path: Path,
+) -> None:
+    app = await build(Settings(home=tmp_path, environment={}))
+    try:
+        origin = Provenance(door=LESSON, tool="place", session="gone")
+        lessons = [
+            Memory(text=f"Pier {number} is east.", namespace="lessons", provenance=origin)
+            for number in range(7)
+        ]
+        await app.memory.add_many(lessons)
+        values = await everything(app, {})
+        page = rendered("views/learned", {**values, "path": "", "fields": {"folded": ""}})
+        assert page.count("session gone") == 5
+        assert "sessions?id=" not in page
+        assert 'href="/memory?source=session:" data-page="memory">7 in Memory</a>' in page
+        page = rendered(
+            "views/learned", {**values, "indexed": {"gone"}, "path": "", "fields": {"folded": ""}}
+        )
+        assert page.count("sessions?id=gone") == 5
+    finally:
+        await app.aclose()

@@ -81,3 +81,4 @@ async def test_proposals_lessons_and_commands_are_counted_and_others_are_not(app
     assert known.parts == ("1 lesson", "1 command that works here", "1 rule you gave")
     assert [one.text for one in known.foremost] == [RULE, NEW, COMMAND]
     assert known.sentence.startswith("0 sessions read: 1 lesson, ")
+    assert (known.stored, known.waiting) == (2, 1)

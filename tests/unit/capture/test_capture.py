@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.capture.git import gives_reasons, proposals_from, worthiest
-from upwell.capture.inbox import MAX_WAITING, WHY_COMMIT, Inbox, Intake, Proposal
+from upwell.capture.inbox import MAX_WAITING, WHY_COMMAND, WHY_COMMIT, Inbox, Intake, Proposal
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.types.memory import Trust
 
@@ -171,6 +171,20 @@ def box(tmp_path: Path) -> Inbox:
 
 def proposal(text: str) -> Proposal:
     return Proposal(text=text, source="git:1", why="a commit", project="/p", paths=("a.py",))
+
+
+def test_of_two_commands_that_work_where_another_fails_the_later_waits(box: Inbox) -> None:
+    def command(text: str, at: float, *triggers: str) -> Proposal:
+        name = f"s{at}"
+        return replace(
+            proposal(text), why=WHY_COMMAND, triggers=triggers, at=at, session=name, paths=()
+        )
+
+    box.propose([command("In `web`, `npm` works.", 2.0, "way:npm:here")])
+    box.propose([command("`pnpm` works.", 3.0, "way:npm:here", "way:npm:anywhere")])
+    box.propose([command("`yarn` works.", 1.0, "way:npm:there", "way:npm:anywhere")])
+    (waiting,) = box.waiting()
+    assert (waiting.text, waiting.occurrences) == ("`pnpm` works.", 3)
 
 
 def test_a_proposal_waits_once(box: Inbox, tmp_path: Path) -> None:

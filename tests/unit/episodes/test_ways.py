@@ -182,6 +182,23 @@ def test_the_folder_in_which_it_works_is_named() -> None:
     assert not set(episode.triggers) & set(triggers_of(there))
 
 
+def test_code_that_is_left_out_is_not_shown_as_an_argument() -> None:
+    failed = fails("python3 -c 'import oven; oven.heat()'", NO_MODULE)
+    worked = works("cd web && .venv/bin/python -c 'import oven; oven.heat()'")
+    (episode,) = taught([failed], [worked], [worked], job="python -c oven")
+    assert episode.text.startswith("`python3` fails with")
+    assert episode.text.endswith("; in `web`, `.venv/bin/python` works.")
+
+
+def test_two_remedies_for_one_failure_in_a_folder_share_its_situation() -> None:
+    missing = fails("npm run build", "npm error enoent Could not read package.json")
+    moved, other = works("cd web && npm run build"), works("cd web && pnpm run build")
+    (first,) = taught([missing], [moved], [moved], job="run build")
+    (second,) = taught([missing], [moved], [moved], [other], [other], job="run build")
+    assert "`pnpm run build` works" in second.text
+    assert set(first.triggers) & set(second.triggers)
+
+
 def test_the_options_that_were_missing_are_shown() -> None:
     failed = fails("bake bread --slow", NO_LID)
     worked = works("bake bread --slow --lid")

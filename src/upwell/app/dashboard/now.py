@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from upwell.app.dashboard.sessions import is_indexed
 from upwell.app.events import Event, events, following
 from upwell.app.taught import learned
 from upwell.app.wiring import App
@@ -35,8 +36,11 @@ async def now(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 async def everything(app: App, fields: Fields) -> Mapping[str, Any]:
-    """What past sessions taught."""
-    return {"learned": await learned(app)}
+    """What past sessions taught, and which of these sessions have a page."""
+    known = await learned(app)
+    names = [name for taught in known.foremost for name in taught.sessions]
+    indexed = await app.past_sessions().known_names(names) if is_indexed(app) else set[str]()
+    return {"learned": known, "indexed": indexed}
 
 
 async def rows(app: App, fields: Fields) -> Mapping[str, Any]:
