@@ -8,8 +8,10 @@ servers, a rating, a token for another person, installed hooks, and settings.
 import json
 import sqlite3
 import tarfile
+import time
 import tomllib
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from tests.conftest import Upwell
 
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).parent / "recorded" / "home-0.1.0.tar.gz"
+MADE_AT = 1_795_375_668.0
+"""When the recording was made. Its times are moved, so that nothing in it is ever out of date."""
 USER = "/home/ada"
 """The user's folder in the recording. Its paths are replaced by those of the test's folder."""
 RETRIES = "Retries of one charge reuse its idempotency key; order 1187 was charged twice"
@@ -51,7 +55,29 @@ def user(environment: Mapping[str, str], home: Path) -> Path:
                     f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (USER, str(folder))
                 )
         db.close()
+    _move_times(home, time.time() - MADE_AT)
     return folder
+
+
+def _move_times(home: Path, seconds: float) -> None:
+    for database in ("memory.db", "ledger.db"):
+        with sqlite3.connect(home / database) as db:
+            tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
+            for (table,) in db.execute(tables).fetchall():
+                for column in [row[1] for row in db.execute(f"PRAGMA table_info({table})")]:
+                    if column == "at" or column.endswith("_at"):
+                        moved = f"{column} = {column} + ? WHERE typeof({column}) = 'real'"
+                        db.execute(f"UPDATE {table} SET {moved}", (seconds,))
+            if database == "ledger.db":
+                today = datetime.now(UTC).date().isoformat()
+                db.execute(
+                    "UPDATE shelf SET key = ? || substr(key, 11) WHERE kind = 'count'", (today,)
+                )
+        db.close()
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    notes = json.loads((home / "stm.json").read_text())
+    moved_notes = [{**note, "created_at": now, "viewed_at": now} for note in notes]
+    (home / "stm.json").write_text(json.dumps(moved_notes))
 
 
 def test_everything_that_0_1_0_stored_is_found(upwell: Upwell, user: Path, home: Path) -> None:
