@@ -87,7 +87,7 @@ class Holdings(Struct, frozen=True, kw_only=True):
         return Holdings(**{kind: keys - before[kind] for kind, keys in asdict(self).items()})
 
 
-class Past(Struct, frozen=True, kw_only=True):
+class PastResults(Struct, frozen=True, kw_only=True):
     """How many transcripts were read, the tokens of all tools' results in them, and those that
     shortening would have saved."""
 
@@ -224,10 +224,10 @@ class SessionCapture:
             sessions=holdings.sessions | now.sessions,
         )
 
-    async def past(self) -> Past:
+    async def past(self) -> PastResults:
         """The figures of the transcripts that were read."""
         readings = [_reading(item.value) for item in await self._ttl_store.scan(Kind.LEARNED)]
-        return Past(
+        return PastResults(
             transcripts=len(readings),
             tokens=sum(reading.tokens for reading in readings),
             saved=sum(reading.saved for reading in readings),

@@ -14,7 +14,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from upwell.app.lesson_records import Records, SessionRead, digest
-from upwell.capture.lessons.checks import IN_WORDS, Dropped, Lesson, Reason, checked
+from upwell.capture.lessons.checks import (
+    IN_WORDS,
+    Dropped,
+    Lesson,
+    Reason,
+    checked,
+    telling_stems,
+)
 from upwell.capture.lessons.condense import condensed, is_worth_reading
 from upwell.capture.lessons.options import LessonOptions
 from upwell.capture.lessons.writer import Known, Prompt, drafts_in, prompt_for
@@ -28,7 +35,6 @@ from upwell.ground.remote_address import main_worktree_of
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, relative_to, symbols_in
 from upwell.ground.text.tokens import count
-from upwell.ground.text.words import informative, terms
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
@@ -334,10 +340,8 @@ def _is_on(target: Memory, lesson: Lesson) -> bool:
     A lesson that takes another back has no text, and is believed."""
     if not lesson.text:
         return True
-    old, new = (
-        set(informative(terms(" ".join(words))))
-        for words in ((target.text, *target.tags), (lesson.text, *lesson.triggers))
-    )
+    old = telling_stems((target.text, *target.tags))
+    new = telling_stems((lesson.text, *lesson.triggers))
     return len(old & new) >= MIN_SHARED_WORDS
 
 

@@ -261,13 +261,13 @@ class _Checks:
 
 def _is_wished(draft: Draft, evidence: Sequence[Event]) -> bool:
     """Whether the prompts among the evidence share enough words with a wish or its triggers."""
-    said = _telling(event.text for event in evidence if event.is_users)
-    shared = len(said & _telling((draft.text, *draft.triggers)))
+    said = telling_stems(event.text for event in evidence if event.is_users)
+    shared = len(said & telling_stems((draft.text, *draft.triggers)))
     is_short = 2 * shared >= len(said)
     return shared >= (MIN_SHARED_WITH_SHORT if is_short else MIN_SHARED)
 
 
-def _telling(texts: Iterable[str]) -> set[str]:
+def telling_stems(texts: Iterable[str]) -> set[str]:
     """The stems, without accents, of the words that tell something. "User" tells nothing."""
     found = informative(terms(" ".join(texts)))
     words = [word for word in found if word.isalnum() and not word.isdigit()]
