@@ -108,6 +108,7 @@ def test_every_documented_key_exists():
         "hooks.json",
         "upwell-hook",
         "clients.json",
+        "wrapped.json",
         "tokens.json",
         "tools.json",
         "logins.json",

@@ -191,7 +191,10 @@ class SettingUp:
         ]
         back = self._clients.giving_back()
         servers = [str(plan.path) for plan in back.plans if not _changed(record, plan)]
-        return [*hooks, *((path, "upwell eject --apply") for path in servers)]
+        servers += [
+            str(plan.path) for plan in self._clients.wrapping.unwrapping().files if plan.changes
+        ]
+        return [*hooks, *((path, "upwell eject --apply") for path in dict.fromkeys(servers))]
 
     def undo(self, report: Report) -> None:
         """Remove everything that setup wrote. If nothing fails, only the part of the record that

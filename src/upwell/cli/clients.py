@@ -11,15 +11,19 @@ from upwell.cli.output import Json, note, raw, say, say_json
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from upwell.hosts.install import Plan
     from upwell.setup.takeover import Clients, OutdatedRule, Takeover
+    from upwell.setup.wrapping import WrappingPlan
 
 Apply = Annotated[
     bool, typer.Option("--apply", help="Write the change instead of only showing it.")
 ]
 Project = Annotated[bool, typer.Option("--project", help="Include agent settings in this folder.")]
+Wrap = Annotated[
+    bool, typer.Option("--wrap", help="Wrap each server in its place; none moves to config.toml.")
+]
 NO_AGENT = "no known agent found; configure any other agent to run `upwell serve`"
 
 
@@ -28,12 +32,19 @@ def register(app: typer.Typer) -> None:
     app.command()(eject)
 
 
-def init(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
+def init(
+    apply: Apply = False, project: Project = False, wrap: Wrap = False, as_json: Json = False
+) -> None:
     """Put upwell in front of every agent's MCP servers. The servers of all agents on this machine
-    move to config.toml, and each agent gets one server: upwell. Shows the change; --apply writes
+    move to config.toml, and each agent gets one server: upwell. With --wrap, every server keeps its
+    place, its name and its tools, and only its command changes. Shows the change; --apply writes
     it."""
     clients = clients_of_user(project)
     say_damage([clients.damage])
+    (_wrap if wrap else _move)(clients, apply=apply, as_json=as_json)
+
+
+def _move(clients: "Clients", *, apply: bool, as_json: bool) -> None:
     plan = clients.taking_over()
     changes = [file for file in plan.files if file.changes]
     if apply:
@@ -53,19 +64,38 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
         if not apply:
             _refuse(plan.refused)
     if apply:
-        _write(clients, changes, plan.refused, quiet=as_json)
+        _refuse(plan.refused | _write(clients.apply, changes, quiet=as_json))
     elif as_json and plan.refused:
         raise typer.Exit(1)
 
 
+def _wrap(clients: "Clients", *, apply: bool, as_json: bool) -> None:
+    plan = clients.wrapping.wrapping()
+    changes = [file for file in plan.files if file.changes]
+    if as_json:
+        say_json(_wrapping_as_json(clients, plan, changes, apply))
+    else:
+        for place in plan.places:
+            left = f"stays as it is: {place.left}" if place.left else "is wrapped in its place"
+            say(f"{place.client}: {place.name} {left}")
+        if not changes and not plan.refused:
+            say("nothing to do: no other server can be wrapped" if plan.places else NO_AGENT)
+        elif changes and not apply:
+            _show(clients, changes)
+            note("upwell: nothing was written; add --apply to write it")
+    failed = _write(clients.wrapping.apply, changes, quiet=as_json) if apply else {}
+    _refuse(plan.refused | failed)
+
+
 def eject(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
-    """Give the agents their servers back. A file that has not changed since `init` is restored byte
-    for byte; in any other file, only upwell's entry is replaced. Shows the change; --apply writes
-    it.
+    """Give the agents their servers back, and unwrap those that were wrapped. A file that has not
+    changed since `init` is restored byte for byte; in any other file, only upwell's entry and the
+    wrapped commands are replaced. Shows the change; --apply writes it.
     """
     clients = clients_of_user(project)
-    back = clients.giving_back()
-    plans, refused = back.plans, back.refused
+    back, unwrapping = clients.giving_back(), clients.wrapping.unwrapping()
+    unwrapped = [plan for plan in unwrapping.files if plan.changes]
+    plans, refused = [*back.plans, *unwrapped], back.refused | unwrapping.refused
     say_damage([clients.damage])
     say_improvised(plans)
     if as_json:
@@ -79,11 +109,14 @@ def eject(apply: Apply = False, project: Project = False, as_json: Json = False)
     if apply:
         for settled in back.settled:
             clients.apply(settled)
-        _write(clients, plans, refused, quiet=as_json)
-        if plans and not as_json:
+        failed = _write(clients.apply, back.plans, quiet=as_json)
+        # Planned again, because a file may have held upwell and wrapped servers.
+        unwrapping = clients.wrapping.unwrapping()
+        failed |= _write(clients.wrapping.apply, unwrapping.files, quiet=as_json)
+        if back.plans and not as_json:
             say("the servers stay in config.toml; `upwell remove NAME` removes one")
-    else:
-        _refuse(refused)
+        refused = refused | failed
+    _refuse(refused)
 
 
 def say_damage(faults: "Iterable[str]") -> None:
@@ -157,21 +190,22 @@ def masked_diff(clients: "Clients", plan: "Plan") -> str:
     return redact(shown, keep_lines=True)[0]
 
 
-def _write(clients: "Clients", plans: "list[Plan]", refused: dict[str, str], quiet: bool) -> None:
+def _write(write: "Callable[[Plan], str]", plans: "list[Plan]", *, quiet: bool) -> dict[str, str]:
+    """Carry out the plans. Returns the reason for each file that could not be written."""
     from upwell.ground.errors import UpwellError
 
-    refused = dict(refused)
+    refused: dict[str, str] = {}
     for plan in plans:
         try:
-            backup = clients.apply(plan)
+            backup = write(plan)
         except UpwellError as error:
             refused[str(plan.path)] = str(error)
             continue
-        if not quiet:
+        if plan.changes and not quiet:
             say(f"wrote {plan.path}" if plan.after is not None else f"removed {plan.path}")
             if backup:
                 say(f"backup: {backup}")
-    _refuse(refused)
+    return refused
 
 
 def _refuse(refused: dict[str, str]) -> None:
@@ -211,6 +245,20 @@ def _as_json(
             }
             for found in plan.outdated
         ],
+    }
+
+
+def _wrapping_as_json(
+    clients: "Clients", plan: "WrappingPlan", changes: "list[Plan]", applied: bool
+) -> dict[str, Any]:
+    return {
+        "applied": applied,
+        "servers": [
+            {"client": place.client, "name": place.name, "left": place.left}
+            for place in plan.places
+        ],
+        "files": [{"file": str(p.path), "diff": masked_diff(clients, p)} for p in changes],
+        "refused": plan.refused,
     }
 
 

@@ -97,6 +97,7 @@ class Home(Struct, frozen=True):
     hooks_file = Inside("hooks.json")
     hook_launcher = Inside(LAUNCHER)
     clients_file = Inside("clients.json")
+    wrapped_file = Inside("wrapped.json")
     inbox_file = Shared("inbox.json")
     setup_file = Inside("setup.json")
     pause_file = Shared("paused")

@@ -1,10 +1,12 @@
-"""Adds members to a table in a JSON or TOML file, and removes them. The text is edited in place, so
-nothing else changes but blank lines beside a removed TOML table. Edited TOML is parsed again before
-it is accepted."""
+"""Adds members to a table in a JSON or TOML file, removes them, and changes a server's command. The
+text is edited in place, so nothing else changes but blank lines beside a removed TOML table. Edited
+TOML is parsed again before it is accepted."""
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Protocol
 
 from upwell.ground.errors import ConfigError
@@ -40,6 +42,12 @@ class Format(Protocol):
         """`text` with the member `name` added to `table`. A missing table is created."""
         ...
 
+    def with_command(self, text: str, entry: KeyPath, words: Sequence[str]) -> str:
+        """`text` with the command line of the server at `entry` replaced. The arguments at the end
+        that stay the same are not touched. The command line is a list `command`, or `command` and
+        the list `args`."""
+        ...
+
     def shown(self, text: str, hides: Hides) -> str:
         """`text` with `***` in place of every value that `hides()` selects."""
         ...
@@ -71,6 +79,20 @@ class Json:
                 return same_line_endings(text, with_child(text, table[:depth], branch, key))
             parent = parent[key]
         return same_line_endings(text, with_child(text, table, value, name))
+
+    def with_command(self, text: str, entry: KeyPath, words: Sequence[str]) -> str:
+        command = _node(text, entry).under("command")
+        assert command is not None
+        if command.is_list:
+            return _with_words(text, command, words)
+        args = _node(text, entry).under("args")
+        if args is not None and args.is_list:
+            text = _with_words(text, args, words[1:])
+            command = _node(text, entry).under("command") or command
+        program = json.dumps(words[0], ensure_ascii=False)
+        if args is None and words[1:]:
+            program += f', "args": {json.dumps(words[1:], ensure_ascii=False)}'
+        return text[: command.start] + program + text[command.end :]
 
     def shown(self, text: str, hides: Hides) -> str:
         if not text.strip(_BOM + " \t\r\n"):
@@ -108,6 +130,23 @@ class Toml:
         gap = "" if not text.strip(_BOM) else "\n" if text.endswith("\n") else "\n\n"
         edited = same_line_endings(text, text + gap + tomlkit.dumps(document))
         return self._verified(edited, expected, table)
+
+    def with_command(self, text: str, entry: KeyPath, words: Sequence[str]) -> str:
+        import tomlkit
+
+        mark = _BOM if text.startswith(_BOM) else ""
+        document: Any = tomlkit.parse(text.removeprefix(_BOM))
+        server = _at(document, entry)
+        server["command"] = words[0]
+        args = server.setdefault("args", [])
+        kept = _same_at_end(args, words[1:])
+        for _ in range(len(args) - kept):
+            del args[0]
+        for word in reversed(words[1 : len(words) - kept]):
+            args.insert(0, word)
+        expected = self.value(text)
+        _at(expected, entry).update(command=words[0], args=list(words[1:]))
+        return self._verified(mark + tomlkit.dumps(document), expected, entry)
 
     def shown(self, text: str, hides: Hides) -> str:
         import tomlkit
@@ -170,6 +209,32 @@ def _node(text: str, table: KeyPath) -> Node:
         assert child is not None
         node = child
     return node
+
+
+def _with_words(text: str, node: Node, words: Sequence[str]) -> str:
+    """`text` with these words in the list `node`."""
+    kept = _same_at_end(node.value, words)
+    new = [json.dumps(word, ensure_ascii=False) for word in words[: len(words) - kept]]
+    if not node.items or not words:
+        return text[: node.start + 1] + ", ".join(new) + text[node.end - 1 :]
+    space = text[node.start + 1 : node.items[0].start]
+    between = "," + (space if "\n" in space and not space.strip() else " ")
+    start = node.items[0].start
+    end = node.items[-kept].start if kept else node.items[-1].end
+    inserted = "".join(word + between for word in new) if kept else between.join(new)
+    return text[:start] + inserted + text[end:]
+
+
+def _same_at_end(earlier: Sequence[Any], later: Sequence[Any]) -> int:
+    """How many items at the end of both are the same."""
+    pairs = zip(reversed(earlier), reversed(later), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _at(value: Any, path: KeyPath) -> Any:
+    for key in path:
+        value = value[key]
+    return value
 
 
 def _hidden_spans(node: Node, path: KeyPath, hides: Hides) -> list[tuple[int, int]]:

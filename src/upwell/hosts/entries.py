@@ -50,6 +50,8 @@ def read_entry(
         return Entry(name, left="its entry is not a table")
     if is_upwell(raw):
         return Entry(name, left="it is upwell", ours=True)
+    if wrapped_words(raw):
+        return Entry(name, left="it stays where it is, behind `upwell wrap`")
     if raw.get("disabled") or raw.get("enabled") is False:
         return Entry(name, left="it is switched off")
     unknown = [
@@ -60,28 +62,46 @@ def read_entry(
     placeholder = _first_match(raw, placeholders)
     if placeholder:
         return Entry(name, left=f"only the agent can fill in {placeholder}")
-    table = _http_server(raw, plain_url) if _url(raw) else _program(raw, folder)
+    table = _http_server(raw, plain_url) if url_of(raw) else _program(raw, folder)
     return Entry(name, table) if table else Entry(name, left="it has no command or URL")
 
 
 def is_upwell(raw: Mapping[str, Any]) -> bool:
     """True if the entry runs `upwell serve`, directly or through a launcher."""
-    words = [Path(word).name for word in _words(raw)]
+    words = [Path(word).name for word in words_of(raw)]
     return ("upwell", "serve") in pairwise(words)
 
 
-def _words(raw: Mapping[str, Any]) -> list[str]:
+def wrapped_words(raw: Mapping[str, Any]) -> list[str]:
+    """The command line behind `upwell wrap`. Empty if the entry is not wrapped, or if it is a
+    server at an address."""
+    words = words_of(raw)
+    start = next((at for at, pair in enumerate(pairwise(words)) if _is_wrapper(pair)), None)
+    if start is None or (start > 0 and words[start - 1] != "-m"):
+        return []
+    rest = words[start + 2 :]
+    while rest and rest[0] != "--":
+        rest = rest[1:] if "=" in rest[0] else rest[2:]
+    return rest[1:]
+
+
+def _is_wrapper(words: tuple[str, str]) -> bool:
+    return Path(words[0]).name == "upwell" and words[1] == "wrap"
+
+
+def words_of(raw: Mapping[str, Any]) -> list[str]:
+    """The program and its arguments. Empty if there is none."""
     command, args = raw.get("command"), raw.get("args") or []
     words = [*(command if isinstance(command, list) else [command]), *args]
     return words if command and all(isinstance(word, str) for word in words) else []
 
 
-def _url(raw: Mapping[str, Any]) -> Any:
+def url_of(raw: Mapping[str, Any]) -> Any:
     return raw.get("url") or raw.get("httpUrl") or raw.get("serverUrl")
 
 
 def _program(raw: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
-    words, env = _words(raw), _strings(raw.get("env") or raw.get("environment"))
+    words, env = words_of(raw), _strings(raw.get("env") or raw.get("environment"))
     if not words or env is None or raw.get("type") not in (None, "stdio", "local"):
         return {}
     cwd = raw.get("cwd") or ("." if folder else "")
@@ -93,7 +113,7 @@ def _program(raw: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
 
 def _http_server(raw: Mapping[str, Any], plain_url: PlainUrl) -> dict[str, Any]:
     type_ = raw.get("type") or ("http" if raw.get("httpUrl") else plain_url)
-    headers, url = _strings(raw.get("headers") or raw.get("http_headers")), _url(raw)
+    headers, url = _strings(raw.get("headers") or raw.get("http_headers")), url_of(raw)
     is_url = isinstance(url, str) and url.startswith(("http://", "https://"))
     if not is_url or headers is None or type_ not in _HTTP_TYPES | {"sse"}:
         return {}

@@ -116,6 +116,16 @@ class ServerFile(Struct, frozen=True, kw_only=True):
             return text
         return self.format.put(text, self.tables[0], OWN_SERVER, self._own_entry(installation))
 
+    def raw_entries(self, text: str) -> list[tuple[Table, str, Any]]:
+        """The servers as they are written, in all tables, with those of projects.
+
+        Raises:
+            ConfigError: the file does not have the expected structure.
+        """
+        root = self.format.value(text)
+        tables = self._all_tables(text)
+        return [(table, *item) for table in tables for item in _servers(root, table).items()]
+
     def has_ours(self, text: str) -> bool:
         """True if upwell is among the servers."""
         return any(entry.ours and entry.name == OWN_SERVER for _, entry, _ in self._entries(text))
@@ -177,9 +187,9 @@ class ServerFile(Struct, frozen=True, kw_only=True):
             plain_url=self.plain_url,
         )
 
-    def _all_tables(self, moved: str) -> list[Table]:
-        """The tables in a result of `moved()`, which may come from a run with a project."""
-        projects = self.format.value(moved).get("projects", {}) if self.holds_projects else {}
+    def _all_tables(self, text: str) -> list[Table]:
+        """The tables of a file, or of a result of `moved()` from a run with a project."""
+        projects = self.format.value(text).get("projects", {}) if self.holds_projects else {}
         of_projects = [("projects", folder, self.tables[0][0]) for folder in projects]
         return list(dict.fromkeys([*self.tables, *of_projects]))
 

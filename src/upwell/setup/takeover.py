@@ -31,6 +31,7 @@ from upwell.hosts.servers import ServerFile
 from upwell.setup.config_file import read_document, write_document
 from upwell.setup.giving_back import GivingBack, Servers, compared, improvised
 from upwell.setup.servers import written
+from upwell.setup.wrapping import Wrapping
 
 
 class Server(Struct, frozen=True):
@@ -78,7 +79,8 @@ class Takeover(Struct):
 class Clients:
     """The agents on this machine and their servers. `project` adds the agents' files in that
     folder. Permission rules come from the user's settings and from `folder`, the working directory.
-    `leave` names servers that stay in the agents' files."""
+    `leave` names servers that stay in the agents' files. `wrapping` changes servers in their places
+    instead."""
 
     def __init__(
         self,
@@ -103,6 +105,8 @@ class Clients:
                 self._files[name] = client
             places.add(path)
         self._installer = Installer(installation, home.clients_file, files)
+        wrap = replace(installation, command=(*installation.command[:-1], "wrap"))
+        self.wrapping = Wrapping(wrap, home.wrapped_file, files)
 
     def taking_over(self, *, moving: bool = True) -> Takeover:
         """The plan of `upwell init`. Without `moving`, the agents' files stay unchanged.

@@ -1,0 +1,77 @@
+"""Wraps the agents' MCP servers in their places, and unwraps them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from upwell.ground.errors import UpwellError
+from upwell.hosts.install import Installer, Plan
+from upwell.hosts.installation import Installation
+from upwell.hosts.servers import ServerFile
+from upwell.hosts.wrapped import WrappedServers
+
+
+class Place(Struct, frozen=True):
+    """A server in an agent's file, and why it is not wrapped there, or ""."""
+
+    client: str
+    name: str
+    left: str = ""
+
+
+class WrappingPlan(Struct):
+    """Changes of agents' files. `refused` gives the reason for each file that cannot be
+    changed."""
+
+    files: list[Plan] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class Wrapping:
+    """Wraps the servers in `files`, keyed by name. `installation.command` is `upwell wrap`."""
+
+    def __init__(
+        self, installation: Installation, record: Path, files: Mapping[str, ServerFile]
+    ) -> None:
+        self._installation = installation
+        self._files = {name: WrappedServers(file) for name, file in files.items()}
+        self._installer = Installer(installation, record, self._files)
+
+    def wrapping(self) -> WrappingPlan:
+        """The plan that wraps every server that can be wrapped."""
+        plan = WrappingPlan()
+        for name in self._installer.present():
+            file = self._files[name]
+            try:
+                text = self._installer.text_of(name)
+                places = [
+                    Place(name, server, file.left(server, raw))
+                    for _, server, raw in file.servers.raw_entries(text)
+                ]
+                plan.files.append(self._installer.installing(name))
+                plan.places += places
+            except (UpwellError, OSError) as error:
+                plan.refused[str(self._installer.path_of(name))] = str(error)
+        return plan
+
+    def unwrapping(self) -> WrappingPlan:
+        """The plan that unwraps every server. It needs no record. Files on record are included even
+        if they need no change, so that applying their plans clears the record."""
+        plan = WrappingPlan()
+        for name, file in self._files.items():
+            recorded = self._installer.paths(name)
+            for path in dict.fromkeys([*recorded, file.path(self._installation)]):
+                try:
+                    change = self._installer.uninstalling(name, path)
+                except (UpwellError, OSError) as error:
+                    plan.refused[str(path)] = str(error)
+                    continue
+                if change.changes or path in recorded:
+                    plan.files.append(change)
+        return plan
+
+    def apply(self, plan: Plan) -> str:
+        """See `Installer.apply()`."""
+        return self._installer.apply(plan)

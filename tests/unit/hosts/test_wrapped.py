@@ -1,0 +1,172 @@
+"""Servers wrapped in their places, and given back from the agent's own file alone."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upwell.hosts import server_files
+from upwell.hosts.entries import read_entry, wrapped_words
+from upwell.hosts.installation import Installation
+from upwell.hosts.wrapped import WrappedServers
+
+CLAUDE = """{
+  // the first server
+  "mcpServers": {
+    "files": {
+      "type": "stdio",
+      "command": "npx", // from npm
+      "args": [
+        "-y", "server-files", // the folder comes next
+        "."
+      ],
+      "env": {"TOKEN": "é"},
+      "trust": true
+    },
+    "bare": {"command": "bare-server"},
+    "far": {"type": "http", "url": "https://mcp.example.org/mcp"}
+  },
+  "projects": {
+    "/work/one": {"mcpServers": {"local": {"command": "uvx", "args": ["local-server"]}}},
+    "/work/two": {"history": []}
+  },
+  "numStartups": 1e400
+}
+"""
+CODEX = """model = "o" # mine
+
+# above files
+[mcp_servers.files] # the files
+command = "uvx" # via uv
+args = [
+  "server-files", # the package
+  ".",
+]
+env = { TOKEN = "x" }
+
+[mcp_servers."with space"]
+command = "bare-server"
+args = []
+
+# above projects
+[projects."/work/one"]
+trust_level = "trusted"
+"""
+OPENCODE = """{
+\t"mcp": {
+\t\t"files": {"type": "local", "command": ["npx", "-y", "files"], "environment": {"A": "1"}},
+\t\t"far": {"type": "remote", "url": "https://mcp.example.org/mcp"},
+\t},
+}
+"""
+TEXTS = {"claude": CLAUDE, "codex": CODEX, "opencode": OPENCODE}
+
+
+def user(**environment: str) -> Installation:
+    command = ("/opt/upwell", "wrap")
+    return Installation(user_folder=Path("/home/u"), environment=environment, command=command)
+
+
+def wrapped(agent: str, text: str = "", **environment: str) -> tuple[WrappedServers, str]:
+    file = WrappedServers(server_files()[agent])
+    return file, file.with_ours(text or TEXTS[agent], user(**environment))
+
+
+def servers(agent: str, text: str) -> dict[str, Any]:
+    raw = server_files()[agent].raw_entries(text)
+    return {name: entry for _, name, entry in raw}
+
+
+def test_only_the_command_changes() -> None:
+    _, text = wrapped("claude", UPWELL_HOME="/h")
+    after = servers("claude", text)
+    assert after["files"]["command"] == "/opt/upwell"
+    options = ["wrap", "--name", "files", "--home", "/h", "--"]
+    assert after["files"]["args"] == [*options, "npx", "-y", "server-files", "."]
+    assert after["files"]["env"] == {"TOKEN": "é"}
+    assert after["bare"]["args"][-2:] == ["--", "bare-server"]
+    assert after["local"]["args"][-2:] == ["uvx", "local-server"]
+    assert after["far"] == {"type": "http", "url": "https://mcp.example.org/mcp"}
+    for comment in ("// the first server", "// from npm", "// the folder comes next", "1e400"):
+        assert comment in text
+
+
+def test_comments_of_toml_stay_in_their_places() -> None:
+    _, text = wrapped("codex")
+    after = tomllib.loads(text)
+    command = after["mcp_servers"]["files"]
+    assert [command["command"], *command["args"]][-4:] == ["--", "uvx", "server-files", "."]
+    for line in ("# via uv", '"server-files", # the package', "# above projects\n[projects."):
+        assert line in text
+
+
+@pytest.mark.parametrize("agent", TEXTS)
+def test_the_agents_own_file_is_enough_to_undo(agent: str) -> None:
+    file, text = wrapped(agent)
+    assert text != TEXTS[agent]
+    assert file.with_ours(text, user()) == text, "nothing is wrapped twice"
+    restored = file.without_ours(text)
+    if agent == "claude":
+        restored = restored.replace('"bare-server", "args": []', '"bare-server"')
+    assert restored == TEXTS[agent]
+
+
+@pytest.mark.parametrize("agent", TEXTS)
+def test_what_the_user_changed_meanwhile_stays(agent: str) -> None:
+    file, text = wrapped(agent)
+    edited = text.replace("files", "documents").replace(".", "../docs")
+    if agent == "codex":
+        edited = text.replace("# the package", "# the best package")
+    restored = file.without_ours(edited)
+    assert all(not wrapped_words(entry) for entry in servers(agent, restored).values())
+
+
+def test_windows_line_endings_stay() -> None:
+    text = CLAUDE.replace("\n", "\r\n")
+    file, after = wrapped("claude", text)
+    assert "\n" not in after.replace("\r\n", "")
+    assert "\n" not in file.without_ours(after).replace("\r\n", "")
+
+
+REASONS = {
+    "its entry is not a table": 5,
+    "it has no command": {"command": ""},
+    "it is upwell": {"command": "/bin/upwell", "args": ["serve"]},
+    "it is wrapped already": {"command": "upwell", "args": ["wrap", "--", "x"]},
+    "it is at an address, where the agent itself signs in": {"url": "https://a.example"},
+    "only the agent can fill in ${BIN}": {"command": "${BIN}/server"},
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_server_is_left_for_a_reason(reason: str) -> None:
+    file = WrappedServers(server_files()["claude"])
+    assert file.left("s", REASONS[reason]) == reason
+    text = json.dumps({"mcpServers": {"s": REASONS[reason]}})
+    assert file.with_ours(text, user()) == text
+
+
+COMMANDS = [
+    (["upwell", "wrap", "--", "npx", "-y", "x"], ["npx", "-y", "x"]),
+    (["/a/upwell", "wrap", "--name=--", "--home", "--", "--", "x"], ["x"]),
+    (["python3", "-P", "-m", "upwell", "wrap", "--", "x", "--", "y"], ["x", "--", "y"]),
+    (["npx", "inspector", "upwell", "wrap", "--", "x"], []),
+    (["upwell", "wrap", "--url", "https://a.example"], []),
+    (["upwell", "serve"], []),
+    (["upwell"], []),
+]
+
+
+@pytest.mark.parametrize(("words", "original"), COMMANDS)
+def test_the_original_command_is_found(words: list[str], original: list[str]) -> None:
+    assert wrapped_words({"command": words[0], "args": words[1:]}) == original
+    assert wrapped_words({"command": words}) == original
+
+
+def test_a_wrapped_server_does_not_move_behind_the_gateway() -> None:
+    entry = read_entry("s", {"command": "upwell", "args": ["wrap", "--", "npx"]})
+    assert not entry.table
+    assert "upwell wrap" in entry.left
+    assert not entry.ours
