@@ -244,6 +244,38 @@ def test_undo_restores_every_byte_and_keeps_what_was_learned(user: User) -> None
     assert RULE in proposals(user), "what was forgotten can be learned again"
 
 
+def test_wrapped_servers_keep_their_places_until_setup_is_undone(user: User) -> None:
+    before = user.state()
+    out, _ = user.run("setup", "--yes", "--wrap")
+    assert "claude: files is wrapped in its place" in out
+    assert "tested: claude ran its hook" in out
+    claude = json.loads((user.folder / ".claude.json").read_text())["mcpServers"]
+    assert list(claude) == ["files"]
+    assert claude["files"]["args"][-4:] == ["--", "npx", "-y", "files-mcp"]
+    assert claude["files"]["env"] == {"KEY": "files-secret-1"}
+    codex = tomllib.loads((user.folder / ".codex/config.toml").read_text())["mcp_servers"]
+    assert list(codex) == ["docs"]
+    assert codex["docs"]["args"][-2:] == ["--", "docs-mcp"]
+    assert "server" not in tomllib.loads((user.home / "config.toml").read_text())
+    once = user.state()
+    assert "is already set up" in user.run("setup", "--yes", "--wrap")[0]
+    assert user.state() == once
+
+    user.run("setup", "--undo", "--yes")
+    assert user.state() == before
+    assert not (user.home / "config.toml").exists()
+
+
+def test_servers_are_unwrapped_even_if_the_record_is_damaged(user: User) -> None:
+    user.run("setup", "--yes", "--wrap")
+    (user.home / "wrapped.json").write_text("{")
+    user.run("setup", "--undo", "--yes")
+    claude = json.loads((user.folder / ".claude.json").read_text())["mcpServers"]
+    assert claude == json.loads(CLAUDE_JSON)["mcpServers"]
+    codex = tomllib.loads((user.folder / ".codex/config.toml").read_text())["mcp_servers"]
+    assert codex == {"docs": {"command": "docs-mcp", "args": []}}
+
+
 def test_undo_restores_every_settings_folder_of_an_agent(user: User) -> None:
     """A user with one folder for work and one of their own, both set up, then undone in one go."""
     folders = {name: user.folder / f".claude-{name}" for name in ("work", "own")}

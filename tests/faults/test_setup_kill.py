@@ -23,6 +23,7 @@ from upwell.app.setting_up import SettingUp
 from upwell.cli.clients import clients_of_user
 from upwell.cli.hooks import hook_installation, installer_of
 from upwell.config import load
+from upwell.hosts.entries import wrapped_words
 
 FILES = {
     ".claude/settings.json": '{\n  "model": "opus"\n}\n',
@@ -88,11 +89,18 @@ def set_up(report: Callable[[str, str], None]) -> None:
     work.write(work.plan(), report)
 
 
+def wrap(report: Callable[[str, str], None]) -> None:
+    work = setting_up()
+    work.write(work.plan(wrap=True), report)
+
+
 def undo(report: Callable[[str, str], None]) -> None:
     setting_up().undo(report)
 
 
-WORK = {"setup": set_up, "undo": undo}
+WORK = {"setup": set_up, "undo": undo, "wrap": wrap, "unwrap": undo}
+FIRST = {"setup": "setup", "undo": "setup", "wrap": "wrap", "unwrap": "wrap"}
+"""The setup that each work does or undoes."""
 
 
 def succeeded(name: str) -> None:
@@ -139,7 +147,8 @@ def servers_of(user: Path, home: Path) -> set[str]:
             tables.append(json.loads(without_comments).get("mcpServers", {}))
     config = home / "config.toml"
     tables.append(tomllib.loads(config.read_text()).get("server", {}) if config.exists() else {})
-    return {str(raw.get("url") or raw["command"]) for table in tables for raw in table.values()}
+    servers = [raw for table in tables for raw in table.values()]
+    return {raw.get("url") or (wrapped_words(raw) or [raw["command"]])[0] for raw in servers}
 
 
 def fresh(user: Path, home: Path) -> State:
@@ -156,13 +165,13 @@ def drill(user: Path, home: Path, name: str, mode: str) -> int:
     """Let the work fail at the changes of files. Returns about how many there are."""
     for at in range(1, MOST_STEPS, MODES[mode]):
         before = fresh(user, home)
-        if name == "undo":
-            succeeded("setup")
+        if WORK[name] is undo:
+            succeeded(FIRST[name])
         is_complete = survived(name, mode, at)
         assert servers_of(user, home) >= SERVERS, (name, mode, at)
         succeeded("undo")
         assert state(user) == before, (name, mode, at)
-        succeeded("setup")
+        succeeded(FIRST[name])
         assert servers_of(user, home) >= SERVERS, (name, mode, at)
         succeeded("undo")
         assert state(user) == before, (name, mode, at)

@@ -35,6 +35,7 @@ from upwell.setup.record import (
     switches_on,
 )
 from upwell.setup.takeover import Clients, Takeover
+from upwell.setup.wrapping import WrappingPlan
 
 Report = Callable[[str, str], None]
 """Receives the path of a file and the reason why it could not be changed, or "" if it was
@@ -43,19 +44,25 @@ changed.
 
 
 class SetupPlan(Struct):
-    """Everything that setup would change: `takeover` contains the servers and `config.toml`, and
-    `hooks` contains the agents' hooks. `refused` gives the reason for each file that cannot be
-    changed.
+    """Everything that setup would change: `takeover` contains the servers that move and
+    `config.toml`, `wrapping` those that are wrapped in their places, and `hooks` the agents' hooks.
+    `refused` gives the reason for each file that cannot be changed.
     """
 
     takeover: Takeover
+    wrapping: WrappingPlan = field(default_factory=WrappingPlan)
     hooks: list[Plan] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def files(self) -> list[Plan]:
         """The files that configure servers, with `config.toml` first."""
-        return [self.takeover.config, *self.takeover.files]
+        return [self.takeover.config, *self.agents_files]
+
+    @property
+    def agents_files(self) -> list[Plan]:
+        """The agents' files that configure servers."""
+        return [*self.takeover.files, *self.wrapping.files]
 
 
 class UndoPlan(Struct):
@@ -99,15 +106,17 @@ class SettingUp:
         """The folder that contains everything that upwell stores."""
         return self._home.root
 
-    def plan(self, *, shorten: bool = False, lessons: str = "") -> SetupPlan:
-        """The changes that are still to be made. With `shorten`, they also turn on the shortening
+    def plan(self, *, shorten: bool = False, lessons: str = "", wrap: bool = False) -> SetupPlan:
+        """The changes that are still to be made. With `wrap`, no server moves, and each is wrapped
+        in its place. With `shorten`, they also turn on the shortening
         of results from the agents' own tools, for the agents that allow it. `lessons` is the value
         for `lessons.model`, "" to leave it as it is.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
         """
-        takeover = self._clients.taking_over()
+        takeover = self._clients.leaving() if wrap else self._clients.taking_over()
+        wrapping = self._clients.wrapping.wrapping() if wrap else WrappingPlan()
         config = takeover.config
         takeover.config = config_plan(
             config.path,
@@ -116,7 +125,7 @@ class SettingUp:
             self._shortening() if shorten else (),
             lessons,
         )
-        plan = SetupPlan(takeover, refused=dict(takeover.refused))
+        plan = SetupPlan(takeover, wrapping, refused=takeover.refused | wrapping.refused)
         for agent in self._installer.present():
             try:
                 plan.hooks.append(self._installer.installing(agent))
@@ -143,6 +152,10 @@ class SettingUp:
         for agent_plan in plan.takeover.files:
             if agent_plan.changes:
                 _reported(partial(self._clients.apply, agent_plan), agent_plan.path, report)
+        for wrapped in plan.wrapping.files:
+            if wrapped.changes:
+                apply = partial(self._clients.wrapping.apply, wrapped)
+                _reported(apply, wrapped.path, report)
         for hook_plan in plan.hooks:
             if hook_plan.changes:
                 _reported(partial(self._install, hook_plan.agent), hook_plan.path, report)
@@ -173,12 +186,12 @@ class SettingUp:
                 plan.hooks.append(self._installer.uninstalling(agent, path))
             except (UpwellError, OSError) as error:
                 plan.refused[str(path)] = str(error)
-        back = self._given_back(record)
-        plan.refused |= back.refused
+        back, unwrapping = self._given_back(record), self._unwrapping(record)
+        plan.refused |= back.refused | unwrapping.refused
         plan.kept = self._kept(record, back, done=False)
         config = [self._config_undone(record.config, plan.kept)] if record.config else []
         plan.hooks = [hooks for hooks in plan.hooks if hooks.changes]
-        plan.files = [file for file in (*back.plans, *config) if file.changes]
+        plan.files = [file for file in (*back.plans, *unwrapping.files, *config) if file.changes]
         plan.others = self._others(record)
         return plan
 
@@ -191,8 +204,11 @@ class SettingUp:
         ]
         back = self._clients.giving_back()
         servers = [str(plan.path) for plan in back.plans if not _changed(record, plan)]
+        unwrapping = self._clients.wrapping.unwrapping()
         servers += [
-            str(plan.path) for plan in self._clients.wrapping.unwrapping().files if plan.changes
+            str(plan.path)
+            for plan in unwrapping.files
+            if plan.changes and not _changed(record, plan)
         ]
         return [*hooks, *((path, "upwell eject --apply") for path in dict.fromkeys(servers))]
 
@@ -215,11 +231,11 @@ class SettingUp:
         for agent, file in self._hook_files(record):
             _reported(partial(self._uninstall, agent, file), file, reported)
         back = self._given_back(record)
-        for plan in (*back.plans, *back.settled):
-            # While a file still has our hooks, its earlier content cannot be restored.
-            if plan.path not in faulty:
-                _reported(partial(self._clients.apply, plan), plan.path, reported)
-        for path, why in back.refused.items():
+        self._apply((*back.plans, *back.settled), self._clients.apply, faulty, reported)
+        # Planned now, because a file may have held upwell and wrapped servers.
+        unwrapping = self._unwrapping(record)
+        self._apply(unwrapping.files, self._clients.wrapping.apply, faulty, reported)
+        for path, why in (back.refused | unwrapping.refused).items():
             reported(path, why)
         if record.config:
             undo_config = partial(self._write_config, record, back)
@@ -228,6 +244,19 @@ class SettingUp:
             self._end_daemon()
         if not faulty:
             reduce_record(self._home.setup_file, undone=True)
+
+    def _apply(
+        self,
+        plans: Sequence[Plan],
+        apply: Callable[[Plan], object],
+        faulty: Collection[Path],
+        report: Report,
+    ) -> None:
+        """Undo changes of servers, except in files whose hooks could not be removed: while a file
+        still has our hooks, its earlier content cannot be restored."""
+        for plan in plans:
+            if plan.path not in faulty:
+                _reported(partial(apply, plan), plan.path, report)
 
     def learned(self) -> Holdings:
         """What setup learned from past sessions, according to its record.
@@ -283,6 +312,13 @@ class SettingUp:
             back.refused = {}
         return back
 
+    def _unwrapping(self, record: SetupRecord) -> WrappingPlan:
+        """What unwraps the servers in the files of this record."""
+        plan = self._clients.wrapping.unwrapping()
+        plan.files = [file for file in plan.files if _changed(record, file)]
+        plan.refused = plan.refused if record.clients else {}
+        return plan
+
     def _kept(self, record: SetupRecord, back: GivingBack, *, done: bool) -> list[str]:
         """The servers that setup took and that no agent has, so that they stay in `config.toml`."""
         names = record.config.servers if record.config else ()
@@ -299,10 +335,10 @@ class SettingUp:
                 shorten=switches_on(config, SHORTEN),
                 lessons=switches_on(config, LESSONS),
             )
-        changed = [item for item in (*plan.hooks, *plan.takeover.files) if item.changes]
+        changed = [item for item in (*plan.hooks, *plan.agents_files) if item.changes]
         return SetupRecord(
             hooks=tuple(item.agent for item in plan.hooks if item.changes),
-            clients=tuple(item.agent for item in plan.takeover.files if item.changes),
+            clients=tuple(item.agent for item in plan.agents_files if item.changes),
             files=(*self._files_of_older(self._record()), *(str(item.path) for item in changed)),
             config=change,
             lessons=bool(change and change.lessons),

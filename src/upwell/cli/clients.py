@@ -75,9 +75,7 @@ def _wrap(clients: "Clients", *, apply: bool, as_json: bool) -> None:
     if as_json:
         say_json(_wrapping_as_json(clients, plan, changes, apply))
     else:
-        for place in plan.places:
-            left = f"stays as it is: {place.left}" if place.left else "is wrapped in its place"
-            say(f"{place.client}: {place.name} {left}")
+        say_places(plan)
         if not changes and not plan.refused:
             say("nothing to do: no other server can be wrapped" if plan.places else NO_AGENT)
         elif changes and not apply:
@@ -159,6 +157,13 @@ def say_servers(plan: "Takeover") -> None:
             known = " (already in upwell)" if server.known else ""
             say(f"{server.client}: {server.original} → {server.name}{known}")
     _say_outdated(plan.outdated)
+
+
+def say_places(plan: "WrappingPlan") -> None:
+    """Print which servers are wrapped, and why the others are not."""
+    for place in plan.places:
+        left = f"stays as it is: {place.left}" if place.left else "is wrapped in its place"
+        say(f"{place.client}: {place.name} {left}")
 
 
 def _say_outdated(outdated: "list[OutdatedRule]") -> None:

@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from upwell.cli.clients import (
     masked_diff,
     say_damage,
     say_improvised,
+    say_places,
     say_servers,
 )
 from upwell.cli.hooks import has_guards, hook_installation, installer_of
@@ -63,12 +65,16 @@ def setup(
     lessons: Annotated[
         bool, typer.Option("--lessons", help="Also have a model write down what sessions taught.")
     ] = False,
+    wrap: Annotated[
+        bool, typer.Option("--wrap", help="Wrap each MCP server in its place; move none.")
+    ] = False,
     forget: Annotated[
         bool, typer.Option("--forget", help="With --undo: also drop what setup learned.")
     ] = False,
 ) -> None:
     """Set up upwell for every agent on this machine. Installs hooks, moves MCP servers behind the
-    gateway, and learns from past and future sessions. Lists every file that it would change, asks
+    gateway, and learns from past and future sessions. With --wrap, every server keeps its place,
+    its name and its tools. Lists every file that it would change, asks
     once, and tests each agent's hook. --undo restores the files; with --forget, it also drops what
     setup learned.
     """
@@ -85,27 +91,29 @@ def setup(
     if undo:
         _undo(setting_up, clients, dry_run=dry_run, yes=yes, forget=forget)
     else:
-        _set_up(setting_up, clients, dry_run=dry_run, yes=yes, shorten=shorten, lessons=lessons)
+        planned = partial(setting_up.plan, shorten=shorten, wrap=wrap)
+        _set_up(setting_up, clients, planned, dry_run=dry_run, yes=yes, lessons=lessons)
 
 
 def _set_up(
     setting_up: "SettingUp",
     clients: "Clients",
+    planned: "Callable[..., SetupPlan]",
     *,
     dry_run: bool,
     yes: bool,
-    shorten: bool,
     lessons: bool,
 ) -> None:
-    plan, transcripts = setting_up.plan(shorten=shorten), _transcripts()
-    if not plan.hooks and not plan.takeover.files and not plan.refused:
+    """`planned` makes the plan, with the setting for lessons."""
+    plan, transcripts = planned(), _transcripts()
+    if not plan.hooks and not plan.agents_files and not plan.refused:
         say(NO_AGENT)
         return
     offer = _offered(plan, transcripts)
     if lessons:
         if not offer.setting:
             raise UsageError(offer_state(offer), hint="upwell setup sets up everything else")
-        plan = setting_up.plan(shorten=shorten, lessons=offer.setting)
+        plan = planned(lessons=offer.setting)
 
     def show() -> None:
         _show(clients, plan.files, plan.hooks)
@@ -120,7 +128,7 @@ def _set_up(
         _confirm("Do all of this?", show)
         if offer.setting and not offer.is_on and not lessons:
             lessons = typer.confirm(offer_question(offer), default=False)
-            plan = setting_up.plan(shorten=shorten, lessons=offer.setting if lessons else "")
+            plan = planned(lessons=offer.setting if lessons else "")
     faults = [*plan.refused]
     setting_up.write(plan, _reporting(faults))
     _learn(setting_up, transcripts, offer if lessons else None)
@@ -217,11 +225,14 @@ def _summarise(
     plan: "SetupPlan", transcripts: "list[Transcript]", offer: "Offer", *, lessons: bool
 ) -> None:
     say_servers(plan.takeover)
+    say_places(plan.wrapping)
     say("upwell would")
     for hooks in plan.hooks:
         say(f"  hooks    {hooks.agent}: {_state(hooks)}")
     for servers in plan.takeover.files:
         say(f"  gateway  {servers.agent}: {_state(servers)}")
+    for servers in plan.wrapping.files:
+        say(f"  wrap     {servers.agent}: {_state(servers)}")
     config = plan.takeover.config
     say(f"  config   servers, and learning at the end of each turn: {_state(config)}")
     hosts = Counter(transcript.format.name for transcript in transcripts)
@@ -364,7 +375,7 @@ def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
 
 
 def _say_next_steps(plan: "SetupPlan", replay: str) -> None:
-    changed = [change for change in (*plan.takeover.files, *plan.hooks) if change.changes]
+    changed = [change for change in (*plan.agents_files, *plan.hooks) if change.changes]
     # If an agent has two hints, the hint about its hooks is printed, because it is more precise.
     for agent, step in {change.agent: change.next_step for change in changed}.items():
         say(f"next: {agent}: {step}")

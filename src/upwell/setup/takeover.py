@@ -138,6 +138,16 @@ class Clients:
         takeover.config = Plan("config", self._home.config_file, before, after)
         return takeover
 
+    def leaving(self) -> Takeover:
+        """The plan that takes no server.
+
+        Raises:
+            ConfigError: `config.toml` cannot be read.
+        """
+        path = self._home.config_file
+        text = tomlkit.dumps(read_document(path)) if path.exists() else None
+        return Takeover(Plan("config", path, text, text))
+
     def _taken(self, client: str, agent: str, entry: Entry, servers: Any) -> list[Server]:
         """The agent's server or, for a proxy that upwell replaces, the servers behind it. New ones
         are added to `servers`."""
