@@ -123,6 +123,16 @@ def test_a_wrapped_server_does_not_move_behind_the_gateway(
     assert not [place for place, raw in entries(user).items() if wrapped_words(raw)]
 
 
+def test_servers_behind_the_gateway_are_given_back_first(upwell: Upwell, user: Path) -> None:
+    assert upwell("init", "--apply").code == 0
+    once = state(user)
+    assert "`upwell eject --apply` gives them back" in upwell("init", "--wrap", "--apply").err
+    assert state(user) == once
+    assert upwell("eject", "--apply").code == 0
+    assert state(user) == FILES
+    assert "eject" not in upwell("init", "--wrap").err
+
+
 def test_a_broken_file_is_reported_and_the_others_proceed(upwell: Upwell, user: Path) -> None:
     (user / ".codex/config.toml").write_text("[mcp_servers\n")
     done = upwell("init", "--wrap", "--apply", "--json")

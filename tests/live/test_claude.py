@@ -109,6 +109,13 @@ def claude(stage: Stage, playing: Playing) -> Claude:
             read,
             Call("mcp__upwell__up__mixed", {"text": stage.house.file("gauge.py")}),
         ],
+        "In its place": [
+            Call("ToolSearch", {"query": "select:mcp__up__mixed,mcp__up__big_markdown"}),
+            read,
+            Call("mcp__up__mixed", {"text": stage.house.file("gauge.py")}),
+            Call("mcp__up__big_markdown", {}),
+            Call("mcp__up__echo", {"text": "denied"}),
+        ],
     }
     return Claude(stage, playing(plays))
 
@@ -221,6 +228,30 @@ def test_hooks_and_gateway_are_one_session(claude: Claude) -> None:
     session = claude.seen("SessionStart")[0]["session_id"]
     assert {call["session"] for call in calls} == {session}
     assert "up__mixed" in {call.get("tool") for call in calls}
+
+
+def test_a_wrapped_server_keeps_its_names_and_its_deny_rules(claude: Claude) -> None:
+    server = script("upstream")
+    entry = {"type": "stdio", "command": server[0], "args": server[1:], "env": {}}
+    clients, project = claude.folder / ".claude.json", str(claude.house.project)
+    clients.write_text(json.dumps({"projects": {project: {"mcpServers": {"up": entry}}}}))
+    settings = json.loads(claude.settings.read_text())
+    settings["permissions"] = {"allow": ["mcp__up"], "deny": ["mcp__up__echo"]}
+    claude.settings.write_text(json.dumps(settings))
+    claude.house.upwell("hook", "install", "claude", "--apply")
+    claude.house.upwell("init", "--wrap", "--apply")
+
+    heard = claude.ask("-p", "In its place")
+    *_, mixed, long, denied = heard[-1].of("result")
+    assert told(heard[-1])[2] == 1, "hooks and wrapper are one session"
+    assert "first" in mixed
+    assert "upwell read" in long
+    assert len(long) < 40_000
+    assert re.search(r"denied|No such tool", denied), denied
+    written = json.loads(clients.read_text())
+    assert written["projects"][project]["mcpServers"]["up"]["args"][0] == "wrap", "it ran since"
+    claude.house.upwell("eject", "--apply")
+    assert json.loads(clients.read_text())["projects"][project]["mcpServers"] == {"up": entry}
 
 
 def test_a_guard_refuses_a_command_once(claude: Claude) -> None:

@@ -161,9 +161,17 @@ def say_servers(plan: "Takeover") -> None:
 
 def say_places(plan: "WrappingPlan") -> None:
     """Print which servers are wrapped, and why the others are not."""
+    from upwell.hosts.wrapped import BEHIND_UPWELL
+
     for place in plan.places:
         left = f"stays as it is: {place.left}" if place.left else "is wrapped in its place"
         say(f"{place.client}: {place.name} {left}")
+    behind = list(dict.fromkeys(p.client for p in plan.places if p.left == BEHIND_UPWELL))
+    if behind:
+        note(
+            f"upwell: servers of {', '.join(behind)} are behind upwell; `upwell eject --apply` "
+            "gives them back, and they can then be wrapped"
+        )
 
 
 def _say_outdated(outdated: "list[OutdatedRule]") -> None:

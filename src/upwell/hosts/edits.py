@@ -17,6 +17,7 @@ Hides = Callable[[str, Any], bool]
 """Returns whether to hide the value under a dotted key."""
 HIDDEN = "***"
 _BOM = "\ufeff"
+_FIRST_COMMA = re.compile(r"\A[ \t\r\n]*,")
 _HEADER = re.compile(r"[ \t]*\[")
 _CAMEL = re.compile(r"([a-z0-9])([A-Z])")
 _OUR_KEYS = {"environment": "env", "http_headers": "headers"}
@@ -81,18 +82,17 @@ class Json:
         return same_line_endings(text, with_child(text, table, value, name))
 
     def with_command(self, text: str, entry: KeyPath, words: Sequence[str]) -> str:
-        command = _node(text, entry).under("command")
-        assert command is not None
+        command, args = _node(text, (*entry, "command")), _node(text, entry).under("args")
         if command.is_list:
             return _with_words(text, command, words)
-        args = _node(text, entry).under("args")
-        if args is not None and args.is_list:
+        if args is None:
+            rest = json.dumps(words[1:], ensure_ascii=False)
+            text = f'{text[: command.end]}, "args": {rest}{text[command.end :]}'
+        elif args.is_list:
             text = _with_words(text, args, words[1:])
-            command = _node(text, entry).under("command") or command
-        program = json.dumps(words[0], ensure_ascii=False)
-        if args is None and words[1:]:
-            program += f', "args": {json.dumps(words[1:], ensure_ascii=False)}'
-        return text[: command.start] + program + text[command.end :]
+        else:
+            text = _put(text, args, words[1:])
+        return _put(text, _node(text, (*entry, "command")), words[0])
 
     def shown(self, text: str, hides: Hides) -> str:
         if not text.strip(_BOM + " \t\r\n"):
@@ -138,7 +138,9 @@ class Toml:
         document: Any = tomlkit.parse(text.removeprefix(_BOM))
         server = _at(document, entry)
         server["command"] = words[0]
-        args = server.setdefault("args", [])
+        if not isinstance(server.get("args"), list):
+            server["args"] = []
+        args = server["args"]
         kept = _same_at_end(args, words[1:])
         for _ in range(len(args) - kept):
             del args[0]
@@ -211,12 +213,19 @@ def _node(text: str, table: KeyPath) -> Node:
     return node
 
 
+def _put(text: str, node: Node, value: Any) -> str:
+    return text[: node.start] + json.dumps(value, ensure_ascii=False) + text[node.end :]
+
+
 def _with_words(text: str, node: Node, words: Sequence[str]) -> str:
     """`text` with these words in the list `node`."""
     kept = _same_at_end(node.value, words)
     new = [json.dumps(word, ensure_ascii=False) for word in words[: len(words) - kept]]
-    if not node.items or not words:
-        return text[: node.start + 1] + ", ".join(new) + text[node.end - 1 :]
+    if not node.items:
+        return text[: node.start + 1] + ", ".join(new) + text[node.start + 1 :]
+    if not words:
+        rest = _FIRST_COMMA.sub("", text[node.items[-1].end :])
+        return text[: node.items[0].start] + rest
     space = text[node.start + 1 : node.items[0].start]
     between = "," + (space if "\n" in space and not space.strip() else " ")
     start = node.items[0].start

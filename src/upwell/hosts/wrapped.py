@@ -14,6 +14,8 @@ from upwell.hosts.entries import is_upwell, url_of, words_of, wrapped_words
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 
+BEHIND_UPWELL = "this agent's servers are behind upwell"
+
 
 class WrappedServers(Struct, frozen=True):
     """The file in which an agent's servers are wrapped, as `Installer` uses it."""
@@ -31,7 +33,10 @@ class WrappedServers(Struct, frozen=True):
         return self.servers.path(installation).is_file()
 
     def with_ours(self, text: str, installation: Installation) -> str:
-        """`text` with every local server wrapped. `installation.command` is `upwell wrap`."""
+        """`text` with every local server wrapped, unless `upwell serve` is among them.
+        `installation.command` is `upwell wrap`."""
+        if self.servers.has_ours(text):
+            return text
         home = installation.environment.get("UPWELL_HOME", "")
         options = ["--home", home] if home else []
 
@@ -49,6 +54,12 @@ class WrappedServers(Struct, frozen=True):
     def moved(self, text: str) -> str:
         """Nothing: no server leaves the file."""
         return ""
+
+    def places(self, text: str) -> list[tuple[str, str]]:
+        """The servers in `text`, and why each is not wrapped, or ""."""
+        behind = BEHIND_UPWELL if self.servers.has_ours(text) else ""
+        servers = self.servers.raw_entries(text)
+        return [(name, behind or self.left(name, raw)) for _, name, raw in servers]
 
     def left(self, name: str, raw: Any) -> str:
         """Why a server is not wrapped, or ""."""

@@ -45,13 +45,9 @@ class Wrapping:
         for name in self._installer.present():
             file = self._files[name]
             try:
-                text = self._installer.text_of(name)
-                places = [
-                    Place(name, server, file.left(server, raw))
-                    for _, server, raw in file.servers.raw_entries(text)
-                ]
+                places = file.places(self._installer.text_of(name))
                 plan.files.append(self._installer.installing(name))
-                plan.places += places
+                plan.places += [Place(name, server, left) for server, left in places]
             except (UpwellError, OSError) as error:
                 plan.refused[str(self._installer.path_of(name))] = str(error)
         return plan

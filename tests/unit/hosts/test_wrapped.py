@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from upwell.hosts import server_files
-from upwell.hosts.entries import read_entry, wrapped_words
+from upwell.hosts.entries import read_entry, words_of, wrapped_words
 from upwell.hosts.installation import Installation
 from upwell.hosts.wrapped import WrappedServers
 
@@ -128,6 +128,38 @@ def test_windows_line_endings_stay() -> None:
     file, after = wrapped("claude", text)
     assert "\n" not in after.replace("\r\n", "")
     assert "\n" not in file.without_ours(after).replace("\r\n", "")
+
+
+ODD = [
+    ("claude", '{"mcpServers": {"s": {"command": "x", "args": null}}}'),
+    ("claude", '{"mcpServers": {"s": {"args": ["a", "b"], "env": {}, "command": "x"}}}'),
+    ("claude", '{"mcpServers": {"s": {"command": "x", "args": [ /* none */ ], }, }, }'),
+    ("claude", '{"mcpServers": {"s": {"command": "x",\n\t"args": [\n\t\t"a",\n\t],}}}'),
+    ("claude", '{"mcpServers": {"s": {"command": "x", "args": ["--", "wrap", "x", "x"]}}}'),
+    ("claude", '{"mcpServers": {"s": {"command": "a"}, "s": {"command": "x", "args": ["é"]}}}'),
+    ("claude", '{"mcpServers": {"s": {"command": "x", "command": "y", "args": ["\\u00e9"]}}}'),
+    ("opencode", '{"mcp": {"s": {"type": "local", "command": ["x"]}}}'),
+    ("opencode", '{"mcp": {"s": {"command": [\n // first\n "x", // program\n "y"]}}}'),
+    ("codex", '[mcp_servers]\ns = { command = "x", args = ["y"] }\n'),
+    ("codex", 'mcp_servers.s.command = "x"\n'),
+    ("codex", '[mcp_servers.s]\nargs = ["a", "b"]\ncommand = "x"\n[mcp_servers.s.env]\nA = "1"\n'),
+    ("codex", '[mcp_servers.s]\ncommand = "x"\nargs = ""\n'),
+    ("codex", '\ufeff[mcp_servers.s]\r\ncommand = "x"\r\nargs = ["a"]\r\n# end\r\n'),
+]
+
+
+@pytest.mark.parametrize(("agent", "text"), ODD)
+def test_odd_entries_keep_their_command_and_get_it_back(agent: str, text: str) -> None:
+    original = servers(agent, text)["s"]
+    file, after = wrapped(agent, text)
+    assert words_of(servers(agent, after)["s"])[-len(words_of(original)) :] == words_of(original)
+    assert wrapped_words(servers(agent, after)["s"]) == words_of(original)
+    restored = file.without_ours(after)
+    assert words_of(servers(agent, restored)["s"]) == words_of(original)
+    if '"args": null' not in text and agent == "claude":
+        assert restored == text
+    if "\r\n" in text:
+        assert restored == text
 
 
 REASONS = {
