@@ -5,7 +5,7 @@ import http.client
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -185,20 +185,22 @@ class Cutter:
         task = asyncio.current_task()
         assert task
         self._serving.add(task)
-        other, away = await asyncio.open_connection("127.0.0.1", self.port)
-        forth = asyncio.create_task(self._pass(reader, away, self.asked.append))
-        try:
-            while data := await other.read(65_536):
-                writer.write(data)
-                await writer.drain()
-                if self.mark in data and not self.cuts:
-                    self.cuts += 1
-                    break
-        finally:
-            forth.cancel()
-            await asyncio.gather(forth, return_exceptions=True)
-            for entry in (writer, away):
-                entry.transport.abort()
+        with ExitStack() as ended:
+            # Even if it is cancelled while it connects: the server waits for each connection.
+            ended.callback(writer.transport.abort)
+            other, away = await asyncio.open_connection("127.0.0.1", self.port)
+            ended.callback(away.transport.abort)
+            forth = asyncio.create_task(self._pass(reader, away, self.asked.append))
+            try:
+                while data := await other.read(65_536):
+                    writer.write(data)
+                    await writer.drain()
+                    if self.mark in data and not self.cuts:
+                        self.cuts += 1
+                        break
+            finally:
+                forth.cancel()
+                await asyncio.gather(forth, return_exceptions=True)
 
     async def _pass(self, source: asyncio.StreamReader, sink: Any, note: Any) -> None:
         while data := await source.read(65_536):
