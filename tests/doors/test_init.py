@@ -352,21 +352,26 @@ def test_folders_from_environment_variables(
     assert set(servers(home)) == {"a", "b", "c", "d"}
 
 
+@pytest.mark.parametrize(("options", "tool"), [((), "up__echo"), (("--wrap",), "echo")])
 def test_an_agent_can_start_the_entry_that_init_writes(
-    environment: Mapping[str, str], upwell: Upwell, tmp_path: Path
+    environment: Mapping[str, str],
+    upwell: Upwell,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    tool: str,
 ) -> None:
     """The entry in Cursor's file, started in an environment that knows nothing of upwell."""
     path = Path(environment["HOME"], ".cursor", "mcp.json")
     path.parent.mkdir()
     program, *args = script("upstream")
     path.write_text(json.dumps({"mcpServers": {"up": {"command": program, "args": args}}}))
-    assert upwell("init", "--apply").code == 0
+    assert upwell("init", *options, "--apply").code == 0
     (entry,) = json.loads(path.read_text())["mcpServers"].values()
-    bare = {"PATH": "/usr/bin:/bin", "HOME": environment["HOME"], **entry["env"]}
+    bare = {"PATH": "/usr/bin:/bin", "HOME": environment["HOME"], **entry.get("env", {})}
     command = [entry["command"], *entry["args"]]
     with Peer(command, modern=False, errors=tmp_path / "stderr", env=bare) as peer:
         peer.hello()
-        assert text_of(peer.call("up__echo", text="hi")) == "hi"
+        assert text_of(peer.call(tool, text="hi")) == "hi"
 
 
 def test_a_machine_without_agents(upwell: Upwell, environment: Mapping[str, str]) -> None:

@@ -2,15 +2,12 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import Upwell
-from tests.doors.conftest import script
-from tests.doors.peer import Peer, text_of
 from tests.doors.test_init import FILES, SECRETS, servers, state, user
 from upwell.hosts import server_files
 from upwell.hosts.entries import wrapped_words
@@ -133,6 +130,15 @@ def test_servers_behind_the_gateway_are_given_back_first(upwell: Upwell, user: P
     assert "eject" not in upwell("init", "--wrap").err
 
 
+def test_in_the_users_home_each_server_is_named_once(upwell: Upwell, user: Path) -> None:
+    done = upwell("init", "--wrap", "--project", "--apply", cwd=user)
+    assert done.code == 0, done.err
+    assert done.out.count("files is wrapped in its place") == 3
+    done = upwell("eject", "--project", "--apply", cwd=user)
+    assert done.code == 0, done.err
+    assert state(user) == FILES
+
+
 def test_a_broken_file_is_reported_and_the_others_proceed(upwell: Upwell, user: Path) -> None:
     (user / ".codex/config.toml").write_text("[mcp_servers\n")
     done = upwell("init", "--wrap", "--apply", "--json")
@@ -142,20 +148,3 @@ def test_a_broken_file_is_reported_and_the_others_proceed(upwell: Upwell, user: 
     assert b'"wrap"' in (user / ".claude.json").read_bytes()
     assert upwell("eject", "--apply").code == 1
     assert b'"wrap"' not in (user / ".claude.json").read_bytes()
-
-
-def test_an_agent_can_start_the_wrapped_entry(
-    environment: Mapping[str, str], upwell: Upwell, tmp_path: Path
-) -> None:
-    """The entry in Cursor's file, started in an environment that knows nothing of upwell."""
-    path = Path(environment["HOME"], ".cursor", "mcp.json")
-    path.parent.mkdir()
-    program, *args = script("upstream")
-    path.write_text(json.dumps({"mcpServers": {"up": {"command": program, "args": args}}}))
-    assert upwell("init", "--wrap", "--apply").code == 0
-    (entry,) = json.loads(path.read_text())["mcpServers"].values()
-    bare = {"PATH": "/usr/bin:/bin", "HOME": environment["HOME"]}
-    command = [entry["command"], *entry["args"]]
-    with Peer(command, modern=False, errors=tmp_path / "stderr", env=bare) as peer:
-        peer.hello()
-        assert text_of(peer.call("echo", text="hi")) == "hi"

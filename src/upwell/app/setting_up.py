@@ -108,9 +108,9 @@ class SettingUp:
 
     def plan(self, *, shorten: bool = False, lessons: str = "", wrap: bool = False) -> SetupPlan:
         """The changes that are still to be made. With `wrap`, no server moves, and each is wrapped
-        in its place. With `shorten`, they also turn on the shortening
-        of results from the agents' own tools, for the agents that allow it. `lessons` is the value
-        for `lessons.model`, "" to leave it as it is.
+        in its place. With `shorten`, they also turn on the shortening of results from the agents'
+        own tools, for the agents that allow it. `lessons` is the value for `lessons.model`, "" to
+        leave it as it is.
 
         Raises:
             ConfigError: `config.toml` cannot be read.

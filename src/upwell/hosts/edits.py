@@ -133,22 +133,26 @@ class Toml:
 
     def with_command(self, text: str, entry: KeyPath, words: Sequence[str]) -> str:
         import tomlkit
+        from tomlkit.exceptions import TOMLKitError
 
-        mark = _BOM if text.startswith(_BOM) else ""
-        document: Any = tomlkit.parse(text.removeprefix(_BOM))
-        server = _at(document, entry)
-        server["command"] = words[0]
-        if not isinstance(server.get("args"), list):
-            server["args"] = []
-        args = server["args"]
-        kept = _same_at_end(args, words[1:])
-        for _ in range(len(args) - kept):
-            del args[0]
-        for word in reversed(words[1 : len(words) - kept]):
-            args.insert(0, word)
-        expected = self.value(text)
+        expected, mark = self.value(text), _BOM if text.startswith(_BOM) else ""
         _at(expected, entry).update(command=words[0], args=list(words[1:]))
-        return self._verified(mark + tomlkit.dumps(document), expected, entry)
+        try:
+            document: Any = tomlkit.parse(text.removeprefix(_BOM))
+            server = _at(document, entry)
+            server["command"] = words[0]
+            if not isinstance(server.get("args"), list):
+                server["args"] = []
+            args = server["args"]
+            kept = _same_at_end(args, words[1:])
+            for _ in range(len(args) - kept):
+                del args[0]
+            for word in reversed(words[1 : len(words) - kept]):
+                args.insert(0, word)
+            edited = mark + tomlkit.dumps(document)
+        except TOMLKitError:
+            raise _unsafe(entry) from None
+        return self._verified(edited, expected, entry)
 
     def shown(self, text: str, hides: Hides) -> str:
         import tomlkit
@@ -178,14 +182,19 @@ class Toml:
         except ConfigError:
             actual = None
         if actual is None or _pruned(actual, table[0]) != _pruned(expected, table[0]):
-            raise ConfigError(
-                f"`{table[0]}` is written in a form that cannot be edited safely",
-                hint=f"write its members as [{table[0]}.NAME]; the file was not changed",
-            )
+            raise _unsafe(table)
         return edited
 
 
 JSON, TOML = Json(), Toml()
+
+
+def _unsafe(table: KeyPath) -> ConfigError:
+    return ConfigError(
+        f"`{table[0]}` is written in a form that cannot be edited safely",
+        hint=f"write its members as [{table[0]}.NAME], each before its inner tables; the file was "
+        "not changed",
+    )
 
 
 def same_line_endings(before: str, after: str) -> str:

@@ -36,7 +36,11 @@ class Wrapping:
         self, installation: Installation, record: Path, files: Mapping[str, ServerFile]
     ) -> None:
         self._installation = installation
-        self._files = {name: WrappedServers(file) for name, file in files.items()}
+        # In the user's home, a project's file may be that of the user.
+        names: dict[Path, str] = {}
+        for name, file in files.items():
+            names.setdefault(file.path(installation).resolve(), name)
+        self._files = {name: WrappedServers(files[name]) for name in names.values()}
         self._installer = Installer(installation, record, self._files)
 
     def wrapping(self) -> WrappingPlan:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from upwell.ground.errors import ConfigError
 from upwell.hosts import server_files
 from upwell.hosts.entries import read_entry, words_of, wrapped_words
 from upwell.hosts.installation import Installation
@@ -160,6 +161,12 @@ def test_odd_entries_keep_their_command_and_get_it_back(agent: str, text: str) -
         assert restored == text
     if "\r\n" in text:
         assert restored == text
+
+
+def test_toml_that_cannot_be_edited_safely_is_refused() -> None:
+    text = '[mcp_servers.s.env]\nA = "1"\n[mcp_servers.s]\ncommand = "x"\n'
+    with pytest.raises(ConfigError, match="cannot be edited safely"):
+        wrapped("codex", text)
 
 
 REASONS = {
