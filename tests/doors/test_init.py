@@ -1,6 +1,7 @@
 """The servers of agents: taken over, shown, and given back byte for byte, by the real command."""
 
 import json
+import os
 import shutil
 import tomllib
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import pytest
 from tests.conftest import Upwell
 from tests.doors.conftest import script
 from tests.doors.peer import Peer, text_of
+from upwell.hook.place import Place
 
 FILES: dict[str, bytes] = {
     ".claude.json": b"""{
@@ -356,6 +358,7 @@ def test_folders_from_environment_variables(
 def test_an_agent_can_start_the_entry_that_init_writes(
     environment: Mapping[str, str],
     upwell: Upwell,
+    home: Path,
     tmp_path: Path,
     options: tuple[str, ...],
     tool: str,
@@ -367,6 +370,9 @@ def test_an_agent_can_start_the_entry_that_init_writes(
     path.write_text(json.dumps({"mcpServers": {"up": {"command": program, "args": args}}}))
     assert upwell("init", *options, "--apply").code == 0
     (entry,) = json.loads(path.read_text())["mcpServers"].values()
+    place = Place(str(home))
+    os.makedirs(place.folder, mode=0o700, exist_ok=True)
+    Path(place.starting).touch()  # so that the wrapper starts no daemon
     bare = {"PATH": "/usr/bin:/bin", "HOME": environment["HOME"], **entry.get("env", {})}
     command = [entry["command"], *entry["args"]]
     with Peer(command, modern=False, errors=tmp_path / "stderr", env=bare) as peer:
