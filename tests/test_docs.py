@@ -107,6 +107,7 @@ def test_every_documented_key_exists():
         "stm.json",
         "hooks.json",
         "upwell-hook",
+        "bin/upwell",
         "clients.json",
         "wrapped.json",
         "tokens.json",

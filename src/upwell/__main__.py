@@ -21,6 +21,10 @@ def main() -> int:
         from upwell.wrap.start import main as wrap
 
         return wrap(args[1:])
+    if args[:2] == ["serve", "--tools"]:
+        from upwell.wrap.start import serve_tools
+
+        return serve_tools(args[2:])
     if args == ["serve"]:
         from upwell.cli.serve import main as serve
 

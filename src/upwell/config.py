@@ -55,6 +55,7 @@ from upwell.surface.options import (
     SurfaceOptions,
     scaled_to,
 )
+from upwell.tools.options import ToolsOptions
 from upwell.web.options import LimitOptions, OidcOptions
 
 SECTIONS: Mapping[str, type] = {
@@ -78,6 +79,7 @@ SECTIONS: Mapping[str, type] = {
     "capture": CaptureOptions,
     "lessons": LessonOptions,
     "projects": ProjectOptions,
+    "tools": ToolsOptions,
 }
 _NOT_PER_TOOL = {"surface": SURFACE_NOT_PER_TOOL, "compress": COMPRESS_NOT_PER_TOOL}
 PER_TOOL = ("compress", "surface")
@@ -121,6 +123,7 @@ class Config:
     capture: CaptureOptions = field(default_factory=CaptureOptions)
     lessons: LessonOptions = field(default_factory=LessonOptions)
     projects: ProjectOptions = field(default_factory=ProjectOptions)
+    tools: ToolsOptions = field(default_factory=ToolsOptions)
     servers: tuple[ServerOptions, ...] = ()
     overrides: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)

@@ -369,7 +369,8 @@ def test_an_agent_can_start_the_entry_that_init_writes(
     program, *args = script("upstream")
     path.write_text(json.dumps({"mcpServers": {"up": {"command": program, "args": args}}}))
     assert upwell("init", *options, "--apply").code == 0
-    (entry,) = json.loads(path.read_text())["mcpServers"].values()
+    servers = json.loads(path.read_text())["mcpServers"]
+    entry = servers.get("up") or servers["upwell"]
     place = Place(str(home))
     os.makedirs(place.folder, mode=0o700, exist_ok=True)
     Path(place.starting).touch()  # so that the wrapper starts no daemon

@@ -32,6 +32,7 @@ def entries(user: Path) -> dict[tuple[str, str], Any]:
         (agent, name): raw
         for path, agent in FILE_OF.items()
         for _, name, raw in server_files()[agent].raw_entries((user / path).read_text())
+        if name != "upwell"
     }
 
 
@@ -112,9 +113,12 @@ def test_a_wrapped_server_does_not_move_behind_the_gateway(
     upwell: Upwell, user: Path, home: Path
 ) -> None:
     assert upwell("init", "--wrap", "--apply").code == 0
+    once = state(user)
     done = upwell("init", "--apply")
-    assert "files stays: it stays where it is, behind `upwell wrap`" in done.out
-    assert "files" not in servers(home)
+    assert done.code == 1
+    assert "its servers are wrapped in their places (`upwell eject --apply` unwraps" in done.err
+    assert servers(home) == {}
+    assert state(user) == once
     done = upwell("eject", "--apply")
     assert done.code == 0, done.err
     assert not [place for place, raw in entries(user).items() if wrapped_words(raw)]

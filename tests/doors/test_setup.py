@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doors.older import moved_by_setup
 from upwell.hook.control import daemon_at, end
 
 CLAUDE_SETTINGS = b"""{
@@ -191,11 +192,7 @@ def test_one_yes_sets_everything_up_and_proves_it(user: User) -> None:
     for agent in ("claude", "codex"):
         assert f"tested: {agent} ran its hook" in out
     config = tomllib.loads((user.home / "config.toml").read_text())
-    assert config["server"]["files"]["args"] == ["-y", "files-mcp"]
-    assert config["server"]["docs"] == {"command": "docs-mcp"}
-    assert config["hook"]["capture"] is True
-    claude = json.loads((user.folder / ".claude.json").read_text())
-    assert list(claude["mcpServers"]) == ["upwell"]
+    assert config == {"hook": {"capture": True}}
     settings = (user.folder / ".claude/settings.json").read_text()
     assert "say done" in settings
     assert "upwell-hook claude" in settings
@@ -246,19 +243,19 @@ def test_undo_restores_every_byte_and_keeps_what_was_learned(user: User) -> None
 
 def test_wrapped_servers_keep_their_places_until_setup_is_undone(user: User) -> None:
     before = user.state()
-    out, _ = user.run("setup", "--yes", "--wrap")
+    out, _ = user.run("setup", "--yes")
     assert "claude: files is wrapped in its place" in out
     assert "tested: claude ran its hook" in out
     claude = json.loads((user.folder / ".claude.json").read_text())["mcpServers"]
-    assert list(claude) == ["files"]
+    assert list(claude) == ["files", "upwell"]
     assert claude["files"]["args"][-4:] == ["--", "npx", "-y", "files-mcp"]
     assert claude["files"]["env"] == {"KEY": "files-secret-1"}
     codex = tomllib.loads((user.folder / ".codex/config.toml").read_text())["mcp_servers"]
-    assert list(codex) == ["docs"]
+    assert list(codex) == ["docs", "upwell"]
     assert codex["docs"]["args"][-2:] == ["--", "docs-mcp"]
     assert "server" not in tomllib.loads((user.home / "config.toml").read_text())
     once = user.state()
-    assert "is already set up" in user.run("setup", "--yes", "--wrap")[0]
+    assert "is already set up" in user.run("setup", "--yes")[0]
     assert user.state() == once
 
     user.run("setup", "--undo", "--yes")
@@ -267,7 +264,7 @@ def test_wrapped_servers_keep_their_places_until_setup_is_undone(user: User) -> 
 
 
 def test_servers_are_unwrapped_even_if_the_record_is_damaged(user: User) -> None:
-    user.run("setup", "--yes", "--wrap")
+    user.run("setup", "--yes")
     (user.home / "wrapped.json").write_text("{")
     user.run("setup", "--undo", "--yes")
     claude = json.loads((user.folder / ".claude.json").read_text())["mcpServers"]
@@ -287,10 +284,9 @@ def test_undo_restores_every_settings_folder_of_an_agent(user: User) -> None:
         user.environment["CLAUDE_CONFIG_DIR"] = str(folder)
         user.run("setup", "--yes")
     del user.environment["CLAUDE_CONFIG_DIR"]
-    servers = tomllib.loads((user.home / "config.toml").read_text())["server"]
-    assert {"work", "own", "docs"} <= servers.keys()
     for folder in folders.values():
         assert "upwell-hook" in (folder / "settings.json").read_text()
+        assert '"wrap"' in (folder / ".claude.json").read_text()
     user.run("setup", "--undo", "--yes")
     assert user.state() == before
 
@@ -298,15 +294,12 @@ def test_undo_restores_every_settings_folder_of_an_agent(user: User) -> None:
 def test_undo_also_restores_what_an_older_version_set_up(user: User) -> None:
     """Its record names agents, but no files; a later setup then adds an agent."""
     before = user.state()
-    user.run("setup", "--yes")
-    file = user.home / "setup.json"
-    record = json.loads(file.read_text())
-    del record["files"]
-    file.write_text(json.dumps(record))
+    user.run("init", "--apply")
+    moved_by_setup(user.home, [])
     user.write(".gemini/settings.json", b'{"mcpServers": {"far": {"command": "far-mcp"}}}\n')
     before |= {name: at for name, at in user.state().items() if name.startswith(".gemini")}
     user.run("setup", "--yes")
-    assert "far" in tomllib.loads((user.home / "config.toml").read_text())["server"]
+    assert '"far-mcp"]' in (user.folder / ".gemini/settings.json").read_text()
     user.run("setup", "--undo", "--yes")
     assert user.state() == before
 
@@ -385,7 +378,7 @@ def test_permission_rules_with_old_names_are_listed_and_not_changed(user: User) 
     local.parent.mkdir()
     local.write_text("// mine\n" + json.dumps({"permissions": rules}))
     before = local.read_text()
-    notes = user.run("setup", "--dry-run")[1].splitlines()
+    notes = user.run("init")[1].splitlines()
     assert any("3 permission rules of your agents will match nothing" in line for line in notes)
     new = "mcp__upwell__files__"
     assert [line.strip() for line in notes if line.startswith("  claude: ")] == [
@@ -393,7 +386,7 @@ def test_permission_rules_with_old_names_are_listed_and_not_changed(user: User) 
         f"claude: deny mcp__files__write* → {new}write* ({local})",
         f"claude: ask mcp__files__* → {new}TOOL, for each tool ({local})",
     ]
-    user.run("setup", "--yes")
+    user.run("init", "--apply")
     assert local.read_text() == before
 
 

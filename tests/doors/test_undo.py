@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doors.older import moved_by_setup
 from tests.small_disk import SmallDisk
 from upwell.hook.control import daemon_at, end
 
@@ -20,7 +21,7 @@ FILES = {
     ".codex/config.toml": '[mcp_servers.git]\ncommand = "git-mcp"\n',
 }
 UNDO = (("setup", "--undo", "--yes"), ("eject", "--apply"))
-DO = {"setup": ("setup", "--yes"), "eject": ("init", "--apply")}
+COMMANDS = ("setup", "eject")
 
 
 class User:
@@ -51,6 +52,13 @@ class User:
         assert done.returncode == code, done.stderr + done.stdout
         return done.stdout + done.stderr
 
+    def move(self, undo: tuple[str, ...] = UNDO[0]) -> None:
+        """Move the servers behind the gateway, as `setup` of upwell 0.2.0 did or, if `eject` is to
+        undo it, as `init` does."""
+        self.run("init", "--apply")
+        if undo[0] == "setup":
+            moved_by_setup(self.home, [self.folder / name for name in FILES])
+
     def state(self) -> dict[str, str]:
         files = (path for path in self.folder.rglob("*") if path.is_file())
         return {str(path.relative_to(self.folder)): path.read_text() for path in files}
@@ -71,12 +79,12 @@ def user(tmp_path: Path) -> Iterator[User]:
         assert end(daemon)
 
 
-@pytest.mark.parametrize("undo", UNDO, ids=DO)
+@pytest.mark.parametrize("undo", UNDO, ids=COMMANDS)
 @pytest.mark.parametrize("content", [None, "", "\0", "{}"], ids=["gone", "empty", "garbage", "{}"])
 def test_without_a_record_the_servers_come_from_the_backups(
     user: User, undo: tuple[str, ...], content: str | None
 ) -> None:
-    user.run(*DO[undo[0]])
+    user.move(undo)
     record = user.home / "clients.json"
     if content is None:
         record.unlink()
@@ -89,11 +97,11 @@ def test_without_a_record_the_servers_come_from_the_backups(
     assert {name: after[name] for name in FILES} == FILES
 
 
-@pytest.mark.parametrize("undo", UNDO, ids=DO)
+@pytest.mark.parametrize("undo", UNDO, ids=COMMANDS)
 def test_without_a_record_and_backups_the_servers_come_from_config_toml(
     user: User, undo: tuple[str, ...]
 ) -> None:
-    user.run(*DO[undo[0]])
+    user.move(undo)
     (user.home / "clients.json").unlink()
     for backup in user.folder.rglob("*.upwell-backup"):
         backup.unlink()
@@ -101,11 +109,11 @@ def test_without_a_record_and_backups_the_servers_come_from_config_toml(
     assert user.servers() == ({"fs", "git"}, {"fs", "git"})
 
 
-@pytest.mark.parametrize("undo", UNDO, ids=DO)
+@pytest.mark.parametrize("undo", UNDO, ids=COMMANDS)
 def test_with_nothing_left_to_restore_from_the_files_stay(
     user: User, undo: tuple[str, ...]
 ) -> None:
-    user.run(*DO[undo[0]])
+    user.move(undo)
     for path in (user.home / "clients.json", user.home / "config.toml"):
         path.unlink()
     for backup in user.folder.rglob("*.upwell-backup"):
@@ -116,13 +124,32 @@ def test_with_nothing_left_to_restore_from_the_files_stay(
 
 
 def test_what_no_agent_has_stays_in_config_toml(user: User) -> None:
-    user.run("setup", "--yes")
+    user.move()
     (user.folder / ".codex/config.toml").unlink()
     said = user.run("setup", "--undo", "--yes", code=1)
     assert "no agent has git, so this server stays in config.toml" in said
     config = tomllib.loads((user.home / "config.toml").read_text())
     assert config == {"server": {"git": {"command": "git-mcp"}}}
     assert user.state()[".claude.json"] == FILES[".claude.json"]
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["record", "no record"])
+def test_setup_gives_back_what_an_older_version_moved_and_wraps_it(
+    user: User, is_lost: bool
+) -> None:
+    user.move()
+    if is_lost:
+        (user.home / "clients.json").unlink()
+    said = user.run("setup", "--yes")
+    assert "back     claude: its servers leave the gateway, each to its place" in said
+    assert "claude: fs is wrapped in its place" in said
+    assert user.servers() == ({"fs", "upwell"}, {"git", "upwell"})
+    assert '"--", "fs-mcp"' in user.state()[".claude.json"]
+    assert "its servers leave" not in user.run("setup", "--yes")
+    user.run("setup", "--undo", "--yes")
+    after = user.state()
+    assert {name: after[name] for name in FILES} == FILES
+    assert not (user.home / "config.toml").exists()
 
 
 def test_what_init_changed_before_is_named(user: User) -> None:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from upwell.config import Config
 from upwell.episodes.signatures import command_of
+from upwell.gateway.routing.tools import front_name
 from upwell.ground.errors import UpwellError
 from upwell.ground.files import read_regular_file
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.project import is_seen, project_of
 from upwell.ground.types.memory import Scope, Trust
 from upwell.hosts.base import Host
+from upwell.hosts.entries import OWN_TOOLS
 from upwell.hosts.events import Event
 from upwell.hosts.installation import Installation
 from upwell.hosts.installed import installed_entries
@@ -20,22 +22,23 @@ from upwell.memory.library import Library
 from upwell.memory.notes.stm import ShortTerm
 from upwell.replay.transcripts import events_at_end
 
-TOOL = "add_memory"
+OWN_TOOL = "add_memory"
+GATEWAY_TOOL = front_name(OWN_SERVER, OWN_TOOL)
 MAX_TRANSCRIPT_BYTES = 300_000
 MAX_FILE_BYTES = 400_000
 """A larger settings file is not read, because parsing it would take too long."""
 
 
 async def tool_name(config: Config, host: Host, event: Event) -> str:
-    """The name under which the agent sees `add_memory`; "" if the gateway is not among the agent's
+    """The name under which the agent sees `add_memory`; "" if upwell is not among the agent's
     servers.
     """
     if host.servers is None:
         return ""
     if host.servers.name in installed_entries(config.home.clients_file):
-        return host.export.tool_name.format(TOOL)
-    is_configured = await asyncio.to_thread(_is_configured, config, host.servers, event.cwd)
-    return host.export.tool_name.format(TOOL) if is_configured else ""
+        return host.export.tool_name.format(GATEWAY_TOOL)
+    tool = await asyncio.to_thread(_tool, config, host.servers, event.cwd)
+    return host.export.tool_name.format(tool) if tool else ""
 
 
 async def has_noted(library: Library, notes: ShortTerm, event: Event, since: float) -> bool:
@@ -67,19 +70,23 @@ def _commands_in(transcript: str, since: float) -> Sequence[tuple[str, bool]]:
     ]
 
 
-def _is_configured(config: Config, file: ServerFile, cwd: str | None) -> bool:
+def _tool(config: Config, file: ServerFile, cwd: str | None) -> str:
+    """The name of `add_memory` in upwell's server: behind the gateway, or alone."""
     installation = Installation(user_folder=Path.home(), environment=config.environment, command=())
     project = project_of(cwd)
     files = [file, *(file.for_project(Path(project)) if project else ())]
-    return any(_has_gateway(each, installation) for each in files)
+    return next(filter(None, (_tool_in(each, installation) for each in files)), "")
 
 
-def _has_gateway(file: ServerFile, installation: Installation) -> bool:
+def _tool_in(file: ServerFile, installation: Installation) -> str:
     path = file.path(installation)
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            return False
+            return ""
         entries = file.entries(read_regular_file(path).decode("utf-8"))
     except (OSError, ValueError, UpwellError):
-        return False
-    return any(entry.ours and entry.name == OWN_SERVER for entry in entries)
+        return ""
+    own = [entry for entry in entries if entry.name == OWN_SERVER]
+    if any(entry.ours for entry in own):
+        return GATEWAY_TOOL
+    return OWN_TOOL if any(entry.left == OWN_TOOLS for entry in own) else ""

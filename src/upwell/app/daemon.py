@@ -23,7 +23,9 @@ from upwell.hook.daemon import WRAP, AlreadyRunning, Daemon, Request
 from upwell.hook.door import HookDoor
 from upwell.hook.launcher import refresh_installed
 from upwell.hook.place import Place
+from upwell.wrap.asking import TOOLS
 from upwell.wrap.door import WrapDoor
+from upwell.wrap.tool_door import ToolDoor
 
 if TYPE_CHECKING:
     from upwell.web.tokens import Tokens
@@ -45,6 +47,10 @@ class Warm:
         self._app: App | None = None
         self._door: HookDoor | None = None
         self._wrap_door: WrapDoor | None = None
+        self._tool_door = ToolDoor(
+            lambda cwd: self.app.toolbox(cwd=cwd, few=True),
+            lambda host, parent, cwd: self.app.session_of(host, parent, cwd),
+        )
         self._earlier_events = 0
         self._stamp: Stamp | None = None
         self._tasks = BackgroundTasks("daemon")
@@ -87,6 +93,8 @@ class Warm:
     async def answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
         if request.host == WRAP:
             return await self.wrap_door.answer(request, body, receipt)
+        if request.host == TOOLS:
+            return await self._tool_door.answer(request, body)
         return await self.door.answer(
             request.host,
             request.name,

@@ -1,13 +1,14 @@
-"""`upwell setup`: sets up every agent on this machine, and undoes the setup. It runs the code of
-`init`, `hook capture`, `hook install` and `learn sessions`, and records its changes in
-`setup.json`. Hooks are written after servers and removed before them, so that undoing restores the
-original bytes of a file that contains both.
+"""`upwell setup`: sets up every agent on this machine, and undoes the setup. It wraps the agents'
+servers in their places, installs hooks, and records its changes in `setup.json`. Servers that an
+earlier version moved behind the gateway are first given back. Hooks are written after servers and
+removed before them, so that undoing restores the original bytes of a file that contains both.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import tomlkit
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
@@ -20,6 +21,7 @@ from upwell.hook.control import daemon_at, end
 from upwell.hook.options import REPLACING
 from upwell.hosts import HOSTS
 from upwell.hosts.install import Installer, Plan, digest
+from upwell.setup.config_file import read_document
 from upwell.setup.giving_back import GivingBack
 from upwell.setup.proof import Proof, prove
 from upwell.setup.record import (
@@ -34,7 +36,7 @@ from upwell.setup.record import (
     reduce_record,
     switches_on,
 )
-from upwell.setup.takeover import Clients, Takeover
+from upwell.setup.takeover import Clients
 from upwell.setup.wrapping import WrappingPlan
 
 Report = Callable[[str, str], None]
@@ -44,25 +46,22 @@ changed.
 
 
 class SetupPlan(Struct):
-    """Everything that setup would change: `takeover` contains the servers that move and
-    `config.toml`, `wrapping` those that are wrapped in their places, and `hooks` the agents' hooks.
-    `refused` gives the reason for each file that cannot be changed.
+    """Everything that setup would change: `config.toml`, the files with the agents' servers
+    (`wrapping`), and the agents' `hooks`. `back` gives the agents the servers back that an earlier
+    setup moved behind the gateway; `wrapping` then starts from there. `refused` gives the reason
+    for each file that cannot be changed.
     """
 
-    takeover: Takeover
-    wrapping: WrappingPlan = field(default_factory=WrappingPlan)
+    config: Plan
+    back: GivingBack
+    wrapping: WrappingPlan
     hooks: list[Plan] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def files(self) -> list[Plan]:
         """The files that configure servers, with `config.toml` first."""
-        return [self.takeover.config, *self.agents_files]
-
-    @property
-    def agents_files(self) -> list[Plan]:
-        """The agents' files that configure servers."""
-        return [*self.takeover.files, *self.wrapping.files]
+        return [self.config, *self.wrapping.files]
 
 
 class UndoPlan(Struct):
@@ -106,26 +105,21 @@ class SettingUp:
         """The folder that contains everything that upwell stores."""
         return self._home.root
 
-    def plan(self, *, shorten: bool = False, lessons: str = "", wrap: bool = False) -> SetupPlan:
-        """The changes that are still to be made. With `wrap`, no server moves, and each is wrapped
-        in its place. With `shorten`, they also turn on the shortening of results from the agents'
-        own tools, for the agents that allow it. `lessons` is the value for `lessons.model`, "" to
-        leave it as it is.
+    def plan(self, *, shorten: bool = False, lessons: str = "") -> SetupPlan:
+        """The changes that are still to be made. With `shorten`, they also turn on the shortening
+        of results from the agents' own tools, for the agents that allow it. `lessons` is the value
+        for `lessons.model`, "" to leave it as it is.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
         """
-        takeover = self._clients.leaving() if wrap else self._clients.taking_over()
-        wrapping = self._clients.wrapping.wrapping() if wrap else WrappingPlan()
-        config = takeover.config
-        takeover.config = config_plan(
-            config.path,
-            config.after,
-            config.before,
-            self._shortening() if shorten else (),
-            lessons,
-        )
-        plan = SetupPlan(takeover, wrapping, refused=takeover.refused | wrapping.refused)
+        path = self._home.config_file
+        text = tomlkit.dumps(read_document(path)) if path.exists() else None
+        config = config_plan(path, text, text, self._shortening() if shorten else (), lessons)
+        back = self._given_back(self._record())
+        given_back = {plan.path.resolve(): plan.after or "" for plan in back.plans}
+        wrapping = self._clients.wrapping.wrapping(given_back)
+        plan = SetupPlan(config, back, wrapping, refused=back.refused | wrapping.refused)
         for agent in self._installer.present():
             try:
                 plan.hooks.append(self._installer.installing(agent))
@@ -145,17 +139,15 @@ class SettingUp:
         # calls a launcher that does not exist.
         launcher.write(self._home)
         add_to_record(self._home.setup_file, self._record_of(plan))
-        if plan.takeover.config.changes:
-            self._clients.take(plan.takeover)
+        if plan.config.changes:
+            self._clients.take(plan.config)
             report(str(self._home.config_file), "")
             self._end_daemon()
-        for agent_plan in plan.takeover.files:
-            if agent_plan.changes:
-                _reported(partial(self._clients.apply, agent_plan), agent_plan.path, report)
-        for wrapped in plan.wrapping.files:
-            if wrapped.changes:
-                apply = partial(self._clients.wrapping.apply, wrapped)
-                _reported(apply, wrapped.path, report)
+        self._apply((*plan.back.plans, *plan.back.settled), self._clients.apply, (), report)
+        # Planned again, because servers may just have been given back.
+        wrapping = self._clients.wrapping.wrapping() if plan.back.plans else plan.wrapping
+        changed = [wrapped for wrapped in wrapping.files if wrapped.changes]
+        self._apply(changed, self._clients.wrapping.apply, (), report)
         for hook_plan in plan.hooks:
             if hook_plan.changes:
                 _reported(partial(self._install, hook_plan.agent), hook_plan.path, report)
@@ -325,20 +317,20 @@ class SettingUp:
         return self._clients.missing(names, back, done=done)
 
     def _record_of(self, plan: SetupPlan) -> SetupRecord:
-        config, change = plan.takeover.config, None
+        config, change = plan.config, None
         if config.changes:
             change = ConfigChange(
                 before=config.before,
                 written=digest(config.after or ""),
-                servers=tuple(server.name for server in plan.takeover.taken),
                 capture=switches_on(config, CAPTURE),
                 shorten=switches_on(config, SHORTEN),
                 lessons=switches_on(config, LESSONS),
             )
-        changed = [item for item in (*plan.hooks, *plan.agents_files) if item.changes]
+        files = plan.wrapping.files
+        changed = [item for item in (*plan.hooks, *files) if item.changes]
         return SetupRecord(
             hooks=tuple(item.agent for item in plan.hooks if item.changes),
-            clients=tuple(item.agent for item in plan.agents_files if item.changes),
+            clients=tuple(item.agent for item in files if item.changes),
             files=(*self._files_of_older(self._record()), *(str(item.path) for item in changed)),
             config=change,
             lessons=bool(change and change.lessons),

@@ -54,10 +54,15 @@ class Parts(Struct, frozen=True, kw_only=True):
 
 
 def toolbox_of(
-    app: Parts, principal: Principal, definitions: Definitions | None, served: Served
+    app: Parts,
+    principal: Principal,
+    definitions: Definitions | None,
+    served: Served,
+    *,
+    few: bool,
 ) -> Toolbox:
     """The tools for a principal. Only principals who see the default namespace get the tools for
-    short notes, and only the owner gets the statistics."""
+    short notes, and only the owner gets the statistics. `few`: see `ToolsOptions`."""
     config = app.config
     project, status = project_of(app.cwd), config.shows_status()
     originals, follow_up = app.originals.of(principal.name), app.follow_up
@@ -73,42 +78,40 @@ def toolbox_of(
     )
     is_owner = principal == OWNER
     report = partial(report_of, app.learning, app.budgets, app.memory)
-    return Toolbox(
-        [
-            *(
-                follow_up.traced(tool(originals, follow_up.on_follow_up))
-                for tool in (read_more_tool, select_tool, search_original_tool)
-            ),
-            compression_feedback_tool(partial(app.budgets.report, rater=principal.name), served),
-            feedback_tool(partial(app.surfacer.ratings.rate_all, principal=principal)),
-            context_tool(
-                app.surfacer.surface,
-                app.cwd,
-                enabled=config.memory_context.enabled,
-                principal=principal,
-            ),
-            search_tool(
-                app.memory,
-                project,
-                principal,
-                app.sessions if is_owner else None,
-                app.learning.viewed,
-            ),
-            get_tool(
-                app.memory,
-                app.cited_lines if is_owner else app.documents.lines,
-                project,
-                app.learning.opened,
-                principal,
-                app.learning.viewed,
-            ),
-            *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
-            *([stats_tool(report)] if is_owner else []),
-            *([describe_tool(definitions)] if definitions else []),
-        ],
-        principal,
-        app.record,
-    )
+    tools = [
+        *(
+            follow_up.traced(tool(originals, follow_up.on_follow_up))
+            for tool in (read_more_tool, select_tool, search_original_tool)
+        ),
+        compression_feedback_tool(partial(app.budgets.report, rater=principal.name), served),
+        feedback_tool(partial(app.surfacer.ratings.rate_all, principal=principal)),
+        context_tool(
+            app.surfacer.surface,
+            app.cwd,
+            enabled=config.memory_context.enabled,
+            principal=principal,
+        ),
+        search_tool(
+            app.memory,
+            project,
+            principal,
+            app.sessions if is_owner else None,
+            app.learning.viewed,
+        ),
+        get_tool(
+            app.memory,
+            app.cited_lines if is_owner else app.documents.lines,
+            project,
+            app.learning.opened,
+            principal,
+            app.learning.viewed,
+        ),
+        *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
+        *([stats_tool(report)] if is_owner else []),
+        *([describe_tool(definitions)] if definitions else []),
+    ]
+    hidden = config.tools.hidden([tool.name for tool in tools], few=few)
+    return Toolbox(tools, principal, app.record, hidden)
 
 
 def known_tool(

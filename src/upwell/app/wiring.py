@@ -81,7 +81,6 @@ if TYPE_CHECKING:
     from upwell.app.review import Review
     from upwell.capture.inbox import Inbox
     from upwell.ground.postgres.connection import Postgres
-    from upwell.migration.moving import MovingIn
     from upwell.sessions.index import SessionIndex
 
 
@@ -193,14 +192,8 @@ class App:
             self._files.team, self.learning.learned, self.budgets.load_learned_if_requested
         )
         self._follow_up = FollowUp(self.budgets, self.learning, self.cuts, self._ttl_store)
-        self.texts = CitedTexts(
-            memory,
-            self._originals,
-            self._follow_up,
-            self.learning.viewed,
-            self._seen_sessions,
-            self._cwd,
-        )
+        self._cited = partial(CitedTexts, memory, self._originals, self._follow_up)
+        self.texts = self._texts_of(self._cwd)
         self.fitter = Fitter(
             self._originals,
             self._compress_for,
@@ -219,6 +212,9 @@ class App:
             brief=self.fitter.brief,
         )
         self._cache = open_cache(config, self._ttl_store)
+
+    def _texts_of(self, cwd: str | None) -> CitedTexts:
+        return self._cited(self.learning.viewed, partial(self._seen_sessions, cwd), cwd)
 
     # The next three methods read `config` on each call, because a hot reload replaces it.
 
@@ -263,10 +259,16 @@ class App:
         principal: Principal = OWNER,
         definitions: Definitions | None = None,
         name_of: NameOf | None = None,
+        *,
+        cwd: str | None = None,
+        few: bool = False,
     ) -> Toolbox:
         """upwell's own MCP tools for a principal. `definitions` contains the full definitions of
         all servers' tools, for clients that receive an abridged list. `name_of()` looks up a
-        server's tools."""
+        server's tools. `cwd` is the caller's folder, if it is not this app's. `few`: see
+        `ToolsOptions`."""
+        cwd = cwd or self._cwd
+        texts = self._texts_of(cwd)
 
         def served(server: str, tool: str) -> str:
             own_name, names = name_of(server, tool) if name_of else (tool, ())
@@ -274,7 +276,7 @@ class App:
 
         parts = Parts(
             config=self.config,
-            cwd=self._cwd,
+            cwd=cwd,
             memory=self.memory,
             notes=self.notes,
             documents=self.documents,
@@ -283,11 +285,11 @@ class App:
             learning=self.learning,
             budgets=self.budgets,
             follow_up=self._follow_up,
-            sessions=self.texts.search_sessions,
-            cited_lines=self.texts.lines,
+            sessions=texts.search_sessions,
+            cited_lines=texts.lines,
             record=self.audit.record,
         )
-        return toolbox_of(parts, principal, definitions, served)
+        return toolbox_of(parts, principal, definitions, served, few=few)
 
     @property
     def postgres(self) -> "Postgres | None":
@@ -318,6 +320,10 @@ class App:
             paused=partial(self._is_untouched, cwd=cwd),
             cache=self._cache,
         )
+
+    async def session_of(self, host: str, parent: int, cwd: str) -> str:
+        """The session that hooks of `host` recorded for this agent process and folder, or ""."""
+        return await Joined(HostSessions(self._ttl_store), parent, cwd).session(host, "")
 
     def _is_untouched(self, session: str, cwd: str | None) -> bool:
         """True if the session's calls pass through unchanged: upwell is paused, or the agent works
@@ -435,16 +441,10 @@ class App:
             self._past_sessions = index_of_user(home, self._cwd, excludes, self._clock)
         return self._past_sessions
 
-    def _seen_sessions(self) -> "SeenSessions":
+    def _seen_sessions(self, cwd: str | None) -> "SeenSessions":
         from upwell.app.past_sessions import SeenSessions
 
-        return SeenSessions(self.past_sessions(), project_of(self._cwd), self.config.environment)
-
-    def moving_in(self) -> "MovingIn":
-        """Imports the memories, notes and settings of other programs."""
-        from upwell.app.moving_in import moving_in
-
-        return moving_in(self.config, self.memory, self.notes)
+        return SeenSessions(self.past_sessions(), project_of(cwd), self.config.environment)
 
     def review(self) -> "Review":
         """Offers memories for removal."""

@@ -48,7 +48,7 @@ def _move(clients: "Clients", *, apply: bool, as_json: bool) -> None:
     plan = clients.taking_over()
     changes = [file for file in plan.files if file.changes]
     if apply:
-        clients.take(plan)
+        clients.take(plan.config)
     if as_json:
         say_json(_as_json(clients, plan, changes, apply))
     else:
@@ -81,7 +81,13 @@ def _wrap(clients: "Clients", *, apply: bool, as_json: bool) -> None:
         elif changes and not apply:
             _show(clients, changes)
             note("upwell: nothing was written; add --apply to write it")
-    failed = _write(clients.wrapping.apply, changes, quiet=as_json) if apply else {}
+    failed: dict[str, str] = {}
+    if apply and changes:
+        from upwell.config import load
+        from upwell.hook import launcher
+
+        launcher.write(load().home)
+        failed = _write(clients.wrapping.apply, changes, quiet=as_json)
     _refuse(plan.refused | failed)
 
 
@@ -137,7 +143,7 @@ def add_from_clients(project: bool) -> None:
     """Copy the agents' servers to config.toml. The agents' files stay unchanged."""
     clients = clients_of_user(project)
     plan = clients.taking_over(moving=False)
-    clients.take(plan)
+    clients.take(plan.config)
     say_servers(plan)
     if plan.taken:
         say(f"wrote {plan.config.path}; the agents' own files are unchanged")

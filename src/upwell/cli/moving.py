@@ -84,7 +84,9 @@ async def _move(
     show: "Progress",
     dry_run: bool,
 ) -> "Plan":
-    moving = app.moving_in()
+    from upwell.app.moving_in import moving_in
+
+    moving = moving_in(app.config, app.memory, app.notes)
     plan = await moving.plan(program, stores, place, projects)
     if not dry_run:
         await moving.carry_out(plan, show)

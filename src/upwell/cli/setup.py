@@ -20,7 +20,6 @@ from upwell.cli.clients import (
     say_damage,
     say_improvised,
     say_places,
-    say_servers,
 )
 from upwell.cli.hooks import has_guards, hook_installation, installer_of
 from upwell.cli.inbox import open_inbox
@@ -65,18 +64,14 @@ def setup(
     lessons: Annotated[
         bool, typer.Option("--lessons", help="Also have a model write down what sessions taught.")
     ] = False,
-    wrap: Annotated[
-        bool, typer.Option("--wrap", help="Wrap each MCP server in its place; move none.")
-    ] = False,
     forget: Annotated[
         bool, typer.Option("--forget", help="With --undo: also drop what setup learned.")
     ] = False,
 ) -> None:
-    """Set up upwell for every agent on this machine. Installs hooks, moves MCP servers behind the
-    gateway, and learns from past and future sessions. With --wrap, every server keeps its place,
-    its name and its tools. Lists every file that it would change, asks
-    once, and tests each agent's hook. --undo restores the files; with --forget, it also drops what
-    setup learned.
+    """Set up upwell for every agent on this machine. Installs hooks, wraps MCP servers, and learns
+    from past and future sessions. Every server keeps its place, its name and its tools. Lists every
+    file that it would change, asks once, and tests each agent's hook. --undo restores the files;
+    with --forget, it also drops what setup learned.
     """
     if forget and not undo:
         raise UsageError("--forget needs --undo", hint="upwell setup --undo --forget")
@@ -91,7 +86,7 @@ def setup(
     if undo:
         _undo(setting_up, clients, dry_run=dry_run, yes=yes, forget=forget)
     else:
-        planned = partial(setting_up.plan, shorten=shorten, wrap=wrap)
+        planned = partial(setting_up.plan, shorten=shorten)
         _set_up(setting_up, clients, planned, dry_run=dry_run, yes=yes, lessons=lessons)
 
 
@@ -106,7 +101,7 @@ def _set_up(
 ) -> None:
     """`planned` makes the plan, with the setting for lessons."""
     plan, transcripts = planned(), _transcripts()
-    if not plan.hooks and not plan.agents_files and not plan.refused:
+    if not plan.hooks and not plan.wrapping.files and not plan.refused:
         say(NO_AGENT)
         return
     offer = _offered(plan, transcripts)
@@ -224,17 +219,16 @@ def _offered(plan: "SetupPlan", transcripts: "list[Transcript]") -> "Offer":
 def _summarise(
     plan: "SetupPlan", transcripts: "list[Transcript]", offer: "Offer", *, lessons: bool
 ) -> None:
-    say_servers(plan.takeover)
     say_places(plan.wrapping)
     say("upwell would")
     for hooks in plan.hooks:
         say(f"  hooks    {hooks.agent}: {_state(hooks)}")
-    for servers in plan.takeover.files:
-        say(f"  gateway  {servers.agent}: {_state(servers)}")
+    for given in plan.back.plans:
+        say(f"  back     {given.agent}: its servers leave the gateway, each to its place")
     for servers in plan.wrapping.files:
-        say(f"  wrap     {servers.agent}: {_state(servers)}")
-    config = plan.takeover.config
-    say(f"  config   servers, and learning at the end of each turn: {_state(config)}")
+        say(f"  servers  {servers.agent}: {_state(servers)}")
+    config = plan.config
+    say(f"  config   learning at the end of each turn: {_state(config)}")
     hosts = Counter(transcript.format.name for transcript in transcripts)
     megabytes = sum(_size(transcript.path) for transcript in transcripts) / 1_000_000
     counts = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items()))
@@ -375,7 +369,7 @@ def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
 
 
 def _say_next_steps(plan: "SetupPlan", replay: str) -> None:
-    changed = [change for change in (*plan.agents_files, *plan.hooks) if change.changes]
+    changed = [change for change in (*plan.wrapping.files, *plan.hooks) if change.changes]
     # If an agent has two hints, the hint about its hooks is printed, because it is more precise.
     for agent, step in {change.agent: change.next_step for change in changed}.items():
         say(f"next: {agent}: {step}")

@@ -162,7 +162,7 @@ def table(
                 "format": shape,
                 "total_chars": len(passage.text),
                 "entries": [_entry(passage.text, entry, preview) for entry in order],
-                "hint": "upwell__select_sections(key=selection_key, sections=[entry keys])",
+                "hint": "upwell__read_more(key=selection_key, sections=[entry keys])",
             },
             ensure_ascii=False,
         )

@@ -96,6 +96,7 @@ class Home(Struct, frozen=True):
     logins_file = Inside("logins.json")
     hooks_file = Inside("hooks.json")
     hook_launcher = Inside(LAUNCHER)
+    server_launcher = Inside("bin/upwell")
     clients_file = Inside("clients.json")
     wrapped_file = Inside("wrapped.json")
     inbox_file = Shared("inbox.json")

@@ -273,18 +273,27 @@ def ask(place: Place, words: "tuple[str, ...]", body: bytes, seconds: float) -> 
     return answer
 
 
+def exchanged(peer: "_socket.socket", words: "tuple[str, ...]", body: bytes) -> bytes | None:
+    """Send a request on a connection to the daemon, and return the answer, as `ask()` does.
+
+    Raises:
+        OSError: the connection was lost, or no answer arrived in time.
+    """
+    head = " ".join((PROTOCOL, __version__, *words, str(len(body)))).encode()
+    peer.sendall(head + b"\n" + body)
+    return _received(peer)
+
+
 def _exchange(
     place: Place, words: "tuple[str, ...]", body: bytes, seconds: float
 ) -> "tuple[bytes | None, _socket.socket | None]":
     if not socket_inode(place.socket):
         return None, None
-    head = " ".join((PROTOCOL, __version__, *words, str(len(body)))).encode()
     peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         peer.settimeout(seconds)
         peer.connect(place.socket)
-        peer.sendall(head + b"\n" + body)
-        answer = _received(peer)
+        answer = exchanged(peer, words, body)
         if answer is not None:
             return answer, peer
     except OSError:

@@ -215,7 +215,7 @@ HOST = Host(
         holds_projects=True,
     ),
     export=Export(
-        tool_name="mcp__upwell__upwell__{}",
+        tool_name="mcp__upwell__{}",
         file="CLAUDE.md",
         layout="{}\nIf upwell was installed as a plugin, its tools begin with\n"
         "`mcp__plugin_upwell_upwell__` instead of `mcp__upwell__`.\n",

@@ -198,7 +198,7 @@ HOST = Host(
     ),
     writers={"apply_patch": "Edit"},
     recorded_tools={"shell_command": "Bash", "local_shell_call": "Bash"},
-    export=Export(tool_name="mcp__upwell__upwell__{}"),
+    export=Export(tool_name="mcp__upwell__{}"),
     auto_loaded=AutoLoaded(
         user=(".codex/AGENTS.override.md", ".codex/AGENTS.md"),
         folder=("AGENTS.override.md", "AGENTS.md"),

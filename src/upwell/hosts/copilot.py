@@ -226,7 +226,7 @@ HOST = Host(
     ),
     writers={"edit": "Edit", "create": "Write", "str_replace": "Edit"},
     recorded_tools={"str_replace_editor": "Edit"},
-    export=Export(tool_name="upwell-upwell__{}", file=".github/copilot-instructions.md"),
+    export=Export(tool_name="upwell-{}", file=".github/copilot-instructions.md"),
     probe=Probe(
         event="sessionStart",
         payload={"sessionId": SESSION, "timestamp": 0, "cwd": FOLDER, "source": "new"},

@@ -180,7 +180,7 @@ HOST = Host(
         "search_replace": "Edit",
     },
     export=Export(
-        tool_name="upwell__{}",
+        tool_name="{}",
         file=".cursor/rules/upwell.mdc",
         layout="---\ndescription: Memory\nalwaysApply: true\n---\n{}",
     ),

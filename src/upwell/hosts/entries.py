@@ -12,6 +12,7 @@ PlainUrl = Literal["http", "sse"]
 PLACEHOLDERS = re.compile(r"\$\{[^}]*\}?|\{(?:env|file):[^}]*\}?")
 """Placeholders that the agent fills in from the environment, a file or its own state."""
 GEMINI_PLACEHOLDERS = re.compile(r"\$\w+|" + PLACEHOLDERS.pattern)
+OWN_TOOLS = "it has upwell's own tools"
 _IGNORED_KEYS = frozenset(
     "name description gallery version trust autoApprove alwaysAllow timeout enabled disabled "
     "startup_timeout_sec startup_timeout_ms tool_timeout_sec".split()
@@ -25,7 +26,7 @@ _HTTP_TYPES = frozenset({"http", "streamable-http", "streamableHttp", "remote"})
 class Entry(Struct, frozen=True):
     """A server in an agent's file. `table` is the content of `[server.NAME]`. It is empty if the
     server has to stay in the agent's file; `left` then gives the reason. `ours`: the server is
-    upwell.
+    upwell's gateway.
     """
 
     name: str
@@ -49,6 +50,8 @@ def read_entry(
     if not isinstance(raw, Mapping):
         return Entry(name, left="its entry is not a table")
     if is_upwell(raw):
+        if has_only_tools(raw):
+            return Entry(name, left=OWN_TOOLS)
         return Entry(name, left="it is upwell", ours=True)
     if wrapped_words(raw):
         return Entry(name, left="it stays where it is, behind `upwell wrap`")
@@ -70,6 +73,11 @@ def is_upwell(raw: Mapping[str, Any]) -> bool:
     """True if the entry runs `upwell serve`, directly or through a launcher."""
     words = [Path(word).name for word in words_of(raw)]
     return ("upwell", "serve") in pairwise(words)
+
+
+def has_only_tools(raw: Mapping[str, Any]) -> bool:
+    """True if the entry runs `upwell serve --tools`."""
+    return is_upwell(raw) and "--tools" in words_of(raw)
 
 
 def wrapped_words(raw: Mapping[str, Any]) -> list[str]:

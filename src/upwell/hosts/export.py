@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from upwell.ground.errors import UsageError
+from upwell.ground.names import OWN_SERVER
 from upwell.hosts.base import Export, Host
 from upwell.hosts.installation import Installation
 
@@ -34,9 +35,12 @@ def exported(host: Host, installation: Installation) -> dict[str, str]:
 
 
 def instruction(export: Export) -> str:
-    """The instruction to call `memory_context` at the start of a turn, with the tool names that the
-    host uses."""
-    tool = export.tool_name.format
+    """The instruction to call `memory_context` at the start of a turn, with the names that the host
+    uses for tools behind the gateway."""
+
+    def tool(name: str) -> str:
+        return export.tool_name.format(f"{OWN_SERVER}__{name}")
+
     text = _INSTRUCTION.format(
         context=tool("memory_context"), search=tool("memory_search"), get=tool("memory_get")
     )

@@ -158,7 +158,7 @@ HOST = Host(
     ),
     writers={"write_file": "Write", "replace": "Edit", "save_memory": "save_memory"},
     recorded_tools={"smart_edit": "Edit"},
-    export=Export(tool_name="mcp_upwell_upwell__{}", file="GEMINI.md"),
+    export=Export(tool_name="mcp_upwell_{}", file="GEMINI.md"),
     auto_loaded=AutoLoaded(
         user=(".gemini/GEMINI.md",),
         folder=("GEMINI.md",),

@@ -91,8 +91,9 @@ class Installer:
         """What is wrong with the record's file, or ""."""
         return read_record(self._record)[1]
 
-    def installing(self, agent: str) -> Plan:
-        """The plan that adds our entries.
+    def installing(self, agent: str, instead: str | None = None) -> Plan:
+        """The plan that adds our entries, to the content that the file will have by then, if it is
+        not that of now.
 
         Raises:
             UsageError: there is no such agent.
@@ -101,8 +102,9 @@ class Installer:
         file = self._file(agent)
         path = _resolved(file.path(self._installation))
         before = read_text(path)
-        after = file.with_ours(before or "", self._installation)
-        moved = file.moved(before or "")
+        text = before or "" if instead is None else instead
+        after = file.with_ours(text, self._installation)
+        moved = file.moved(text)
         return Plan(agent, path, before, after, file.next_step, installs=True, moved=moved)
 
     def uninstalling(self, agent: str, path: Path | None = None) -> Plan:

@@ -275,7 +275,7 @@ HOST = Host(
         "multiedit": "Edit",
         "apply_patch": "Edit",
     },
-    export=Export(tool_name="upwell_upwell__{}"),
+    export=Export(tool_name="upwell_{}"),
     probe=Probe(event="session.created", payload={"sessionID": SESSION, "cwd": FOLDER}),
     auto_loaded=AutoLoaded(
         user=(".config/opencode/AGENTS.md",),

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from upwell.ground.errors import ConfigError
 from upwell.ground.names import OWN_SERVER
 from upwell.hosts.edits import JSON, TOML, Format
-from upwell.hosts.entries import PLACEHOLDERS, Entry, PlainUrl, read_entry
+from upwell.hosts.entries import OWN_TOOLS, PLACEHOLDERS, Entry, PlainUrl, read_entry
 from upwell.hosts.installation import Installation
 
 Table = tuple[str, ...]
@@ -104,6 +104,11 @@ class ServerFile(Struct, frozen=True, kw_only=True):
         if self.project and not any(moved.values()):
             return text
         has_ours = any(entry.ours for _, entry, _ in entries)
+        if any(e.name == OWN_SERVER and e.left == OWN_TOOLS for _, e, _ in entries):
+            raise ConfigError(
+                "its servers are wrapped in their places",
+                hint="`upwell eject --apply` unwraps them; the file was not changed",
+            )
         if any(e.name == OWN_SERVER and not (e.ours or e.table) for _, e, _ in entries):
             raise ConfigError(
                 f"its server {OWN_SERVER!r} runs another program",
@@ -114,7 +119,7 @@ class ServerFile(Struct, frozen=True, kw_only=True):
                 text = self.format.without(text, table, names)
         if has_ours:
             return text
-        return self.format.put(text, self.tables[0], OWN_SERVER, self._own_entry(installation))
+        return self.format.put(text, self.tables[0], OWN_SERVER, self.own_entry(installation))
 
     def raw_entries(self, text: str) -> list[tuple[Table, str, Any]]:
         """The servers as they are written, in all tables, with those of projects.
@@ -215,7 +220,8 @@ class ServerFile(Struct, frozen=True, kw_only=True):
             entry = {"type": kind, "command": words[0], "args": words[1:], "env": env, "cwd": cwd}
         return {key: value for key, value in entry.items() if value}
 
-    def _own_entry(self, installation: Installation) -> dict[str, Any]:
+    def own_entry(self, installation: Installation) -> dict[str, Any]:
+        """The agent's entry for the server that `installation.command` runs."""
         program, *args = installation.command
         home = installation.environment.get("UPWELL_HOME", "")
         env = {"UPWELL_HOME": home} if home else {}

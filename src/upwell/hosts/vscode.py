@@ -71,7 +71,7 @@ HOST = Host(
         "edit_notebook_file": "Edit",
         "apply_patch": "Edit",
     },
-    export=Export(tool_name="mcp_upwell_upwell__{}", file=".github/copilot-instructions.md"),
+    export=Export(tool_name="mcp_upwell_{}", file=".github/copilot-instructions.md"),
     auto_loaded=AutoLoaded(
         folder=(".github/copilot-instructions.md", "AGENTS.md", "CLAUDE.md"),
         scoped=(".github/instructions/**/*.instructions.md", ".claude/rules/**/*.md"),

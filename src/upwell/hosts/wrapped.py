@@ -1,5 +1,6 @@
-"""Puts `upwell wrap` in front of the servers in an agent's file, and takes it away again. A server
-keeps its name, its table and everything else in its entry.
+"""Puts `upwell wrap` in front of the servers in an agent's file, adds a server with upwell's own
+tools, and takes both away again. A wrapped server keeps its name, its table and everything else in
+its entry.
 
 The original command stands in the wrapped entry, so taking the wrapper away needs no record.
 """
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from upwell.hosts.entries import is_upwell, url_of, words_of, wrapped_words
+from upwell.ground.names import OWN_SERVER
+from upwell.hosts.entries import has_only_tools, is_upwell, url_of, words_of, wrapped_words
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 
@@ -30,26 +33,39 @@ class WrappedServers(Struct, frozen=True):
         return self.servers.path(installation)
 
     def is_present(self, installation: Installation) -> bool:
-        return self.servers.path(installation).is_file()
+        return self.servers.is_present(installation)
 
     def with_ours(self, text: str, installation: Installation) -> str:
-        """`text` with every local server wrapped, unless `upwell serve` is among them.
-        `installation.command` is `upwell wrap`."""
+        """`text` with every local server wrapped and with upwell's own tools, unless the gateway is
+        among the servers. A project's file gets no tools, because the user's own file has them.
+        `installation.command` is upwell's launcher of servers."""
         if self.servers.has_ours(text):
             return text
-        home = installation.environment.get("UPWELL_HOME", "")
-        options = ["--home", home] if home else []
 
         def wrapped(name: str, raw: Any) -> Sequence[str]:
             if self.left(name, raw):
                 return ()
-            return (*installation.command, "--name", name, *options, "--", *words_of(raw))
+            return (*installation.command, "wrap", "--name", name, "--", *words_of(raw))
 
-        return self._with_commands(text, wrapped)
+        servers = self.servers.raw_entries(text)
+        text = self._with_commands(text, wrapped)
+        table = self.servers.tables[0]
+        if self.servers.project or (table, OWN_SERVER) in [where[:2] for where in servers]:
+            return text
+        tools = replace(installation, command=(*installation.command, "serve", "--tools"))
+        own = self.servers.own_entry(replace(tools, environment={}))
+        return self.servers.format.put(text, table, OWN_SERVER, own)
 
     def without_ours(self, text: str, moved: Sequence[str] = ()) -> str:
-        """`text` with the original command of each wrapped server."""
-        return self._with_commands(text, lambda name, raw: _unwrapped(raw))
+        """`text` with the original command of each wrapped server, and without upwell's tools."""
+        edited = self._with_commands(text, lambda name, raw: _unwrapped(raw))
+        for table, name, raw in self.servers.raw_entries(edited):
+            if name == OWN_SERVER and isinstance(raw, Mapping) and has_only_tools(raw):
+                edited = self.servers.format.without(edited, table, [name])
+        if edited == text:
+            return text
+        rest = self.servers.format.value(edited)
+        return "" if rest in ({}, {self.servers.tables[0][0]: {}}) else edited
 
     def moved(self, text: str) -> str:
         """Nothing: no server leaves the file."""
@@ -58,8 +74,11 @@ class WrappedServers(Struct, frozen=True):
     def places(self, text: str) -> list[tuple[str, str]]:
         """The servers in `text`, and why each is not wrapped, or ""."""
         behind = BEHIND_UPWELL if self.servers.has_ours(text) else ""
-        servers = self.servers.raw_entries(text)
-        return [(name, behind or self.left(name, raw)) for _, name, raw in servers]
+        return [
+            (name, behind or self.left(name, raw))
+            for _, name, raw in self.servers.raw_entries(text)
+            if not (isinstance(raw, Mapping) and has_only_tools(raw))
+        ]
 
     def left(self, name: str, raw: Any) -> str:
         """Why a server is not wrapped, or ""."""

@@ -105,7 +105,7 @@ class Clients:
                 self._files[name] = client
             places.add(path)
         self._installer = Installer(installation, home.clients_file, files)
-        wrap = replace(installation, command=(*installation.command[:-1], "wrap"))
+        wrap = replace(installation, command=(str(home.server_launcher),))
         self.wrapping = Wrapping(wrap, home.wrapped_file, files)
 
     def taking_over(self, *, moving: bool = True) -> Takeover:
@@ -138,16 +138,6 @@ class Clients:
         takeover.config = Plan("config", self._home.config_file, before, after)
         return takeover
 
-    def leaving(self) -> Takeover:
-        """The plan that takes no server.
-
-        Raises:
-            ConfigError: `config.toml` cannot be read.
-        """
-        path = self._home.config_file
-        text = tomlkit.dumps(read_document(path)) if path.exists() else None
-        return Takeover(Plan("config", path, text, text))
-
     def _taken(self, client: str, agent: str, entry: Entry, servers: Any) -> list[Server]:
         """The agent's server or, for a proxy that upwell replaces, the servers behind it. New ones
         are added to `servers`."""
@@ -178,24 +168,23 @@ class Clients:
                     outdated.append(OutdatedRule(host.name, rule, renamed))
         return outdated
 
-    def take(self, takeover: Takeover) -> None:
-        """Write the servers to `config.toml`.
+    def take(self, config: Plan) -> None:
+        """Write `config.toml`.
 
         Raises:
             ConfigError: the file has changed since the plan was made.
             StoreUnwritable: the file cannot be written.
         """
-        if not takeover.config.changes:
+        if not config.changes:
             return
-        with exclusively(self._home.config_file):
-            path = takeover.config.path
-            document = read_document(path)
-            now = tomlkit.dumps(document) if path.exists() else None
-            if now == takeover.config.after:
+        with exclusively(config.path):
+            document = read_document(config.path)
+            now = tomlkit.dumps(document) if config.path.exists() else None
+            if now == config.after:
                 return
-            if now != takeover.config.before:
-                raise ConfigError(f"{path} changed in the meantime", hint="try again")
-            write_document(path, tomlkit.parse(takeover.config.after or ""))
+            if now != config.before:
+                raise ConfigError(f"{config.path} changed in the meantime", hint="try again")
+            write_document(config.path, tomlkit.parse(config.after or ""))
 
     def apply(self, plan: Plan) -> str:
         """Write an agent's file. Returns the path of the backup, or "" if there is none."""

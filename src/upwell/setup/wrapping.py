@@ -30,7 +30,8 @@ class WrappingPlan(Struct):
 
 
 class Wrapping:
-    """Wraps the servers in `files`, keyed by name. `installation.command` is `upwell wrap`."""
+    """Wraps the servers in `files`, keyed by name. `installation.command` is upwell's launcher of
+    servers."""
 
     def __init__(
         self, installation: Installation, record: Path, files: Mapping[str, ServerFile]
@@ -43,14 +44,17 @@ class Wrapping:
         self._files = {name: WrappedServers(files[name]) for name in names.values()}
         self._installer = Installer(installation, record, self._files)
 
-    def wrapping(self) -> WrappingPlan:
-        """The plan that wraps every server that can be wrapped."""
+    def wrapping(self, given_back: Mapping[Path, str] | None = None) -> WrappingPlan:
+        """The plan that wraps every server that can be wrapped. `given_back` is the content that
+        some files will have by then."""
         plan = WrappingPlan()
         for name in self._installer.present():
-            file = self._files[name]
+            file, path = self._files[name], self._installer.path_of(name).resolve()
             try:
-                places = file.places(self._installer.text_of(name))
-                plan.files.append(self._installer.installing(name))
+                text = (given_back or {}).get(path)
+                now = self._installer.text_of(name) if text is None else text
+                places = file.places(now)
+                plan.files.append(self._installer.installing(name, text))
                 plan.places += [Place(name, server, left) for server, left in places]
             except (UpwellError, OSError) as error:
                 plan.refused[str(self._installer.path_of(name))] = str(error)

@@ -1,7 +1,7 @@
 """The interface of upwell's own tools, and the toolbox that lists and calls them."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -62,12 +62,17 @@ def _subject(args: Mapping[str, Any]) -> str:
 
 
 class Toolbox:
-    """Tools, keyed by name. If a tool raises an `UpwellError`, the call returns an error result."""
+    """Tools, keyed by name, without the `hidden` ones. If a tool raises an `UpwellError`, the call
+    returns an error result."""
 
     def __init__(
-        self, tools: Sequence[Tool], principal: Principal = OWNER, record: Record = unrecorded
+        self,
+        tools: Sequence[Tool],
+        principal: Principal = OWNER,
+        record: Record = unrecorded,
+        hidden: Collection[str] = (),
     ) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+        self._tools = {tool.name: tool for tool in tools if tool.name not in hidden}
         self._principal = principal
         self._record = record
 

@@ -10,7 +10,7 @@ from upwell.compress.originals import StoredOriginal
 from upwell.compress.progressive import DEFAULT_CHUNK_CHARS, chunk
 from upwell.ground.errors import UsageError
 from upwell.ground.types.compression import Passage
-from upwell.tools.base import READ_ONLY, Result, Tool, text_result
+from upwell.tools.base import READ_ONLY, Result, Run, Tool, text_result
 
 MAX_CHUNK_CHARS = 100_000
 SELECT_TOKENS = 4000
@@ -40,12 +40,18 @@ class Originals(Protocol):
 
 
 def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
-    """Return the tool `read_more(key, lines?, offset?, limit?)`. Its result contains lines of an
-    original, or a chunk that starts at `offset`."""
+    """Return the tool `read_more(key, lines?, query?, sections?, offset?, limit?)`. Its result
+    contains lines of an original, passages of it, sections of it, or a chunk that starts at
+    `offset`."""
+    search, select = _search(originals, on_follow_up), _select(originals, on_follow_up)
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         if "lines" in args:
             return await _lines(originals, on_follow_up, args["key"], args["lines"])
+        if "query" in args:
+            return await search(args, session)
+        if "sections" in args:
+            return await select(args, session)
         offset = args.get("offset", 0)
         limit = args.get("limit", DEFAULT_CHUNK_CHARS)
         if offset < 0 or not 1 <= limit <= MAX_CHUNK_CHARS:
@@ -66,13 +72,16 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
         description=(
             "The original of a shortened result. Pass the key from the result's notice and the "
             'lines to read, such as "33-44": the mark […12→45] stands for the twelve lines before '
-            "line 45. Or read chunks from an offset, in characters from 0. Each ends with a "
+            "line 45. Or search it with a query, or pass keys of sections from its table of "
+            "contents. Or read chunks from an offset, in characters from 0. Each ends with a "
             "footer that states how many characters precede it; add that number to the offset "
             "for the next chunk. The chunks, joined without these footers, are the original."
         ),
         properties={
             "key": {"type": "string"},
             "lines": {"type": "string", "description": 'Such as "120-180"; instead of offset.'},
+            "query": {"type": "string", "description": "Returns the passages that match."},
+            "sections": {"type": "array", "items": {"type": "string"}},
             "offset": {"type": "integer", "description": "Default 0."},
             "limit": {
                 "type": "integer",
@@ -101,10 +110,7 @@ async def _lines(originals: Originals, on_follow_up: OnFollowUp, key: str, lines
     return text_result(part, f'[upwell] more: call again with lines="{rest}-{last}"')
 
 
-def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
-    """Return the tool `select_sections(key, sections, offset?)`. `sections` contains keys from the
-    table of contents."""
-
+def _select(originals: Originals, on_follow_up: OnFollowUp) -> Run:
     async def run(args: Mapping[str, Any], session: str) -> Result:
         from upwell.compress.selective import sections_of, select
 
@@ -131,26 +137,10 @@ def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
             notices.append(f"[upwell] more: call again with offset={result.next_offset}")
         return text_result(result.text, *notices)
 
-    return Tool(
-        name="select_sections",
-        description=(
-            "Sections of a shortened result's original, by the keys in its table of contents. The "
-            "key of a group returns the table of that group."
-        ),
-        properties={
-            "key": {"type": "string"},
-            "sections": {"type": "array", "items": {"type": "string"}},
-            "offset": {"type": "integer", "description": "Where the last answer ended."},
-        },
-        required=("key", "sections"),
-        annotations=READ_ONLY,
-        run=run,
-    )
+    return run
 
 
-def search_original_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
-    """Return the tool `search_original(key, query)`. Its result contains the matching passages."""
-
+def _search(originals: Originals, on_follow_up: OnFollowUp) -> Run:
     async def run(args: Mapping[str, Any], session: str) -> Result:
         from upwell.compress.search import search_original
 
@@ -168,11 +158,36 @@ def search_original_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool
             " read_more continues from an offset.",
         )
 
+    return run
+
+
+def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
+    """Return the tool `select_sections(key, sections, offset?)`. `sections` contains keys from the
+    table of contents."""
+    return Tool(
+        name="select_sections",
+        description=(
+            "Sections of a shortened result's original, by the keys in its table of contents. The "
+            "key of a group returns the table of that group."
+        ),
+        properties={
+            "key": {"type": "string"},
+            "sections": {"type": "array", "items": {"type": "string"}},
+            "offset": {"type": "integer", "description": "Where the last answer ended."},
+        },
+        required=("key", "sections"),
+        annotations=READ_ONLY,
+        run=_select(originals, on_follow_up),
+    )
+
+
+def search_original_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
+    """Return the tool `search_original(key, query)`. Its result contains the matching passages."""
     return Tool(
         name="search_original",
         description="Search the original of a shortened result; returns passages with offsets.",
         properties={"key": {"type": "string"}, "query": {"type": "string"}},
         required=("key", "query"),
         annotations=READ_ONLY,
-        run=run,
+        run=_search(originals, on_follow_up),
     )

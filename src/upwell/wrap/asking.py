@@ -6,8 +6,10 @@ answer.
 """
 
 import _socket
+import os
 import select
 import time
+from _json import encode_basestring_ascii as quoted
 
 from upwell import __version__
 from upwell.hook.client import MAX_HEAD_BYTES, PROTOCOL, TAKEN
@@ -15,11 +17,13 @@ from upwell.hook.place import Place, is_private, socket_inode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     Concluded = Callable[["Ask", bytes | None], None]
 
 HOST = "wrap"
+TOOLS = "tools"
+"""The host in a request of `upwell serve --tools`."""
 CALL, LIST = "call", "list"
 """What a request is about: a result of a call, or the `outputSchema`s in a list of tools."""
 SAME, NEW = b"same", b"new\n"
@@ -28,6 +32,39 @@ or, if the question was about a list, a JSON array of the tools that keep their 
 MARGIN_SECONDS = 0.02
 """The daemon's deadline is this much earlier, so that its answer arrives in time."""
 READ_BYTES = 262_144
+
+
+def identity(session: str, name: str = "", command: "Sequence[str]" = ()) -> str:
+    """The constant members of a line that describes this process to the daemon (`Relay`)."""
+    try:
+        folder = os.getcwd()
+    except OSError:
+        folder = ""
+    return (
+        f'"session":{quoted(f"{session}-{os.urandom(6).hex()}")},"name":{quoted(name)},'
+        f'"cwd":{quoted(folder)},"command":[{",".join(map(quoted, command))}]'
+    )
+
+
+def description(identity: str, client: str) -> bytes:
+    """The line that describes this process. `client` is the agent's name for itself."""
+    return f'{{{identity},"client":{quoted(client)}}}'.encode()
+
+
+def start_daemon(place: Place) -> None:
+    """Start the daemon, unless one is starting. It must not be a child of this process, because
+    agents end all descendants of their servers."""
+    from upwell.hook.start import start
+
+    try:
+        child = os.fork()
+    except OSError:
+        return
+    if child == 0:
+        try:
+            start(place)
+        finally:
+            os._exit(0)
 
 
 class Poll:

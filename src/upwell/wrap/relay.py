@@ -15,7 +15,16 @@ import time
 from _json import encode_basestring_ascii as quoted
 
 from upwell.hook.place import Place, socket_inode
-from upwell.wrap.asking import CALL, LIST, NEW, Ask, Poll
+from upwell.wrap.asking import (
+    CALL,
+    LIST,
+    NEW,
+    Ask,
+    Poll,
+    description,
+    identity,
+    start_daemon,
+)
 from upwell.wrap.child import Server
 from upwell.wrap.messages import (
     CALLED,
@@ -79,10 +88,7 @@ class Relay:
         self._server = server
         self._place = place
         self._parent = os.getppid()
-        self._identity = (
-            f'"session":"wrap-{os.urandom(6).hex()}","name":{quoted(name)},'
-            f'"cwd":{quoted(_folder())},"command":[{",".join(map(quoted, command))}]'
-        )
+        self._identity = identity("wrap", name, command)
         self._client = ""
         self._poll = Poll()
         self._to_server = Outlet(self._poll, server.stdin)
@@ -260,7 +266,7 @@ class Relay:
     # The daemon
 
     def _context(self) -> bytes:
-        return f'{{{self._identity},"client":{quoted(self._client)}}}'.encode()
+        return description(self._identity, self._client)
 
     def _begin(self, ask: Ask, conclude: "Concluded") -> bool:
         self._asks.add(ask)
@@ -282,19 +288,7 @@ class Relay:
         if now < self._start_after or (not is_gone and socket_inode(self._place.socket)):
             return
         self._start_after = now + START_AGAIN_SECONDS
-        from upwell.hook.start import start
-
-        # The daemon must not be a child of this process, because agents end all descendants of
-        # their servers.
-        try:
-            child = os.fork()
-        except OSError:
-            return
-        if child == 0:
-            try:
-                start(self._place)
-            finally:
-                os._exit(0)
+        start_daemon(self._place)
 
     # Time and signals
 
@@ -362,13 +356,6 @@ def _read(fd: int) -> bytes:
         return os.read(fd, READ_BYTES)
     except OSError:
         return b""
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""
 
 
 def _value(line: bytes) -> object:

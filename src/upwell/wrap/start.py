@@ -1,4 +1,5 @@
-"""The command `upwell wrap`. It can be run as a file, too: `python -I -S start.py -- COMMAND`."""
+"""The commands `upwell wrap` and `upwell serve --tools`. They can be run as a file, too: `python -I
+-S start.py wrap -- COMMAND`, `python -I -S start.py serve --tools`."""
 
 import os
 import sys
@@ -38,9 +39,23 @@ def main(args: list[str]) -> int:
         return _complain(str(error), error.status)
     except OSError as error:
         return _complain(f"cannot run {command[0]!r}: {error.strerror}", NOT_FOUND)
+    return end_as(Relay(server, _place(options), name, command).run())
+
+
+def serve_tools(args: list[str]) -> int:
+    """Serve upwell's own tools. Returns the exit status."""
+    from upwell.wrap.serve import Tools
+
+    try:
+        options, _ = _read([*args, "--", "tools"])
+    except Wrong as error:
+        return _complain(f"{error}; usage: upwell serve --tools [--home DIR]", USAGE_STATUS)
+    return Tools(_place(options)).run()
+
+
+def _place(options: dict[str, list[str]]) -> Place:
     home = options.get("--home", [""])[-1]
-    place = Place(os.path.abspath(os.path.expanduser(home)) if home else default_home())
-    return end_as(Relay(server, place, name, command).run())
+    return Place(os.path.abspath(os.path.expanduser(home)) if home else default_home())
 
 
 def _read(args: list[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -79,4 +94,5 @@ def _complain(reason: str, status: int) -> int:
 
 if __name__ == "__main__":
     # This skips the interpreter's shutdown.
-    os._exit(main(sys.argv[1:]))
+    verb, *words = sys.argv[1:]
+    os._exit(main(words) if verb == "wrap" else serve_tools(words[1:]))

@@ -93,7 +93,7 @@ def test_its_export_names_the_tools_as_the_host_shows_them(
     files = exported(host, installation)
     assert files[host.export.file] == instruction(host.export)
     for tool in ("memory_context", "memory_search", "memory_get"):
-        assert f"`{host.export.tool_name.format(tool)}`" in files[host.export.file]
+        assert f"`{host.export.tool_name.format(f'upwell__{tool}')}`" in files[host.export.file]
 
 
 @pytest.mark.parametrize("host", ALL)

@@ -66,7 +66,7 @@ TEXTS = {"claude": CLAUDE, "codex": CODEX, "opencode": OPENCODE}
 
 
 def user(**environment: str) -> Installation:
-    command = ("/opt/upwell", "wrap")
+    command = ("/opt/upwell",)
     return Installation(user_folder=Path("/home/u"), environment=environment, command=command)
 
 
@@ -81,15 +81,18 @@ def servers(agent: str, text: str) -> dict[str, Any]:
 
 
 def test_only_the_command_changes() -> None:
-    _, text = wrapped("claude", UPWELL_HOME="/h")
+    _, text = wrapped("claude")
     after = servers("claude", text)
     assert after["files"]["command"] == "/opt/upwell"
-    options = ["wrap", "--name", "files", "--home", "/h", "--"]
+    options = ["wrap", "--name", "files", "--"]
     assert after["files"]["args"] == [*options, "npx", "-y", "server-files", "."]
     assert after["files"]["env"] == {"TOKEN": "é"}
     assert after["bare"]["args"][-2:] == ["--", "bare-server"]
     assert after["local"]["args"][-2:] == ["uvx", "local-server"]
     assert after["far"] == {"type": "http", "url": "https://mcp.example.org/mcp"}
+    own = {"type": "stdio", "command": "/opt/upwell", "args": ["serve", "--tools"]}
+    assert after.pop("upwell") == own
+    assert list(after) == list(servers("claude", CLAUDE))
     for comment in ("// the first server", "// from npm", "// the folder comes next", "1e400"):
         assert comment in text
 
@@ -184,7 +187,20 @@ def test_a_server_is_left_for_a_reason(reason: str) -> None:
     file = WrappedServers(server_files()["claude"])
     assert file.left("s", REASONS[reason]) == reason
     text = json.dumps({"mcpServers": {"s": REASONS[reason]}})
-    assert file.with_ours(text, user()) == text
+    assert servers("claude", file.with_ours(text, user()))["s"] == REASONS[reason]
+
+
+def test_another_server_called_upwell_stays() -> None:
+    text = '{"mcpServers": {"upwell": {"command": "other"}}}'
+    file, after = wrapped("claude", text)
+    assert wrapped_words(servers("claude", after)["upwell"]) == ["other"]
+    assert file.without_ours(after).replace(', "args": []', "") == text
+
+
+def test_a_file_that_only_had_our_tools_is_removed() -> None:
+    file, after = wrapped("cursor", "{}")
+    assert list(servers("cursor", after)) == ["upwell"]
+    assert file.without_ours(after) == ""
 
 
 COMMANDS = [

@@ -52,7 +52,7 @@ def clients(user: Path, tmp_path: Path) -> Clients:
 
 def take_over(clients: Clients) -> None:
     takeover = clients.taking_over()
-    clients.take(takeover)
+    clients.take(takeover.config)
     for plan in takeover.files:
         clients.apply(plan)
 

@@ -92,9 +92,9 @@ class Router:
         method = message.method or ""
         try:
             params = _readable(message.params)
-            context = context_for(_supported(envelope_of(params)))
+            context = context_for(supported(envelope_of(params)))
             answer = await self._answer(method, params, context)
-            return await _shaped(method, answer, modern=context.modern)
+            return await shaped(method, answer, modern=context.modern)
         except Refused as refused:
             return Reply(error=refused.body)
         except NotJson as error:
@@ -272,7 +272,12 @@ def _readable(params: bytes) -> RawObject:
     return RawObject.parse(params)
 
 
-def _supported(envelope: Envelope | None) -> Envelope | None:
+def supported(envelope: Envelope | None) -> Envelope | None:
+    """The envelope of a request, if its version is supported.
+
+    Raises:
+        Refused: it is not.
+    """
     if envelope is not None and envelope.version not in MODERN_VERSIONS:
         raise Refused(
             UNSUPPORTED_VERSION,
@@ -289,7 +294,7 @@ def _own_state(params: RawObject) -> str:
     return str(params.value("requestState"))
 
 
-async def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Reply:
+async def shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Reply:
     """Convert a reply for the client's era."""
     if isinstance(answer, Reply) and answer.error:
         is_read = modern and method == "resources/read"

@@ -1,0 +1,26 @@
+"""Homes as older versions of upwell left them."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def moved_by_setup(home: Path, files: Sequence[Path]) -> None:
+    """Record that it was `setup` of upwell 0.2.0 that moved the servers in these files of Claude
+    Code and Codex behind the gateway, and not `init`. Version 0.1.0 recorded no files."""
+    config = (home / "config.toml").read_text()
+    change = {
+        "before": None,
+        "written": hashlib.sha256(config.encode()).hexdigest(),
+        "servers": list(tomllib.loads(config)["server"]),
+    }
+    record = {
+        "hooks": [],
+        "clients": ["claude", "codex"],
+        **({"files": [str(file) for file in files]} if files else {}),
+        "config": change,
+        "learned": {},
+    }
+    (home / "setup.json").write_text(json.dumps(record))
