@@ -25,9 +25,23 @@ def test_context_answers_a_question(upwell: Upwell) -> None:
     digest = upwell("context", question)
     assert "7431" in digest.out
     assert "Bread" not in digest.out
-    assert "an explicit question gets all of these; a hook would show" in digest.err
+    assert "1 memory for an explicit question; unasked, a new session would get 1" in digest.err
     prompted = upwell("context", question, "--door", "prompt").err
     assert "likely enough to be relevant" in prompted
+
+
+def test_the_number_and_the_scores_are_those_of_a_hook(upwell: Upwell) -> None:
+    for colour in ("red", "green", "blue", "grey"):
+        upwell("remember", f"The tide service of the {colour} pier listens on port 7431")
+    question = "Which port does the tide service listen on?"
+    told = upwell("context", question).err.splitlines()
+    assert "4 memories for an explicit question; unasked, a new session would get 2" in told[0]
+    prompted = upwell("context", question, "--door", "prompt", "--json").json["entries"]
+    assert len(prompted) == 2
+    assert told[1].startswith(f"  1. {prompted[0]['score']:.2f}: ")
+    unlikely = upwell("context", "Which port does the mayor of Lima prefer?").err.splitlines()
+    assert "unasked, a new session would get none (below_min_score" in unlikely[0]
+    assert float(unlikely[1].split()[1].rstrip(":")) < 0.5
 
 
 @pytest.mark.parametrize("message", ["hello", "thanks!", "ok", "What is the capital of Peru?"])

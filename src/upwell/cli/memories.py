@@ -388,11 +388,10 @@ async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
         say(by_command(outcome.text, READ_COMMAND))
     elif cue.door != Door.SESSION:
         say(EMPTY_DIGEST)
-    threshold = app.learning.min_score
-    hook_score = threshold(replace(cue, door=Door.PROMPT)) if cue.door == Door.ASK else None
+    unasked = None
+    if cue.door == Door.ASK and not app.config.surface.judge:  # the judge costs money
+        unasked = await app.surfacer.preview(replace(cue, door=Door.PROMPT))
     is_empty = not isinstance(outcome, Surfacing) and await is_memory_empty(app)
-    account = account_of(
-        outcome, threshold(cue), cue.door, hook_score=hook_score, is_empty=is_empty
-    )
-    for line in account:
+    min_score = app.learning.min_score(cue)
+    for line in account_of(outcome, min_score, cue.door, unasked=unasked, is_empty=is_empty):
         note(line)

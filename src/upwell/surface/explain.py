@@ -15,6 +15,8 @@ from upwell.surface.render import citation, preview
 
 NEXT_BEST = 2
 SHOWN_CHARS = 76
+LIKELY = 0.5
+"""A memory with this score is more likely relevant than not."""
 INCOMPLETE = "no memory was found, and a place could not be searched"
 EXACT = "an episode for exactly this situation"
 EMPTY_MEMORY = "the memory is empty"
@@ -59,18 +61,19 @@ def account_of(
     min_score: float,
     door: Door | str,
     *,
-    hook_score: float | None = None,
+    unasked: Surfacing | Skip | None = None,
     is_empty: bool = False,
 ) -> list[str]:
     """An outcome as lines for a person: the decision, its evidence, and the memories that came
-    close. For an explicit question, `hook_score` is the minimum score at which a hook would show a
-    memory unasked."""
+    close. For an explicit question, `unasked` is what a hook would decide (`Surfacer.preview`). Its
+    scores are shown, because a question raises the score of every memory that shares its words."""
     if isinstance(outcome, Skip):
         reason = _reason(outcome.reason, outcome.missing, door, is_empty)
         lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]
         omitted = list(outcome.held_back)
     else:
-        lines = [_headline(outcome, min_score, hook_score), *_evidence(outcome)]
+        scores = _scores(outcome if door != Door.ASK else unasked)
+        lines = [_headline(outcome, min_score, door, unasked), *_evidence(outcome, scores)]
         lines += _situation(outcome.situation)
         omitted = [hit for hit in outcome.held_back if hit.score < min_score]
     lines += _moment(outcome.moment)
@@ -113,7 +116,8 @@ def why_shown(decision: Mapping[str, Any], memory_id: str) -> str:
         return f"a note for the start of a session: {_note_in_words(signals)}"
     if signals.get(TRIGGER) and decision["situation"]:
         return f"an earlier session met {decision['situation']}"
-    return EXACT if signals.get(TRIGGER) else ", ".join(_phrases(signals))
+    score = dict(decision["memories"]).get(memory_id)
+    return EXACT if signals.get(TRIGGER) else ", ".join(_phrases(signals, score))
 
 
 def _past_headline(decision: Mapping[str, Any], is_empty: bool) -> str:
@@ -138,44 +142,49 @@ def _code(reason: str, detail: str) -> str:
     return f"{reason}, {detail}" if detail else reason
 
 
-def _headline(surfacing: Surfacing, min_score: float, hook_score: float | None) -> str:
+def _headline(
+    surfacing: Surfacing, min_score: float, door: Door | str, unasked: Surfacing | Skip | None
+) -> str:
     hits = [hit for hit in surfacing.hits if "pinned" not in hit.signals]
     if not hits or "kind" in hits[0].signals:
         return f"upwell spoke: {_memories(len(surfacing.hits))} to open this session"
-    if hook_score is not None:
-        return f"upwell spoke: {_memories(len(hits))}; {_compared(hits, hook_score)}"
+    if door == Door.ASK:
+        answer = f"upwell spoke: {_memories(len(hits))} for an explicit question"
+        return f"{answer}; unasked, a new session would get {_number_of(unasked)}"
     return (
         f"upwell spoke: {_memories(len(hits))} likely enough to be relevant "
         f"(surface.min_score {min_score:.2f})"
     )
 
 
-def _compared(hits: Sequence[Hit], hook_score: float) -> str:
-    likely = sum(1 for hit in hits if hit.trigger or hit.score >= hook_score)
-    if likely:
-        return (
-            f"an explicit question gets all of these; a hook would show at most {likely} unasked "
-            f"(those with a score of {hook_score:.2f} or more)"
-        )
-    best = max(hit.score for hit in hits)
-    return (
-        "an explicit question gets all of these; a hook would show none of them unasked "
-        f"({best:.2f} < {hook_score:.2f})"
-    )
+def _number_of(unasked: Surfacing | Skip | None) -> str:
+    if unasked is None:
+        return "what the judge chooses"
+    if isinstance(unasked, Skip):
+        return f"none ({_code(unasked.reason, unasked.detail)})"
+    return str(len(unasked.hits))
+
+
+def _scores(outcome: Surfacing | Skip | None) -> Mapping[str, float]:
+    if outcome is None:
+        return {}
+    hits = outcome.hits if isinstance(outcome, Surfacing) else ()
+    return {hit.memory.id: hit.score for hit in (*outcome.held_back, *hits)}
 
 
 def _memories(number: int) -> str:
     return counted(number, "memory", "memories")
 
 
-def _evidence(surfacing: Surfacing) -> Iterator[str]:
+def _evidence(surfacing: Surfacing, scores: Mapping[str, float]) -> Iterator[str]:
     for number, hit in enumerate(surfacing.hits, 1):
         if hit.signals.get("pinned"):
             yield f"  {number}. a standing rule"
         else:
+            score = scores.get(hit.memory.id)
             is_note = "kind" in hit.signals
-            reasons = _note_in_words(hit.signals) if is_note else _reasons(hit)
-            yield f"  {number}. {hit.score:.2f}: {reasons}"
+            reasons = _note_in_words(hit.signals) if is_note else _reasons(hit, score)
+            yield f"  {number}. {reasons if score is None else f'{score:.2f}: {reasons}'}"
 
 
 def _runners_up(hits: Sequence[Hit], min_score: float) -> Iterator[str]:
@@ -183,7 +192,7 @@ def _runners_up(hits: Sequence[Hit], min_score: float) -> Iterator[str]:
         relation = "below" if hit.score < min_score else "above"
         text = preview(hit.memory.text, hit.matched, SHOWN_CHARS)
         yield f"  not shown, {hit.score:.2f} is {relation} {min_score:.2f}: {text}"
-        yield f"     [{citation(hit.memory)}] {_reasons(hit)}"
+        yield f"     [{citation(hit.memory)}] {_reasons(hit, hit.score)}"
 
 
 def _search(outcome: Surfacing | Skip) -> Iterator[str]:
@@ -214,18 +223,16 @@ def _queries(texts: Sequence[str]) -> Iterator[str]:
         yield f"  searched for: {' | '.join(preview(text, (), SHOWN_CHARS) for text in texts)}"
 
 
-def _reasons(hit: Hit) -> str:
-    if hit.trigger:
-        return EXACT
-    return in_words(hit.signals)
+def _reasons(hit: Hit, score: float | None) -> str:
+    return EXACT if hit.trigger else in_words(hit.signals, score)
 
 
-def in_words(signals: Mapping[str, float]) -> str:
-    """The signals of a hit, in plain words."""
-    return ", ".join(_phrases(signals)) or "no specific match"
+def in_words(signals: Mapping[str, float], score: float | None = None) -> str:
+    """The signals of a hit, in plain words that agree with its score."""
+    return ", ".join(_phrases(signals, score)) or "no specific match"
 
 
-def _phrases(signals: Mapping[str, float]) -> Iterator[str]:
+def _phrases(signals: Mapping[str, float], score: float | None) -> Iterator[str]:
     get = signals.get
     if get("judged"):
         yield f"chosen by the judge ({get('judge_tokens', 0.0):,.0f} tokens)"
@@ -236,17 +243,27 @@ def _phrases(signals: Mapping[str, float]) -> Iterator[str]:
     total, matched = get("informative_words", 0.0), get("matched_words", 0.0)
     if matched:
         yield f"shares {matched:.0f} of {total:.0f} informative words{_kind_of_words(signals)}"
-        lift = get("bm25", 0.0) - get("chance", 0.0)
-        if lift > max(0.1, get("chance_spread", 1.0)):
-            yield "a better match than chance"
-        elif matched < total:
-            yield "no better than chance"
+        yield from _chance_in_words(signals, score)
     if get("cosine", 0.0):
         yield f"similar in meaning ({signals['cosine']:.2f})"
     if get("speaker", 0.0):
         yield "by the person named in the question"
     if get(NOVELTY, 0.0):
         yield _novelty_in_words(signals[NOVELTY])
+
+
+def _chance_in_words(signals: Mapping[str, float], score: float | None) -> Iterator[str]:
+    """How the shared words compare with those that unrelated texts share. Left out if the score,
+    which depends on more than that, says the opposite."""
+    get = signals.get
+    lift = get("bm25", 0.0) - get("chance", 0.0)
+    is_above = lift > max(0.1, get("chance_spread", 1.0))
+    if score is None or is_above != (score >= LIKELY):
+        return
+    if is_above:
+        yield "more than by chance"
+    elif get("matched_words", 0.0) < get("informative_words", 0.0):
+        yield "no more than by chance"
 
 
 def _path_in_words(signals: Mapping[str, float]) -> str:

@@ -189,6 +189,13 @@ class Surfacer:
         self._record.note(cue, outcome, took_ms)
         return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
 
+    async def preview(self, cue: Cue) -> Outcome:
+        """Decide as in a new session, without recording anything."""
+        if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
+            return Skip(reason=SkipReason.EXCLUDED_PROJECT)
+        cue = with_real_paths(replace(cue, session="", at=self._clock.now()))
+        return await _without_faults(self._outcome(cue))
+
     def refused(self, cue: Cue, rule: Memory) -> None:
         """Record that a guard refused a call."""
         refusal = Skip(

@@ -42,8 +42,7 @@ def test_close_hits_are_shown_with_score_and_threshold() -> None:
     )
     assert account_of(skip, 0.5, Door.PROMPT)[1:] == [
         "  not shown, 0.46 is below 0.50: near text",
-        "     [upwell://memory/near] shares 3 of 4 informative words (one of them rare), "
-        "a better match than chance",
+        "     [upwell://memory/near] shares 3 of 4 informative words (one of them rare)",
         "  not shown, 0.20 is below 0.50: low text",
         "     [upwell://memory/low] no specific match",
         "  searched for: why no Elasticsearch? | Elasticsearch",
@@ -66,21 +65,28 @@ def test_a_surfacing_is_explained_by_its_grounds() -> None:
     assert len(lines) == 5
 
 
-@pytest.mark.parametrize(
-    ("scores", "words"),
-    [
-        ((0.23, 0.1), "a hook would show none of them unasked (0.23 < 0.50)"),
-        ((0.7, 0.1), "a hook would show at most 1 unasked (those with a score of 0.50 or more)"),
-    ],
-)
-def test_the_answer_to_a_question_is_compared_with_a_hook(
-    scores: tuple[float, ...], words: str
-) -> None:
-    hits = tuple(hit(str(score), score) for score in scores)
-    surfacing = Surfacing(id="s_1", hits=hits, text="", confidence=scores[0])
-    assert account_of(surfacing, 0.02, Door.ASK, hook_score=0.5)[0] == (
-        f"upwell spoke: 2 memories; an explicit question gets all of these; {words}"
+def test_the_answer_to_a_question_has_the_scores_of_a_hook() -> None:
+    answer = Surfacing(
+        id="s_1", hits=(hit("a", 0.9, **WORDS), hit("b", 0.7)), text="", confidence=0.9
     )
+    few = {**WORDS, "bm25": 2.0}
+    silence = Skip(
+        reason=SkipReason.BELOW_MIN_SCORE,
+        detail="best 0.28 < 0.50",
+        held_back=(hit("a", 0.28, **few), hit("b", 0.04)),
+    )
+    told = account_of(answer, 0.02, Door.ASK, unasked=silence)
+    assert told[0] == (
+        "upwell spoke: 2 memories for an explicit question; unasked, a new session would get none "
+        "(below_min_score, best 0.28 < 0.50)"
+    )
+    assert told[1].startswith("  1. 0.28: shares 3 of 4")
+    assert told[2] == "  2. 0.04: no specific match"
+    spoken = Surfacing(id="s_2", hits=(hit("a", 0.6),), text="", confidence=0.6)
+    assert account_of(answer, 0.02, Door.ASK, unasked=spoken)[0].endswith("would get 1")
+    judged = account_of(answer, 0.02, Door.ASK)
+    assert judged[0].endswith("would get what the judge chooses")
+    assert judged[1].startswith("  1. shares 3 of 4")
 
 
 def test_a_session_start_explains_its_notes() -> None:
@@ -100,12 +106,20 @@ def test_a_session_start_explains_its_notes() -> None:
         ({"path_join": 0.5, "path_rarity": 1.0}, "a file of that name"),
         ({"path_join": 0.35, "path_rarity": 1.0}, "a related file"),
         ({"symbol_join": 1.0}, "the same name in code"),
-        ({**WORDS, "telling_words": 0.0, "bm25": 2.0}, "(everyday words), no better than chance"),
+        ({**WORDS, "telling_words": 0.0}, "shares 3 of 4 informative words (everyday words)"),
         ({"cosine": 0.61}, "similar in meaning (0.61)"),
     ],
 )
 def test_signals_in_words(signals: dict[str, float], words: str) -> None:
     assert words in in_words(signals)
+
+
+@pytest.mark.parametrize("bm25", [2.0, 9.0])
+@pytest.mark.parametrize("score", [0.04, 0.9])
+def test_the_words_agree_with_the_score(bm25: float, score: float) -> None:
+    words = in_words({**WORDS, "bm25": bm25}, score)
+    assert ("no more than by chance" in words) == (bm25 == 2.0 and score == 0.04)
+    assert (", more than by chance" in words) == (bm25 == 9.0 and score == 0.9)
 
 
 def test_the_moment_and_the_novelty_are_named() -> None:
@@ -145,7 +159,7 @@ def test_a_past_decision_names_them_too() -> None:
 @pytest.mark.parametrize(
     ("signals", "situation", "words"),
     [
-        (WORDS, "", in_words(WORDS)),
+        (WORDS, "", in_words(WORDS, 0.9)),
         ({"pinned": 1.0}, "", ""),
         ({"kind": 1.0, "recency": 0.9}, "", "a note for the start of a session: recent"),
         ({"trigger": 1.0, **WORDS}, "the ticket X-1", "an earlier session met the ticket X-1"),
@@ -156,7 +170,7 @@ def test_a_past_decision_names_them_too() -> None:
 def test_the_reason_for_one_memory_is_one_line(
     signals: dict[str, float], situation: str, words: str
 ) -> None:
-    decision = {"evidence": {"m": signals}, "situation": situation}
+    decision = {"evidence": {"m": signals}, "situation": situation, "memories": [["m", 0.9]]}
     assert why_shown(decision, "m") == words
 
 

@@ -52,6 +52,18 @@ async def test_a_trial_of_setup_is_not_recorded(door: Door) -> None:
     assert counters
 
 
+async def test_a_preview_is_not_recorded_and_ignores_the_session() -> None:
+    stage = Stage()
+    event = cue(Door.PROMPT, "s")
+    for _ in range(2):
+        assert isinstance(await stage.surfacer.preview(event), Surfacing)
+    excluded = await stage.surfacer.preview(cue(Door.PROMPT, "s", "/srv/secret"))
+    assert isinstance(excluded, Skip)
+    assert excluded.reason is SkipReason.EXCLUDED_PROJECT
+    assert await stage.records() == (0, 0)
+    assert isinstance(await stage.surfacer.surface(event), Surfacing)
+
+
 async def test_an_excluded_project_gets_nothing_and_leaves_no_record() -> None:
     stage = Stage()
     for door in (Door.SESSION, Door.PROMPT, Door.TOOL):
