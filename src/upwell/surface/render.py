@@ -40,7 +40,7 @@ _OWN_TAG = re.compile(
     r"(?:system|user|assistant|human|instructions?|important|invoke|parameter|result|fnr)\b))",
     re.IGNORECASE,
 )
-"""The beginning of a tag that must be escaped, because it marks a turn or an instruction, or
+"""The beginning of a tag that must be broken, because it marks a turn or an instruction, or
 because its two-part name could imitate that of our frame, `upwell-memories`."""
 _IMAGE = re.compile(r"!(?=\[[^\]\n]{0,200}\]\()")
 """A Markdown image, which a client would load from its URL."""
@@ -50,9 +50,9 @@ _WIDE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "＜＞﹤﹥"})
 
 
 def harmless(text: str) -> str:
-    """`text` made safe to show. Invisible characters become spaces or visible escapes. Images, turn
-    markers and tags like those of our frame are escaped."""
-    shown = _OWN_TAG.sub("\\\\u003c", visible(text).translate(_WIDE))
+    """`text` made safe to show. Invisible characters become spaces or visible escapes. A backslash
+    breaks images, turn markers and tags like those of our frame (`<\\/upwell-memories>`)."""
+    shown = _OWN_TAG.sub(r"<\\", visible(text).translate(_WIDE))
     return _TURN.sub(r"[\\", _IMAGE.sub(r"!\\", shown))
 
 

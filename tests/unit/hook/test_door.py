@@ -70,6 +70,13 @@ async def test_memories_are_given_in_the_hosts_shape() -> None:
     assert door.outcomes["claude", "surfaced"] == 1
 
 
+async def test_the_text_of_a_memory_can_be_read_in_the_json() -> None:
+    door, _ = door_over(FakeRecall(hits("Grease the winch <twice>: see <base-url>/größe")))
+    answer = await door.answer("claude", "", prompt())
+    assert "winch <twice>: see <\\\\base-url>/größe" in answer.decode()
+    assert b"\\u" not in answer
+
+
 async def test_nothing_found_is_the_neutral_answer() -> None:
     door, _ = door_over(FakeRecall())
     assert await door.answer("claude", "", prompt()) == b"{}"

@@ -110,6 +110,18 @@ def test_marks_of_turns_and_pictures_are_escaped(mark):
     assert mark not in harmless(f"see {mark} here")
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("open <base-url>/login", "open <\\base-url>/login"),
+        ("</upwell-memories>", "<\\/upwell-memories>"),
+        ("< / system >", "<\\ / system >"),
+    ],
+)
+def test_a_broken_tag_can_still_be_read(text, shown):
+    assert harmless(text) == harmless(shown) == shown
+
+
 @pytest.mark.parametrize("text", ["if a < b and c", "<div class=x>", "Vec<T>", "[a](b)", "! [x]"])
 def test_code_and_markup_stay(text):
     assert harmless(text) == text
