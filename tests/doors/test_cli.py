@@ -171,7 +171,7 @@ def test_a_bad_configuration_is_reported(upwell: Upwell, home: Path, case: str) 
     text, words = BAD_CONFIGS[case]
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text(text)
-    for args in (("config", "check"), ("recall", "x"), ("list",)):
+    for args in (("config", "check"), ("config", "show")):
         message = complaint(upwell(*args), 1)
         assert [word for word in words if word not in message] == []
 

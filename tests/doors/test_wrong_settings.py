@@ -28,9 +28,62 @@ def test_the_gateway_runs_with_every_valid_setting(
     assert everything(peer.call("up__echo", text="on")) == "on"
     lines = (tmp_path / "serve-0.stderr").read_text().splitlines()
     told = [line for line in lines if line.startswith("upwell: ignoring an invalid setting: ")]
-    assert len(told) == len(lines) == 2
+    assert len(told) == len(lines) == 3
     assert any("surface.max_cuont" in line for line in told)
     assert any("server.off.enabled" in line for line in told)
+    assert any("needs ltm.url" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[surface]\nmax_cuont = 3\n", ("surface.max_cuont", "config.toml:2", "'max_count'?")),
+        ("[surfaec]\nx = 1\n", ("surfaec", "config.toml:1", "'surface'?")),
+        ('[surface]\nmax_count = "x"\n', ("surface.max_count", "config.toml:2")),
+        ("surface = 5\n", ("surface", "config.toml:1")),
+        ("[server.x]\nargs = []\n", ("server.x", "config.toml:1")),
+        ('[tool."a*"]\nstrategyy = "none"\n', ("strategyy", "config.toml:2")),
+        ('[ltm]\ntransport = "sse"\n', ("needs ltm.url",)),
+    ],
+)
+def test_a_command_goes_on_and_says_so_in_one_line(
+    upwell: Upwell, home: Path, text: str, words: tuple[str, ...]
+) -> None:
+    upwell("remember", "The ferry timetable is published on Mondays")
+    (home / "config.toml").write_text(text)
+    done = upwell("recall", "ferry")
+    assert done.code == 0
+    assert "published on Mondays" in done.out
+    (line,) = [line for line in done.err.splitlines() if "invalid setting" in line]
+    assert line.startswith("upwell: ignoring an invalid setting: ")
+    assert [word for word in words if word not in line] == []
+    assert upwell("config", "check").code == 1
+
+
+def test_commands_that_use_the_memory_go_on_and_those_that_write_settings_refuse(
+    upwell: Upwell, home: Path
+) -> None:
+    write_config(home, {}, surface={"max_cuont": 3})
+    settings = (home / "config.toml").read_text()
+    used = ("remember x", "context x", "explain", "stats", "gain", "inbox", "review", "list")
+    for command in (*used, "backup", "rules", "topics", "learn sessions"):
+        done = upwell(*command.split())
+        assert done.code == 0, (command, done.err)
+        assert done.err.count("ignoring an invalid setting") == 1, command
+    for command in ("setup --yes", "init", "hook install claude --apply", "config show"):
+        done = upwell(*command.split())
+        assert done.code == 1, command
+        assert "ignoring" not in done.err
+    assert (home / "config.toml").read_text() == settings
+
+
+def test_a_file_that_is_not_toml_stops_every_command(upwell: Upwell, home: Path) -> None:
+    write_config(home, {})
+    (home / "config.toml").write_text("[surface\n")
+    for command in ("recall x", "stats", "inbox", "config check"):
+        done = upwell(*command.split())
+        assert done.code == 1
+        assert "is not TOML" in done.err
 
 
 def test_a_model_without_a_known_window_is_named(upwell: Upwell) -> None:

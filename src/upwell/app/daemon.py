@@ -265,9 +265,10 @@ def main() -> int:
 
 
 def _end_hung() -> bool:
-    from upwell.config import load
+    from upwell.config import read_valid
 
-    daemon = daemon_at(str(load().home.root))
+    config, _ = read_valid()
+    daemon = daemon_at(str(config.home.root))
     return daemon is not None and not daemon.answers and end(daemon)
 
 

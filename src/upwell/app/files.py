@@ -235,7 +235,7 @@ def open_memory(
     )
     documents = Documents(catalog, sources, notes=notes, clock=clock, watches=watches)
     qmd = open_qmd(config)
-    ltm = _open_ltm(config, ttl_store, _patience_of(config), tolerant=tolerant)
+    ltm = _open_ltm(config, ttl_store, _patience_of(config))
     states = States(config.home.sessions_db, clock=clock)
     files.closing.append(states.aclose)
     searched = [StoreRecall(store), FallBack(qmd, documents) if qmd else documents, states]
@@ -254,26 +254,31 @@ def open_memory(
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
 
-def _open_ltm(
-    config: Config, ttl_store: TtlStore, patience: Patience, *, tolerant: bool
-) -> "LtmRecall | None":
+def _open_ltm(config: Config, ttl_store: TtlStore, patience: Patience) -> "LtmRecall | None":
     """The memory server configured by `ltm.*`. If none of these keys is set, its modules are not
-    imported.
-
-    Raises:
-        ConfigError: a key that another key needs is missing, and `tolerant` is false.
-    """
-    if not any(key.startswith("ltm.") for key in config.values):
+    imported."""
+    if not _has_ltm(config) or ltm_mistakes(config):
         return None
     from upwell.app.ltm import open_ltm
 
+    return open_ltm(config, ttl_store, patience)
+
+
+def ltm_mistakes(config: Config) -> list[ConfigError]:
+    """The key of `ltm.*` that another key needs and that is missing, if any."""
+    if not _has_ltm(config):
+        return []
+    from upwell.app.ltm import server_of
+
     try:
-        return open_ltm(config, ttl_store, patience)
-    except ConfigError as error:
-        if not tolerant:
-            raise
-        LOG.error("running without the memory server of ltm.*: %s", error)
-        return None
+        server_of(config.ltm, str(config.home.root))
+    except ConfigError as mistake:
+        return [mistake]
+    return []
+
+
+def _has_ltm(config: Config) -> bool:
+    return any(key.startswith("ltm.") for key in config.values)
 
 
 def open_qmd(config: Config) -> QmdRecall | None:

@@ -19,7 +19,7 @@ from upwell.app.wiring import App, Settings, build
 from upwell.capture.git import proposals_of
 from upwell.capture.inbox import Proposal
 from upwell.capture.sessions import findings_in
-from upwell.config import Config, load
+from upwell.config import Config, read_valid
 from upwell.episodes.events import Event
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.home import Home
@@ -92,7 +92,7 @@ async def replaying(
         UsageError: `repository` is not a repository, or there is no model.
         ConfigError, StoreError: the user's home cannot be read.
     """
-    config = load()
+    config, _ = read_valid()
     if judged and not config.llm.base_url:
         raise UsageError("--judge needs a model", hint="set llm.base_url and llm.model")
     left_out = tuple(section for section in _LEFT_OUT if section != "llm" or not judged)

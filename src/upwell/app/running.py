@@ -14,6 +14,7 @@ from typing import Any
 
 from upwell import __version__
 from upwell.app.files import (
+    ltm_mistakes,
     open_files,
     open_originals,
     open_ttl_store,
@@ -222,14 +223,8 @@ async def clear_cached_responses() -> int:
 
 def config_mistakes() -> tuple[Config, list[ConfigError]]:
     """`upwell config check`: the configuration without the invalid settings, and every mistake."""
-    from upwell.app.ltm import server_of
-
     config, mistakes = read()
-    try:
-        server_of(config.ltm, str(config.home.root))
-    except ConfigError as mistake:
-        mistakes.append(mistake)
-    return config, mistakes
+    return config, [*mistakes, *ltm_mistakes(config)]
 
 
 def pause(session: str | None, home: Path | None = None) -> bool:

@@ -18,6 +18,7 @@ from upwell.app.files import (
     Files,
     Memories,
     connecting,
+    ltm_mistakes,
     open_audit_log,
     open_cache,
     open_files,
@@ -36,7 +37,7 @@ from upwell.app.team import TeamChanges
 from upwell.app.toolbox import Parts, known_tool, toolbox_of
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
-from upwell.config import Config, load, read_valid
+from upwell.config import Config, read_valid
 from upwell.gateway.calls.fit import Fitter
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import WorkerPool
@@ -86,12 +87,12 @@ if TYPE_CHECKING:
 
 class Settings(Struct, frozen=True, kw_only=True):
     """The input of `build()`. `home` defaults to `default_home()`. `flags` maps dotted keys to
-    values that override `config.toml` and the environment. A `tolerant` app, which the gateway
-    and the hooks use, ignores invalid settings and runs without memory if the memory cannot be
-    opened. `cwd` determines the project of a cue that has no folder. If `watches` is false, only
-    `documents.refresh()` and `documents.lines()` read imported files again. With `waits_for_judge`,
-    every decision waits for the verdict of the model that judges it. With `is_replica`, a session
-    may continue on another replica.
+    values that override `config.toml` and the environment. A `tolerant` app, which the gateway and
+    the hooks use, runs without memory if the memory cannot be opened. `cwd` determines the project
+    of a cue that has no folder. If `watches` is false, only `documents.refresh()` and
+    `documents.lines()` read imported files again. With `waits_for_judge`, every decision waits for
+    the verdict of the model that judges it. With `is_replica`, a session may continue on another
+    replica.
     """
 
     home: Path | None = None
@@ -120,7 +121,7 @@ class App:
     ) -> None:
         self.config = config
         self.mistakes: Sequence[ConfigError] = ()
-        """The mistakes in the configuration; a tolerant app ignores the settings concerned."""
+        """The mistakes in the configuration. The settings concerned are ignored."""
         self._cwd = settings.cwd
         self._clock = settings.clock
         self._files = files
@@ -551,17 +552,16 @@ class App:
 
 
 async def build(settings: Settings | None = None) -> App:
-    """Build the app of a home.
+    """Build the app of a home. Invalid settings are ignored (`App.mistakes`).
 
     Raises:
-        ConfigError: the configuration has a mistake; for a tolerant app, only if it cannot be read
-            at all.
+        ConfigError: the file cannot be read, or the driver is missing and the app is not tolerant.
         StoreError: a file other than `ledger.db` cannot be used. If `ledger.db` cannot be used,
             a store in memory takes over.
     """
     settings = settings or Settings()
-    sources = (settings.home, settings.flags, settings.environment)
-    config, mistakes = read_valid(*sources) if settings.tolerant else (load(*sources), [])
+    config, mistakes = read_valid(settings.home, settings.flags, settings.environment)
+    mistakes += ltm_mistakes(config)
     config.home.prepare()
     log_to(config.home.logs)
     for mistake in mistakes:
@@ -575,7 +575,7 @@ async def assemble(config: Config, settings: Settings, postgres: "Postgres | Non
     """Build the app for a configuration. `postgres` holds open connections for the app to share.
 
     Raises:
-        ConfigError: the driver or a key of `ltm.*` is missing, and the app is not tolerant.
+        ConfigError: the driver is missing, and the app is not tolerant.
         StoreError: a file cannot be used.
     """
     files = open_files(config, tolerant=settings.tolerant, postgres=postgres)

@@ -13,7 +13,7 @@ from upwell.cli.inbox import open_inbox, say_displaced
 from upwell.cli.output import Json, note, note_masked, say, say_json
 from upwell.cli.parameters import TranscriptHost, TranscriptPaths
 from upwell.cli.progress import progress
-from upwell.cli.session import with_app
+from upwell.cli.session import read_config, with_app
 from upwell.cli.times import epoch_of
 from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted, iso
@@ -53,9 +53,8 @@ def git(
     commit touches. Proposals that you have already decided on are not made again.
     """
     from upwell.capture.git import proposals_from, worthiest
-    from upwell.config import load
 
-    config = load()
+    config = read_config()
     config.projects.check(path)
     limit, begins = None if everything or since else commits, epoch_of(since)
     with progress("reading commits") as show:

@@ -2,6 +2,8 @@
 
 import typer
 
+from upwell.cli.session import read_config
+
 
 def register(app: typer.Typer) -> None:
     app.command()(demo)
@@ -12,7 +14,6 @@ def demo() -> None:
     import asyncio
 
     from upwell.app import decisions
-    from upwell.config import load
     from upwell.demo.play import play
 
-    asyncio.run(play(typer.echo, load().environment, decisions))
+    asyncio.run(play(typer.echo, read_config().environment, decisions))

@@ -10,7 +10,7 @@ import typer
 from msgspec.structs import asdict
 
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
-from upwell.cli.session import with_app
+from upwell.cli.session import read_config, with_app
 from upwell.cli.triage import Answer, Card, Decision, decisions, edited, has_terminal
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of, repository_of
@@ -110,9 +110,8 @@ def open_inbox() -> "Inbox":
     """The inbox in upwell's home."""
     from upwell.app.team import current_files
     from upwell.capture.inbox import inbox_at
-    from upwell.config import load
 
-    config = load()
+    config = read_config()
     return inbox_at(config.home.prepare().inbox_file, current_files(config))
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from upwell.cli.output import Json, note, say, table
 from upwell.cli.parameters import TranscriptHost, TranscriptPaths
 from upwell.cli.progress import progress
-from upwell.cli.session import run
+from upwell.cli.session import read_config, run
 from upwell.cli.times import epoch_of
 from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
@@ -209,14 +209,13 @@ async def _run(
     after an interruption."""
     from upwell.app.replaying import replaying
     from upwell.app.savings import Savings
-    from upwell.config import load
     from upwell.replay.report import Report
     from upwell.replay.run import described
 
     total = timeline.events
     async with replaying(timeline, request.kinds, request.repo, judged=request.judge) as running:
         projects = running.projects
-        report, savings = Report(projects), Savings(load())
+        report, savings = Report(projects), Savings(read_config())
         reports.append(report)
         async for decision in running.simulation.decisions(savings.watch(timeline)):
             report.add(decision)

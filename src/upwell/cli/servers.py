@@ -8,7 +8,7 @@ import typer
 
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.parameters import Session
-from upwell.cli.session import folder
+from upwell.cli.session import folder, read_config
 from upwell.ground.errors import UsageError
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
@@ -140,12 +140,11 @@ def _check_address(url: str, transport: str, auth: str) -> None:
 
 def list_servers(as_json: Json = False) -> None:
     """List the MCP servers behind the gateway."""
-    from upwell.config import load
     from upwell.ground.secrets.mask import masked_address, masked_words
     from upwell.ground.settings import masked
     from upwell.wire.logins import Logins
 
-    config = load()
+    config = read_config()
     logins = Logins(config.home.logins_file)
     rows = [
         {

@@ -3,12 +3,14 @@
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from upwell.cli.output import note
 
 if TYPE_CHECKING:
     from upwell.app import App
+    from upwell.config import Config
     from upwell.ground.home import Home
 
 
@@ -23,6 +25,8 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
         began = time.time()
         app = await build(Settings(cwd=folder(), tolerant=tolerant))
         try:
+            for mistake in app.mistakes:
+                _note_ignored(str(mistake))
             result = await work(app)
             await app.run_housekeeping()
             return result
@@ -31,6 +35,26 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
             _report_damage(app.config.home, began)
 
     return run(whole())
+
+
+def read_config() -> "Config":
+    """The configuration, for a command that does not change it. Invalid settings are reported and
+    ignored.
+
+    Raises:
+        ConfigError: the file cannot be read at all.
+    """
+    from upwell.config import read_valid
+
+    config, mistakes = read_valid()
+    for mistake in mistakes:
+        _note_ignored(str(mistake))
+    return config
+
+
+@cache
+def _note_ignored(mistake: str) -> None:
+    note(f"upwell: ignoring an invalid setting: {mistake}")
 
 
 def run[T](work: Coroutine[Any, Any, T]) -> T:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from upwell.cli.output import Json, note, row, say, say_json
-from upwell.cli.session import folder, run
+from upwell.cli.session import folder, read_config, run
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def backup(as_json: Json = False) -> None:
     from upwell.app.damage import restoring
     from upwell.ground.home import Home, default_home
 
+    read_config()  # reports invalid settings
     copies = run(back_up())
     if as_json:
         say_json({"backup": str(copies[0]), "kept": [str(path) for path in copies]})
