@@ -169,3 +169,14 @@ def made(placeholder: str, shell: Mapping[str, str], cwd: Path) -> str:
 def test_pages_with_commands_are_found() -> None:
     assert {"README.md", "docs/quickstart.md", "docs/faq.md", "docs/servers.md"} <= set(PAGES)
     assert sum(len(list(commands(page))) for page in PAGES) > 80
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_the_first_examples_work_in_any_repository(page: str, shell: dict[str, str]) -> None:
+    cwd = Path(shell["HOME"]) / "elsewhere"
+    subprocess.run(["git", "init", "-q", str(cwd)], check=True)
+    remembered = [line for line in commands(page) if line.startswith("upwell remember")]
+    assert remembered
+    for line in remembered:
+        assert run(line, shell, cwd).returncode == 0, line
+    assert "gone" not in run("upwell review", shell, cwd).stdout
