@@ -40,13 +40,15 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
-@pytest.mark.parametrize(("session", "unit"), [("ships", "1,200 values"), ("story", "words")])
+@pytest.mark.parametrize(
+    ("session", "counts"), [("ships", "of 400 items"), ("story", "characters")]
+)
 def test_what_was_left_out_of_one_long_line_is_marked_in_it(
-    open_page: Open, size: tuple[int, int], session: str, unit: str
+    open_page: Open, size: tuple[int, int], session: str, counts: str
 ) -> None:
     page = open_page(f"sessions?id={session}", size)
     page.get_by_role("link", name="compare").click()
-    expect(page.locator("main p.soft").first).to_contain_text(unit)
+    expect(page.locator("main p.soft").first).to_contain_text(counts)
     original = page.get_by_label("Original text")
     assert original.locator("del").count() >= 1
     marked = sum(map(len, original.locator("del").all_inner_texts()))

@@ -124,7 +124,7 @@ def test_a_session_is_a_timeline_with_the_original_beside_what_the_agent_saw(
     page.goto(page.url.replace("/sessions", "/now"))
     page.get_by_role("link", name="compare").click()
     expect(page.locator(".beside")).to_contain_text("left out: lines")
-    assert page.locator(".beside pre.omitted").count() >= 1
+    assert page.locator(".beside del.omitted").count() >= 1
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])

@@ -96,9 +96,9 @@ class Cuts:
             row |= {"kind": "shortened", "memories": []}
         return rows
 
-    async def texts(self, cut_id: str) -> list[tuple[str, str]]:
-        """The originals of a shortened result, each with the text that the agent saw. Originals
-        that expired or contain a secret are left out.
+    async def texts(self, cut_id: str) -> list[tuple[str, str, str]]:
+        """The originals of a shortened result, each with the text that the agent saw and the counts
+        in its notice. Originals that expired or contain a secret are left out.
         """
         await self.flush()
         item = (await self._ttl_store.get(Kind.CUT, [cut_id])).get(cut_id)
@@ -106,13 +106,14 @@ class Cuts:
             return []
         row = orjson.loads(item.value)
         pairs = []
-        for key, shown in zip(row["keys"], row["shown"], strict=False):
+        left_out = row.get("left_out") or [""] * len(row["keys"])  # recorded since 0.2
+        for key, shown, counts in zip(row["keys"], row["shown"], left_out, strict=False):
             try:
                 original = await self._originals.get(key)
             except KeyUnknown:
                 continue
             if not await asyncio.to_thread(self._originals.is_secret, original):
-                pairs.append((original, shown))
+                pairs.append((original, shown, counts))
         return pairs
 
     async def session_of(self, cut_id: str) -> str:
@@ -163,6 +164,7 @@ class Cuts:
             "after": cut.tokens_after,
             "keys": list(cut.keys),
             "shown": [text.encode(errors="replace").decode() for text in shown],
+            "left_out": cut.left_out,
         }
 
     async def aclose(self) -> None:

@@ -39,8 +39,9 @@ async def test_a_shortened_result_is_recorded_with_both_texts(tmp_path: Path) ->
         assert (cut["tool"], cut["host"], cut["project"]) == ("claude__Bash", "claude", "/srv/shop")
         assert cut["before"] > 10 * cut["after"] > 0
         assert await app.cuts.latest(5, matching={"session": "other"}) == []
-        [(original, seen)] = await app.cuts.texts(cut["id"])
+        [(original, seen, left_out)] = await app.cuts.texts(cut["id"])
         assert original == LINES
+        assert f"[{left_out} left out; " in seen
         assert 0 < len(seen) < len(LINES) / 4
     finally:
         await app.aclose()

@@ -1,7 +1,8 @@
 """Compares the original of a shortened result with the text that the agent saw.
 
 JSON is compared value by value, because shortening changes its line breaks and the order of its
-fields. Other texts are compared line by line, or word by word if their lines are long.
+fields. In other texts, the marks tell what was left out. A text without such marks is compared line
+by line, or word by word if its lines are long.
 """
 
 import json
@@ -12,6 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, islice
 from typing import Any
 
+from upwell.app.dashboard.gaps import Gap, gaps_of
 from upwell.app.dashboard.json_values import Piece, is_json, pieces_of, values_of
 from upwell.ground.text.safe import clip
 
@@ -35,44 +37,68 @@ Part = tuple[str, bool]
 """A part of the original, and whether the agent saw it."""
 
 
-def compared(original: str, seen: str) -> Mapping[str, Any]:
-    """The original as `blocks`, each of which the agent either saw or did not see. The original has
-    `total` lines, values or words (`unit`), of which `omitted` were not seen. If `is_partial`, only
-    the beginning was compared. If `is_cut`, the blocks do not show the whole original. Tens of
-    megabytes take a second, so call this function in a thread."""
+def compared(original: str, seen: str, left_out: str) -> Mapping[str, Any]:
+    """The original as `blocks`, each of which the agent either saw or did not see. A block of whole
+    lines has the numbers of the `first` and the `last`. `left_out` is the count in the notice, and
+    the only one. If `is_cut`, the blocks do not show the whole original. If `is_rewritten`, an
+    unseen block may be in the text in other words. Tens of megabytes take a second, so call this
+    function in a thread."""
     beginning = original[:MAX_CHARS]
     is_partial = len(original) > MAX_CHARS
+    page = {"left_out": left_out, "seen": seen, "is_json": False, "is_rewritten": False}
     if is_json(beginning, is_cut=is_partial):
-        return _by_value(beginning, seen, is_partial)
+        return {**page, **_by_value(beginning, seen, is_partial), "is_json": True}
+    gaps = gaps_of(original, seen)
+    if gaps is not None:
+        return {**page, **_by_gap(original, gaps)}
     if len(original) > LONG_LINE_CHARS * (1 + original.count("\n")):
-        return _by_word(beginning, seen, is_partial)
-    return _by_line(original, seen)
+        return {**page, **_by_word(beginning, seen, is_partial)}
+    return {**page, **_by_gap(original, _by_line(original, seen)), "is_rewritten": True}
 
 
-def _by_line(original: str, seen: str) -> Mapping[str, Any]:
-    shown = {line.strip() for line in seen.splitlines()}
-    lines = original.splitlines()
-    beginning: list[tuple[int, str, bool]] = []
-    chars = 0
-    for number, line in enumerate(lines[:MAX_LINES], 1):
-        chars += min(len(line), MAX_LINE_CHARS)
-        if chars > MAX_CHARS:
+def _by_line(original: str, seen: str) -> list[Gap]:
+    rows = [line.strip() for line in original.removesuffix("\n").split("\n")[:MAX_PIECES]]
+    marks = found(rows, [line.strip() for line in seen.split("\n")])
+    runs = (
+        list(run) for is_seen, run in groupby(range(len(rows)), marks.__getitem__) if not is_seen
+    )
+    return [Gap(run[0], run[-1] + 1) for run in runs]
+
+
+def _by_gap(original: str, gaps: Sequence[Gap]) -> Mapping[str, Any]:
+    rows = original.split("\n")
+    blocks: list[dict[str, Any]] = []
+    row = column = 0
+
+    def show(until: int, at: int = 0, **block: Any) -> None:
+        """Add a block that extends to character `at` of the line `until`."""
+        nonlocal row, column
+        lines = [*rows[row:until], *(rest[:at] for rest in rows[until : until + 1])] or [""]
+        lines[0] = lines[0][column:]
+        blocks.append({"text": "\n".join(clip(line, MAX_LINE_CHARS) for line in lines), **block})
+        row, column = until, at
+
+    for gap in gaps:
+        show(gap.first, gap.start, seen=True)
+        whole = {} if gap.end else {"first": gap.first + 1, "last": gap.last}
+        show(gap.first if gap.end else gap.last, gap.end, seen=False, **whole)
+    show(len(rows), seen=True)
+    shown = _within_limits([block for block in blocks if block["text"]])
+    is_cut = sum(len(block["text"]) for block in shown) < len(original)
+    return {"blocks": shown, "is_cut": is_cut}
+
+
+def _within_limits(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    shown = []
+    lines, chars = MAX_LINES, MAX_CHARS
+    for block in blocks:
+        text = "\n".join(block["text"].split("\n")[:lines])[:chars]
+        shown.append({**block, "text": text})
+        if text != block["text"]:
             break
-        beginning.append((number, clip(line, MAX_LINE_CHARS), line.strip() in shown))
-    blocks = []
-    for is_seen, group in groupby(beginning, lambda entry: entry[2]):
-        block = list(group)
-        text = "\n".join(line for _, line, _ in block)
-        blocks.append({"seen": is_seen, "text": text, "first": block[0][0], "last": block[-1][0]})
-    return {
-        "unit": "line",
-        "seen": seen,
-        "blocks": blocks,
-        "is_partial": False,
-        "omitted": sum(line.strip() not in shown for line in lines),
-        "total": len(lines),
-        "is_cut": len(lines) > len(beginning) or any(len(x) > MAX_LINE_CHARS for x in lines),
-    }
+        lines -= text.count("\n")
+        chars -= len(text)
+    return shown
 
 
 def _by_word(original: str, seen: str, is_partial: bool) -> Mapping[str, Any]:
@@ -84,15 +110,8 @@ def _by_word(original: str, seen: str, is_partial: bool) -> Mapping[str, Any]:
         (word if is_seen else clip(word, MAX_LINE_CHARS), is_seen)
         for word, is_seen in zip(words, marks, strict=True)
     ]
-    return {
-        "unit": "word",
-        "seen": seen,
-        "blocks": _joined(parts),
-        "is_partial": is_partial,
-        "omitted": marks.count(False),
-        "total": len(marks),
-        "is_cut": is_partial or any(len(word) > MAX_LINE_CHARS for word in words),
-    }
+    is_cut = is_partial or any(len(word) > MAX_LINE_CHARS for word in words)
+    return {"blocks": _joined(parts), "is_cut": is_cut}
 
 
 def _without_coincidences(marks: Sequence[bool]) -> list[bool]:
@@ -113,12 +132,7 @@ def _by_value(original: str, seen: str, is_partial: bool) -> Mapping[str, Any]:
     lines = list(accumulate(piece.gap.count("\n") for piece in pieces))
     in_view = bisect_left(lines, MAX_LINES)
     return {
-        "unit": "value",
-        "seen": seen,
         "blocks": _joined(_spaced(pieces[:in_view], parts)),
-        "is_partial": is_partial,
-        "omitted": marks.count(False),
-        "total": len(marks),
         "is_cut": is_partial or in_view < len(pieces),
     }
 

@@ -95,12 +95,14 @@ class _Shortened(Struct, frozen=True):
 
 class Cut(Struct, frozen=True):
     """The effect of shortening a result. `keys` are the keys of the originals that lost content,
-    and `shown` are the texts that replaced them. The token counts cover all texts in the result."""
+    `shown` are the texts that replaced them, and `left_out` are the counts in their notices. The
+    token counts cover all texts in the result."""
 
     keys: tuple[str, ...]
     tokens_before: int
     tokens_after: int
     shown: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 OnShortened = Callable[[ToolCall, Cut], None]
@@ -358,7 +360,8 @@ def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
         for text, short in zip(texts, fitted, strict=True)
     )
     shown = tuple(part.text for part in lossy)
-    return Cut(keys, sum(text.tokens for text in texts), tokens_after, shown)
+    left_out = tuple("; ".join(_counts(part)) for part in lossy)
+    return Cut(keys, sum(text.tokens for text in texts), tokens_after, shown, left_out)
 
 
 def _with_time_left(options: Options, elapsed_seconds: float) -> Options:
@@ -477,8 +480,7 @@ def notice(
 ) -> str:
     """Return one line that states the size before and after, the omissions that the text itself
     does not report, and how to read the original."""
-    counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in after.omitted]
-    omissions = "; ".join(text for text in counts if text not in after.text[-TAIL_CHARS:])
+    omissions = "; ".join(text for text in _counts(after) if text not in after.text[-TAIL_CHARS:])
     line = f"[upwell] Shortened from {tokens_before:,} to {counted(after.tokens, 'token')}"
     line += f" ({after.strategy})."
     if omissions:
@@ -488,6 +490,10 @@ def notice(
     if private:
         line += f" {private} and the original is kept in memory only, while this session runs."
     return line
+
+
+def _counts(after: Compressed) -> list[str]:
+    return [f"{part.count:,} of {part.total:,} {part.what}" for part in after.omitted]
 
 
 def _query_of(call: ToolCall) -> str:

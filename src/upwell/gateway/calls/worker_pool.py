@@ -18,6 +18,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from msgspec.structs import astuple
+
 from upwell.compress.options import Options
 from upwell.compress.originals import KIND
 from upwell.gateway.calls.fit import SUMMARY, Cut, Fitter, OnShortened, ignore_cut
@@ -172,8 +174,8 @@ class WorkerPool:
         if "fault" in head:
             raise NotJson(head["fault"])
         if head["shortened"]:
-            keys, before, after, shown = head["shortened"]
-            self._shortened(call, Cut(tuple(keys), before, after, tuple(shown)))
+            keys, before, after, *texts = head["shortened"]
+            self._shortened(call, Cut(tuple(keys), before, after, *map(tuple, texts)))
         return result if head["same"] else fitted
 
     async def _fitted(self, call: ToolCall, result: bytes) -> tuple[dict[str, Any], bytes]:
@@ -268,9 +270,7 @@ async def work(
         entries = await private.scan(KIND)
         await private.drop(KIND)
         head["private"] = [[entry.key, len(entry.value)] for entry in entries]
-        head["shortened"] = next(
-            ([cut.keys, cut.tokens_before, cut.tokens_after, cut.shown] for cut in cuts), None
-        )
+        head["shortened"] = next(map(astuple, cuts), None)
         sink.write(_head(head, fitted))
         sink.write(fitted)
         for entry in entries:
