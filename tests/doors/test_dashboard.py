@@ -116,6 +116,7 @@ def test_worth_and_savings_show_the_figures_of_the_ledger(
         "tokens after": f"{total['after']:,}",
         "tokens that agents read again": f"{total['read_again']:,}",
         "tokens of memories added": f"{total['said_tokens']:,}",
+        "tokens saved, net": f"{total['net']:,}",
     }
     assert total["said_tokens"] > 0
     assert (

@@ -1,52 +1,90 @@
-"""The savings in tokens and money for `upwell gain`, `upwell stats --by` and the dashboard. The
-tokens of memories, and of originals that were read after all, are subtracted."""
+"""The savings in tokens and money for `upwell gain`, `upwell stats` and the dashboard, net of what
+upwell itself costs: memories, descriptions of its tools, originals that were read after all, and
+the models that judge memories and write lessons."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from upwell.app.wiring import App
+from upwell.config import Config
 from upwell.ground.text.format import counted
+from upwell.surface.learning import Learning
 from upwell.usage.breakdown import Dimension, Metric, Row, rows_by, whole
+from upwell.usage.counts import Event
 from upwell.usage.prices import Price, price_of
 
+_MODELS = {Event.JUDGE: "judge_tokens", Event.LESSON: "lesson_tokens"}
+_MILLIONTHS = "millionths"
+Models = Mapping[str, Counter[tuple[Event, str]]]
+"""For each day, the tokens of each kind of question to a model, and their price."""
 
-async def gain(app: App, days: int) -> dict[str, Any]:
+
+async def gain(learning: Learning, config: Config, days: int) -> dict[str, Any]:
     """The totals of the last `days` days, including today: `upwell gain --json`.
 
     Raises:
         StoreError: `ledger.db` cannot be read.
     """
-    await app.learning.breakdown.flush()
-    totals = await app.learning.breakdown.since(days)
-    price = price_now(app)
-    total = whole(totals)
+    price = price_now(config)
     return {
         "days": days,
         "price": price
         and {"per_million": price.per_million, "model": price.model, "as_of": price.as_of},
-        "total": _described(total, price),
+        "total": await total(learning, days, price),
         **{
-            f"by_{dimension}": [_described(row, price) for row in rows_by(totals, dimension)]
+            f"by_{dimension}": await rows(learning, config, days, dimension)
             for dimension in Dimension
         },
     }
 
 
-async def rows(app: App, days: int, dimension: Dimension) -> list[dict[str, Any]]:
-    """The totals of each host, project, tool or day: `upwell stats --by --json`.
+async def total(learning: Learning, days: int, price: Price | None = None) -> dict[str, Any]:
+    """The sum of everything, less the tokens of all models that upwell asked.
 
     Raises:
         StoreError: `ledger.db` cannot be read.
     """
-    await app.learning.breakdown.flush()
-    totals = await app.learning.breakdown.since(days)
-    price = price_now(app)
-    return [_described(row, price) for row in rows_by(totals, dimension)]
+    await learning.breakdown.flush()
+    row = whole(await learning.breakdown.since(days))
+    asked: Counter[tuple[Event, str]] = Counter()
+    for models in (await _models(learning, days)).values():
+        asked.update(models)
+    return _described(row, price, asked)
 
 
-def price_now(app: App) -> Price | None:
+async def rows(
+    learning: Learning, config: Config, days: int, dimension: Dimension
+) -> list[dict[str, Any]]:
+    """The totals of each host, project, tool or day: `upwell stats --by --json`. The tokens of
+    models are known only by day.
+
+    Raises:
+        StoreError: `ledger.db` cannot be read.
+    """
+    await learning.breakdown.flush()
+    found = rows_by(await learning.breakdown.since(days), dimension)
+    models: Models = {}
+    if dimension is Dimension.DAY:
+        models = await _models(learning, days)
+        found += [Row(day) for day in models.keys() - {row.name for row in found}]
+        found.sort(key=lambda row: row.name)
+    price = price_now(config)
+    return [_described(row, price, models.get(row.name, Counter())) for row in found]
+
+
+async def _models(learning: Learning, days: int) -> Models:
+    models: defaultdict[str, Counter[tuple[Event, str]]] = defaultdict(Counter)
+    await learning.counts.flush()
+    for entry in await learning.counts.since(days):
+        if entry.event in _MODELS and entry.kind in ("tokens_in", "tokens_out", _MILLIONTHS):
+            kind = _MILLIONTHS if entry.kind == _MILLIONTHS else "tokens"
+            models[entry.day][entry.event, kind] += entry.number
+    return models
+
+
+def price_now(config: Config) -> Price | None:
     """The price of the user's model; None if it is unknown."""
-    return price_of(app.config.agent.model, app.config.agent.input_price)
+    return price_of(config.agent.model, config.agent.input_price)
 
 
 def sentence(figures: Mapping[str, Any]) -> str:
@@ -55,17 +93,34 @@ def sentence(figures: Mapping[str, Any]) -> str:
     if not total["results"]:
         return "Nothing was shortened yet."
     share = f"{100 * total['saved'] / total['before']:.0f} %" if total["before"] else "0 %"
-    money = f", about ${total['money']:,.2f}" if total["money"] is not None else ""
+    long = f"{counted(total['results'], 'long result')} became {share} shorter"
+    if total["net"] < 0:
+        return (
+            f"upwell added {-total['net']:,} tokens more than it saved in {figures['days']} days, "
+            f"although {long}."
+        )
+    money = f", about ${total['money']:,.2f}" if (total["money"] or 0) > 0 else ""
     return (
         f"upwell kept {total['net']:,} tokens out of the context in {figures['days']} days{money}: "
-        f"{counted(total['results'], 'long result')} became {share} shorter."
+        f"{long}."
     )
 
 
-def _described(row: Row, price: Price | None) -> dict[str, Any]:
+def _described(row: Row, price: Price | None, models: Counter[tuple[Event, str]]) -> dict[str, Any]:
     events = row[Metric.EVENTS]
+    tokens = {name: models[event, "tokens"] for event, name in _MODELS.items()}
     return {
         **row.described(),
+        **tokens,
+        "net": row.net - sum(tokens.values()),
         "per_100": round(100 * row[Metric.MEMORIES] / events, 2) if events else 0.0,
-        "money": None if price is None else round(price.of(row.net), 4),
+        "money": None if price is None else round(price.of(row.net) - _cost(models, price), 4),
     }
+
+
+def _cost(models: Counter[tuple[Event, str]], price: Price) -> float:
+    """What the models cost. Tokens of an unknown price are counted at the price of the agent."""
+    return sum(
+        models[event, _MILLIONTHS] / 1_000_000 or price.of(models[event, "tokens"])
+        for event in _MODELS
+    )

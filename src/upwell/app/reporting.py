@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from upwell.app.gain import total
 from upwell.ground.types.surfacing import SkipReason
 from upwell.learn.budgets import Budgets
 from upwell.memory.library import Library
@@ -17,7 +18,8 @@ async def report_of(learning: Learning, budgets: Budgets, memory: Library, days:
     # This process may have counts that it has not written yet.
     await learning.counts.flush()
     totals = stats_of(await learning.counts.since(days))
-    lines = report(totals, await demoted_memories(learning, memory), days, in_words)
+    demoted = await demoted_memories(learning, memory)
+    lines = report(totals, demoted, days, in_words, await total(learning, days))
     lines += [
         f"  {row.tool}: threshold {row.min_score:.2f}, suggested {row.suggested:.2f} ({row.why})"
         for row in await learning.learned.thresholds()

@@ -351,8 +351,7 @@ class App:
             ),
             tenants or self.pipeline(parent),
             ToolListing(
-                may_compress=self.may_shorten,
-                definitions=definitions,
+                may_compress=self.may_shorten, definitions=definitions, added=self.learning.listed
             ),
             Records(
                 sessions=self._session_state,

@@ -30,12 +30,12 @@ def gain(days: Days = 30, since: Since = None, as_json: Json = False) -> None:
     from upwell.app.gain import sentence
 
     days = days if since is None else days_since(since)
-    figures = with_app(lambda app: figures_of(app, days))
+    figures = with_app(lambda app: figures_of(app.learning, app.config, days))
     if as_json:
         say_json(figures)
         return
     say(sentence(figures))
-    if figures["total"]["results"]:
+    if figures["total"]["results"] or figures["total"]["net"]:
         for line in _card(figures):
             say(line)
         if figures["price"] is None and sys.stdout.isatty():
@@ -43,14 +43,14 @@ def gain(days: Days = 30, since: Since = None, as_json: Json = False) -> None:
 
 
 def _card(figures: Mapping[str, Any]) -> list[str]:
+    from upwell.usage.report import balance
+
     total, price = figures["total"], figures["price"]
     lines = [
         "",
         f"  before       {total['before']:>12,} tokens",
-        f"  after        {total['after']:>12,}",
-        f"  read again   {-total['read_again']:>12,}",
-        f"  memories     {-total['said_tokens']:>12,}",
-        f"  net          {total['net']:>12,}",
+        f"  after        {total['after']:>12,} tokens",
+        *balance(total),
     ]
     if price:
         listed = f", listed {price['as_of']}" if price["as_of"] else ""

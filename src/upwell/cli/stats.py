@@ -36,11 +36,11 @@ def stats(
     if by is not None:
         _by(by, days, as_json=as_json)
         return
-    stats, demoted = with_app(lambda app: _counted(app, days))
+    stats, demoted, gain = with_app(lambda app: _counted(app, days))
     if as_json:
-        say_json({**described(stats, days), "demoted": demoted})
+        say_json({**described(stats, days), "demoted": demoted, "gain": gain})
         return
-    for line in report(stats, demoted, days, in_words):
+    for line in report(stats, demoted, days, in_words, gain):
         say(line)
 
 
@@ -50,7 +50,7 @@ def _by(dimension: str, days: int, *, as_json: bool) -> None:
 
     if dimension not in list(Dimension):
         raise UsageError(f"--by {dimension!r} is unknown", hint=", ".join(Dimension))
-    found = with_app(lambda app: rows(app, days, Dimension(dimension)))
+    found = with_app(lambda app: rows(app.learning, app.config, days, Dimension(dimension)))
     if as_json:
         say_json({"days": days, "by": dimension, "rows": found})
         return
@@ -62,8 +62,10 @@ def _by(dimension: str, days: int, *, as_json: bool) -> None:
     table(columns, shown, "Nothing counted yet.", has_header=True)
 
 
-async def _counted(app: "App", days: int) -> "tuple[Stats, list[dict[str, Any]]]":
+async def _counted(app: "App", days: int) -> "tuple[Stats, list[dict[str, Any]], dict[str, Any]]":
+    from upwell.app.gain import total
     from upwell.app.overview import demoted
     from upwell.usage.stats import stats_of
 
-    return stats_of(await app.learning.counts.since(days)), await demoted(app)
+    stats = stats_of(await app.learning.counts.since(days))
+    return stats, await demoted(app), await total(app.learning, days)

@@ -18,7 +18,7 @@ from upwell.gateway.routing.definitions import Definitions
 from upwell.gateway.routing.resources import LocalResources, ResourceMethods, UpstreamResources
 from upwell.gateway.routing.router import Router
 from upwell.gateway.routing.subscriptions import Subscriptions
-from upwell.gateway.routing.tools import Catalog, LocalTools
+from upwell.gateway.routing.tools import Catalog, LocalTools, OnListed, ignore_listed
 from upwell.gateway.upstreams.connection import Connecting
 from upwell.gateway.upstreams.fleet import Fleet
 from upwell.gateway.upstreams.supervisor import State, Upstream
@@ -45,6 +45,7 @@ class ToolListing(Struct, frozen=True, kw_only=True):
 
     may_compress: Callable[[str, str], bool]
     definitions: Definitions = field(default_factory=Definitions)
+    added: OnListed = ignore_listed
 
 
 class Records(Struct, frozen=True, kw_only=True):
@@ -79,7 +80,11 @@ class Gateway:
         self.audience = Audience(lambda: self._hello.capabilities)
         self._fleet = Fleet(servers, self._launch)
         self._catalog = Catalog(
-            lambda: self.upstreams, own.tools, listing.may_compress, listing.definitions
+            lambda: self.upstreams,
+            own.tools,
+            listing.may_compress,
+            listing.definitions,
+            listing.added,
         )
         self._resources = UpstreamResources(
             lambda: self.upstreams, own.resources, options.list_wait_seconds

@@ -189,6 +189,10 @@ class Learning:
         ):
             self.counts.add(Event.COMPRESSED, kind, tool=tool, by=number)
 
+    def listed(self, host: str, tokens: int) -> None:
+        """Count the descriptions of upwell's own tools, which a session has listed."""
+        self.breakdown.add(Place(host=host), tool_tokens=tokens)
+
     async def store_figures(self) -> None:
         """Store the counts, so that other processes can show them."""
         await self.counts.flush()

@@ -32,6 +32,19 @@ class Metric(StrEnum):
     """The token counts of those results, before and after shortening."""
     READ_AGAIN = "read_again"
     """Tokens of originals that an agent read after it had received the shortened result."""
+    TOOL_TOKENS = "tool_tokens"
+    """Tokens of the descriptions of upwell's own tools, once for each session that listed them."""
+
+
+COSTS: Mapping[str, str] = {
+    "read_again": "read again",
+    "said_tokens": "memories",
+    "tool_tokens": "own tools",
+    "judge_tokens": "judge",
+    "lesson_tokens": "lessons",
+}
+"""The tokens that upwell itself costs, and their short names. Those of the judge and of the model
+that writes lessons are counted in `counts.py`."""
 
 
 class Dimension(StrEnum):
@@ -76,8 +89,8 @@ class Row(Struct, frozen=True):
 
     @property
     def net(self) -> int:
-        """`saved` minus the tokens of originals that were read and of memories that surfaced."""
-        return self.saved - self[Metric.READ_AGAIN] - self[Metric.SAID_TOKENS]
+        """`saved` minus the tokens that upwell added to the context."""
+        return self.saved - sum(self.totals.get(cost, 0) for cost in COSTS)
 
     def described(self) -> dict[str, object]:
         """Return the totals as JSON."""

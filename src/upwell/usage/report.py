@@ -4,16 +4,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from upwell.ground.text.format import BAR_CHARS, bar, counted
+from upwell.usage.breakdown import COSTS
 from upwell.usage.stats import Stats
 
 MAX_TOOLS = 12
 
 
 def report(
-    stats: Stats, against: Sequence[Mapping[str, Any]], days: int, in_words: Callable[[str], str]
+    stats: Stats,
+    against: Sequence[Mapping[str, Any]],
+    days: int,
+    in_words: Callable[[str], str],
+    gain: Mapping[str, Any],
 ) -> list[str]:
     """Return the lines of a report. `against` contains the `id` and `text` of each memory that
-    no longer surfaces by itself. `in_words()` puts the code of a reason for silence into words."""
+    no longer surfaces by itself. `in_words()` puts the code of a reason for silence into words.
+    `gain` has the tokens saved, upwell's own costs, and the net."""
     since = "today" if days == 1 else f"in {days} days"
     wrote = bool(stats.lessons.get("asked"))
     if not (stats.decisions or stats.asked or stats.saved or wrote):
@@ -22,7 +28,7 @@ def report(
         *_speech(stats, since),
         *_silence(stats, in_words),
         *_tools(stats, in_words),
-        *_savings(stats),
+        *_savings(stats, gain),
     ]
     for memory in against:
         text = " ".join(memory["text"].split())[:60] or "(forgotten)"
@@ -131,7 +137,7 @@ def _tools(stats: Stats, in_words: Callable[[str], str]) -> list[str]:
     return ["", "Where", *lines, *([f"  … and {left} more (--json)"] if left else [])]
 
 
-def _savings(stats: Stats) -> list[str]:
+def _savings(stats: Stats, gain: Mapping[str, Any]) -> list[str]:
     if not stats.saved:
         return [""]
     share = _share(stats.tokens_saved, stats.tokens_before)
@@ -141,7 +147,14 @@ def _savings(stats: Stats) -> list[str]:
         for saving in stats.saved[:5]
     ]
     saved = counted(stats.tokens_saved, "token")
-    return ["", f"Saved {saved} of long results ({share})", *lines, ""]
+    return ["", f"Saved {saved} of long results ({share})", *lines, *balance(gain), ""]
+
+
+def balance(gain: Mapping[str, Any]) -> list[str]:
+    """Return the tokens saved, each of upwell's own costs that is not zero, and the net."""
+    costs = [(name, -gain[key]) for key, name in COSTS.items() if gain[key]]
+    rows = [("saved", gain["saved"]), *costs, ("net", gain["net"])]
+    return [f"  {name:<12} {tokens:>12,} tokens" for name, tokens in rows]
 
 
 def _times(number: int) -> str:

@@ -5,6 +5,7 @@ import json
 import pytest
 from tests.unit.gateway.offered import Server, catalog_of, names_of, tools_of
 
+from upwell.gateway.clients import RequestContext, Session
 from upwell.gateway.routing.definitions import Definitions, loosest, one_line, with_schema
 from upwell.ground.text.tokens import count
 from upwell.ground.types.rpc import Reply
@@ -210,3 +211,19 @@ def test_argument_errors_of_the_sdks_get_the_schema(message):
 )
 def test_every_other_reply_stays_as_it_is(reply):
     assert with_schema("fs__x", b"{}", reply) is reply
+
+
+def test_the_descriptions_of_our_own_tools_are_counted_once_for_each_session() -> None:
+    added: list[tuple[str, int]] = []
+    own = ("read_more", "describe_tools")
+    catalog = catalog_of(
+        Server("fs", EDIT), own=own, added=lambda host, tokens: added.append((host, tokens))
+    )
+    for session in (Session(None), Session(None)):
+        session.host = "claude"
+        for _ in range(2):
+            listing = catalog.listing_for(RequestContext(session, None, None))
+            assert listing == catalog.listing
+    shown = tools_of(catalog)[-1]
+    assert shown["name"] == "upwell__read_more", "the other is listed beside short forms only"
+    assert added == [("claude", count(dumps(shown).decode()))] * 2

@@ -2,11 +2,13 @@ from upwell.app.reporting import in_words
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.surfacing import Rating, SkipReason
 from upwell.testing import ManualClock
+from upwell.usage.breakdown import COSTS
 from upwell.usage.counts import Counts, Event
 from upwell.usage.report import report
 from upwell.usage.stats import described, stats_of
 
 DAY = 86_400.0
+NO_GAIN = {"saved": 0, "net": 0, **dict.fromkeys(COSTS, 0)}
 
 
 async def test_counts_are_added_up():
@@ -86,11 +88,11 @@ async def test_a_report_without_a_surfacing_says_so_in_words():
     counts = Counts(MemoryTtlStore(clock=clock), clock)
     counts.add(Event.DECISION, "surfaced", door="ask")
     await counts.flush()
-    nothing = report(stats_of(await counts.since(1)), (), 7, in_words)
+    nothing = report(stats_of(await counts.since(1)), (), 7, in_words, NO_GAIN)
     assert nothing[0].startswith("No event from an agent")
     counts.add(Event.DECISION, "routine", door="tool", by=3)
     await counts.flush()
-    first, *rest = report(stats_of(await counts.since(1)), (), 7, in_words)
+    first, *rest = report(stats_of(await counts.since(1)), (), 7, in_words, NO_GAIN)
     assert first == "upwell looked 3 times in 7 days and never spoke."
     words = in_words("routine")
     assert " " in words

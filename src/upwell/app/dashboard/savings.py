@@ -6,6 +6,7 @@ from typing import Any
 
 from upwell.app.gain import gain, sentence
 from upwell.app.wiring import App
+from upwell.usage.breakdown import COSTS
 from upwell.web.dashboard.desk import Fields
 
 SPANS = (1, 7, 30, 90)
@@ -22,7 +23,7 @@ def _every_day(rows: Sequence[Mapping[str, Any]], days: int) -> list[Mapping[str
     today = datetime.now(UTC).date()
     known = {row["name"]: row for row in rows}
     names = [(today - timedelta(days=back)).isoformat() for back in reversed(range(days))]
-    nothing = {"saved": 0, "read_again": 0, "said_tokens": 0}
+    nothing = {"saved": 0, **dict.fromkeys(COSTS, 0)}
     return [known.get(name, {"name": name, **nothing}) for name in names]
 
 
@@ -35,7 +36,7 @@ async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
     """The gain over a number of days, with the points for a plot, and what shortening would have
     saved in past sessions if it is off."""
     days = days_in(fields)
-    figures = await gain(app, days)
+    figures = await gain(app.learning, app.config, days)
     before = None if app.config.hook.compress else await app.session_capture().past()
     by_day = _every_day(figures["by_day"], days)
     return {
@@ -52,8 +53,8 @@ async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
             "series": [
                 {"label": "saved", "values": [row["saved"] for row in by_day]},
                 {
-                    "label": "read again and said",
-                    "values": [row["read_again"] + row["said_tokens"] for row in by_day],
+                    "label": "upwell's own cost",
+                    "values": [sum(row[cost] for cost in COSTS) for row in by_day],
                 },
             ],
         },

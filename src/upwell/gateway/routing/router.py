@@ -186,8 +186,7 @@ class Router:
         """List the tools of all servers. If a server is down, its latest known tools are listed."""
         await self._resources.settled()
         await self._catalog.refresh()
-        context.owner.listed = self._catalog.listing
-        return RawObject(((b'"tools"', self._catalog.listing),))
+        return RawObject(((b'"tools"', self._catalog.listing_for(context)),))
 
     async def _call_tool(self, params: RawObject, context: RequestContext) -> Reply:
         name = params.value("name")

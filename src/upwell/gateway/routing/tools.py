@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from upwell.gateway.clients import Client, text_of
+from upwell.gateway.clients import Client, RequestContext, text_of
 from upwell.gateway.routing.definitions import TOOLS_CACHED, Definitions
 from upwell.gateway.upstreams.supervisor import State, Upstream
 from upwell.ground.names import OWN_SERVER
+from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.mirrors import BadMirror, Mirror, declared_by
@@ -113,6 +114,13 @@ class LocalTools(Protocol):
         ...
 
 
+OnListed = Callable[[str, int], None]
+
+
+def ignore_listed(host: str, tokens: int) -> None:
+    return None
+
+
 class Target(Struct, frozen=True, kw_only=True):
     """The tool that a public name refers to. `upstream` is None for our own tools. `declares_query`
     is true if the tool itself has a `_context_query` argument. `declared` is a digest of the tool's
@@ -131,7 +139,8 @@ class Catalog:
 
     `may_compress(server, tool)` returns whether a tool's results may be shortened. If they may, the
     tool is listed without its `outputSchema`, because a shortened result may not match the schema.
-    `definitions` shortens a list that is too long.
+    `definitions` shortens a list that is too long. `added(host, tokens)` is called when a session
+    receives its first list, with the tokens of our own tools in it.
     """
 
     def __init__(
@@ -140,9 +149,12 @@ class Catalog:
         own: LocalTools,
         may_compress: Callable[[str, str], bool],
         definitions: Definitions | None = None,
+        added: OnListed = ignore_listed,
     ) -> None:
         self._upstreams = upstreams
         self._own = own
+        self._added = added
+        self._own_tools: tuple[bytes, ...] = ()
         self._may_compress = may_compress
         self._definitions = definitions or Definitions()
         self._names = Names()
@@ -155,6 +167,15 @@ class Catalog:
     @property
     def listing(self) -> bytes:
         """The raw JSON array of tools, in the order of the configuration, with our own last."""
+        return self._listing
+
+    def listing_for(self, client: RequestContext) -> bytes:
+        """The list for a client, whose session remembers it."""
+        session = client.owner
+        if not session.listed:
+            listed = (raw.decode("utf-8", "replace") for raw in self._own_tools)
+            self._added(client.host, sum(map(count, listed)))
+        session.listed = self._listing
         return self._listing
 
     def resolve(self, name: str) -> Target | None:
@@ -196,6 +217,7 @@ class Catalog:
             own_tools[name] = dumps({**own, "name": name})
             targets[name] = Target(tool=own["name"], upstream=None)
         self._listing = self._definitions.listing(listed, own_tools)
+        self._own_tools = tuple(raw for raw in own_tools.values() if raw in self._listing)
         self._targets = targets
 
     def _add(
