@@ -262,6 +262,23 @@ def test_worth_savings_and_health_have_the_figures_of_the_command_line(
     expect(page.get_by_role("heading", name="upwell is on")).to_be_visible()
 
 
+def test_no_word_of_a_table_is_broken_on_a_phone(open_page: Open) -> None:
+    page = open_page("worth", PHONE)
+    table = page.get_by_label("Learned thresholds")
+    expect(table.locator("tbody tr").first).to_be_visible()
+    broken = table.evaluate(
+        """(table) => [...table.querySelectorAll("th, td")].flatMap((cell) =>
+            [...cell.textContent.matchAll(/[\\w.]+/g)].filter((word) => {
+                const range = document.createRange()
+                range.setStart(cell.firstChild, word.index)
+                range.setEnd(cell.firstChild, word.index + word[0].length)
+                return range.getClientRects().length > 1
+            }).map(String))"""
+    )
+    assert broken == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_the_card_is_an_image(open_page: Open) -> None:
     page = open_page("savings")
     with page.expect_download() as download:
