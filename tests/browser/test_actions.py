@@ -95,7 +95,8 @@ def test_past_sessions_are_replayed_with_another_threshold(open_page: Open) -> N
     if button.count():  # unless setting up has read them
         button.click()
     page.locator("#past .card", has_text=QUESTION).wait_for()
-    page.get_by_role("link", name="Worth").click()
+    page.get_by_role("link", name="Savings").click()
+    page.get_by_role("link", name="Thresholds").click()
     page.get_by_label("Threshold", exact=True).fill("0.3")
     page.get_by_label("Sessions of").select_option("30d")
     page.get_by_role("button", name="Replay", exact=True).click()
@@ -108,9 +109,10 @@ def test_past_sessions_are_replayed_with_another_threshold(open_page: Open) -> N
 def test_learned_thresholds_are_used_now_and_ratings_count(
     open_page: Open, dashboard: Dashboard
 ) -> None:
-    page = open_page("worth")
+    page = open_page("savings?detail=thresholds")
     page.get_by_role("button", name="Use the suggested values now").click()
     expect(page.locator("#status")).not_to_be_empty()
+    page.get_by_role("link", name="Now", exact=True).click()
     page.get_by_role("button", name="Not helpful").first.click()
     expect(page.locator("#status")).to_contain_text("noted not_relevant")
     # Figures are stored a moment after the answer.

@@ -51,6 +51,17 @@ def test_the_events_show_the_memories_or_the_reason_for_silence(open_page: Open)
     expect(events.filter(has_text="shortened from").first).to_contain_text("claude__Bash")
 
 
+def test_the_reasons_for_silence_have_the_figures_of_the_command_line(
+    open_page: Open, dashboard: Dashboard
+) -> None:
+    page = open_page("now")
+    page.get_by_text("Why upwell stayed silent").click()
+    skips = recalled(dashboard, "stats", "--days", "30")["skips"]
+    rows = page.locator(".learned tbody tr")
+    expect(rows).to_have_count(sum(number > 0 for number in skips.values()))
+    expect(rows.first.locator(".n")).to_have_text(f"{max(skips.values()):,}")
+
+
 def test_filters_keep_the_events_that_match(open_page: Open) -> None:
     page = open_page("now")
     page.get_by_label("File").fill("payments")
@@ -243,14 +254,15 @@ def test_a_rule_is_paused_and_resumed(open_page: Open) -> None:
     expect(rule.get_by_role("button", name="Pause")).to_be_visible()
 
 
-def test_worth_savings_and_health_have_the_figures_of_the_command_line(
+def test_savings_and_health_have_the_figures_of_the_command_line(
     open_page: Open, dashboard: Dashboard
 ) -> None:
     stats = recalled(dashboard, "stats", "--days", "30")
     page = open_page("worth")
+    expect(page.locator("main h1")).to_have_text("Savings")
+    assert "/dashboard/savings" in page.url, "the address of a page that is gone"
     tile = page.locator(".tiles > div", has_text="said per 100 events")
     expect(tile).to_contain_text(f"{stats['said_per_100']:.1f}")
-    page.get_by_role("link", name="Savings").click()
     total = recalled(dashboard, "gain", "--days", "30")["total"]
     expect(page.locator(".share .big")).to_have_text(f"{total['net']:,}")
     page.get_by_role("link", name="Health").click()
@@ -263,7 +275,7 @@ def test_worth_savings_and_health_have_the_figures_of_the_command_line(
 
 
 def test_no_word_of_a_table_is_broken_on_a_phone(open_page: Open) -> None:
-    page = open_page("worth", PHONE)
+    page = open_page("savings?detail=thresholds", PHONE)
     table = page.get_by_label("Learned thresholds")
     expect(table.locator("tbody tr").first).to_be_visible()
     broken = table.evaluate(
@@ -321,7 +333,14 @@ def test_no_page_has_a_serious_fault_of_accessibility_or_is_wider_than_the_scree
     page = open_page("now", size, scheme)
     axe = (PREFIX / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
     address = page.url.rpartition("/")[0]
-    for path in [*PAGES, "memory?tab=inbox", "memory?tab=rules", "memory?tab=review", *deep(page)]:
+    for path in [
+        *PAGES,
+        "memory?tab=inbox",
+        "memory?tab=rules",
+        "memory?tab=review",
+        "savings?detail=thresholds",
+        *deep(page),
+    ]:
         page.goto(f"{address}/{path}")
         page.locator("main h1").wait_for()
         page.wait_for_load_state("networkidle") if path != "now" else None

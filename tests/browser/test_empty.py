@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import PHONE, Dashboard, Open, dashboard_of
 
-EMPTY = ("now", "sessions", "memory", "worth", "savings")
+EMPTY = ("now", "sessions", "memory", "savings")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_the_plan_of_setup_is_shown_before_anything_changes(open_page: Open) -> 
 
 
 def test_a_replay_without_sessions_says_so(open_page: Open) -> None:
-    page = open_page("worth")
+    page = open_page("savings")
     page.get_by_role("button", name="Replay a week").click()
     expect(page.locator("#plan")).to_contain_text("No transcripts were found", timeout=60_000)
 
@@ -55,7 +55,7 @@ def test_a_user_whose_agents_are_set_up_is_not_asked_to_set_them_up(
     assert not hooks.exists()
     hooks.write_text('{"claude": {"path": "/home/dev/.claude/settings.json"}}')
     try:
-        page = open_page("worth")
+        page = open_page("savings")
         expect(page.locator(".empty")).to_contain_text("Your agents are set up")
         expect(page.get_by_role("button", name="Show what it would change")).to_have_count(0)
     finally:

@@ -76,7 +76,7 @@ def read_sessions(page: Page) -> None:
 def test_no_page_says_that_there_is_nothing_beside_read_sessions(open_page: Open) -> None:
     page = open_page("sessions")
     read_sessions(page)
-    for name in ("now", "sessions", "memory", "worth", "savings"):
+    for name in ("now", "sessions", "memory", "savings"):
         page.get_by_label("Pages").get_by_text(name.title()).click()
         expect(page.locator("main h1")).to_have_text(name.title())
         expect(page.locator("main")).not_to_contain_text("Nothing here yet")

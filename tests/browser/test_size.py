@@ -100,7 +100,9 @@ def test_the_journal_holds_a_hundred_thousand_events(dashboard: Dashboard) -> No
     assert done.stdout.count(b'"routine"') >= EVENTS
 
 
-@pytest.mark.parametrize("name", ["now", "memory", "sessions", "worth", "savings"])
+@pytest.mark.parametrize(
+    "name", ["now", "memory", "sessions", "savings", "savings?detail=thresholds"]
+)
 def test_a_page_of_a_large_home_paints_at_once(
     browser: Browser, dashboard: Dashboard, name: str
 ) -> None:

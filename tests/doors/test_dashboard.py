@@ -73,17 +73,17 @@ def test_the_command_serves_pages_with_the_figures_of_the_command_line(
         events = asked(port, token, "/view/now")[1]
         assert "The kettle whistles in B flat" in events
         assert "kettle whistles" in asked(port, token, "/view/memories?q=kettle+whistle")[1]
-        worth = asked(port, token, "/view/worth?days=1")[1]
+        savings = asked(port, token, "/view/savings?days=1")[1]
         stats = upwell("stats", "--days", "1", "--json").json
         assert (stats["surfaced"], stats["asked"], stats["answered"]) == (0, 1, 1)
-        assert "Nothing here yet" in worth, "an answer to a question is no event"
+        assert "Nothing here yet" in savings, "an answer to a question is no event"
         rows = upwell("stats", "--by", "tool", "--since", "1d", "--json").json["rows"]
         assert [(row["name"], row["events"], row["asked"]) for row in rows] == [("ask", 0, 1)]
         total = upwell("gain", "--json").json["total"]
         assert (total["net"], total["said_tokens"]) == (0, 0)
 
 
-def test_worth_and_savings_show_the_figures_of_the_ledger(
+def test_savings_shows_the_figures_of_the_ledger(
     environment: Mapping[str, str], upwell: Callable[..., Any], tmp_path: Path
 ) -> None:
     """A home with memories that surfaced, silences and a long result."""
@@ -106,10 +106,7 @@ def test_worth_and_savings_show_the_figures_of_the_ledger(
     assert total["results"] == 1
     assert total["before"] > total["after"] > 0
     with dashboard(environment) as (port, token):
-        worth = tiles(asked(port, token, "/view/worth?days=1")[1])
         savings = asked(port, token, "/view/savings?days=1")[1]
-    assert worth["said per 100 events"] == f"{stats['said_per_100']:.1f}"
-    assert worth["events"] == "14"
     assert tiles(savings) == {
         "long result": "1",
         "tokens before": f"{total['before']:,}",
@@ -117,6 +114,11 @@ def test_worth_and_savings_show_the_figures_of_the_ledger(
         "tokens that agents read again": f"{total['read_again']:,}",
         "tokens of memories added": f"{total['said_tokens']:,}",
         "tokens saved, net": f"{total['net']:,}",
+        "said per 100 events": f"{stats['said_per_100']:.1f}",
+        "used, where known": "–" if stats["used_share"] is None else f"{stats['used_share']:.0%}",
+        "rated helpful": "0",
+        "rated not helpful": "0",
+        "events": "14",
     }
     assert total["said_tokens"] > 0
     assert (

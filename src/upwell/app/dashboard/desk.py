@@ -7,11 +7,11 @@ from typing import Any
 from upwell.app.dashboard.changes import CHANGES
 from upwell.app.dashboard.health import Servers, doctor, health, mend, set_up, setup
 from upwell.app.dashboard.memory import detail, inbox, memories, memory, review, rules, trash
-from upwell.app.dashboard.now import everything, now, rows, stream
+from upwell.app.dashboard.now import everything, now, rows, silence, stream
 from upwell.app.dashboard.savings import savings
 from upwell.app.dashboard.sessions import reading, session, sessionlist, sessions, shortened
+from upwell.app.dashboard.thresholds import replay, thresholds
 from upwell.app.dashboard.timeline import hindsight, timeline
-from upwell.app.dashboard.worth import replay, worth
 from upwell.app.events import Event
 from upwell.app.taught import sessions_read
 from upwell.app.wiring import App
@@ -23,6 +23,7 @@ VIEWS: Mapping[str, Data] = {
     "now": now,
     "rows": rows,
     "learned": everything,
+    "silence": silence,
     "sessions": sessions,
     "sessionlist": sessionlist,
     "reading": reading,
@@ -37,7 +38,7 @@ VIEWS: Mapping[str, Data] = {
     "rules": rules,
     "review": review,
     "trash": trash,
-    "worth": worth,
+    "thresholds": thresholds,
     "replay": replay,
     "savings": savings,
     "health": health,

@@ -6,11 +6,14 @@ from typing import Any
 
 from upwell.app.dashboard.sessions import is_indexed
 from upwell.app.events import Event, events, following
+from upwell.app.reporting import in_words
 from upwell.app.taught import learned
 from upwell.app.wiring import App
+from upwell.usage.stats import stats_of
 from upwell.web.dashboard.desk import Fields
 
 SHOWN = 60
+SILENCE_DAYS = 30
 _OPTIONS_FROM = 200
 _TINY = 1e-6
 SAME_CALL_SECONDS = 5.0
@@ -41,6 +44,14 @@ async def everything(app: App, fields: Fields) -> Mapping[str, Any]:
     names = [name for taught in known.foremost for name in taught.sessions]
     indexed = await app.past_sessions().known_names(names) if is_indexed(app) else set[str]()
     return {"learned": known, "indexed": indexed}
+
+
+async def silence(app: App, fields: Fields) -> Mapping[str, Any]:
+    """Why upwell stayed silent in the last `SILENCE_DAYS` days, and how often."""
+    await app.learning.counts.flush()
+    skips = stats_of(await app.learning.counts.since(SILENCE_DAYS)).skips
+    reasons = sorted(((n, in_words(why)) for why, n in skips.items() if n), reverse=True)
+    return {"reasons": reasons, "days": SILENCE_DAYS}
 
 
 async def rows(app: App, fields: Fields) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from upwell.app import overview
 from upwell.app.gain import gain, sentence
 from upwell.app.wiring import App
 from upwell.usage.breakdown import COSTS
@@ -34,14 +35,20 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
     """The gain over a number of days, with the points for a plot, and what shortening would have
-    saved in past sessions if it is off."""
+    saved in past sessions, until it has saved something."""
+    if "detail" in fields:
+        return {}
     days = days_in(fields)
     figures = await gain(app.learning, app.config, days)
-    before = None if app.config.hook.compress else await app.session_capture().past()
+    shortens = app.config.hook.compress
+    is_known = shortens and figures["total"]["results"]
+    before = None if is_known else await app.session_capture().past()
     by_day = _every_day(figures["by_day"], days)
     return {
         **figures,
         "before": before if before and before.saved else None,
+        "shortens": shortens,
+        "stats": await overview.stats(app, days),
         "spans": SPANS,
         "sentence": sentence(figures),
         "tables": [

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from upwell.ground.errors import UpwellError, UsageError
@@ -24,11 +24,12 @@ PAGES: Mapping[str, str] = {
     "now": "Now",
     "sessions": "Sessions",
     "memory": "Memory",
-    "worth": "Worth",
     "savings": "Savings",
     "health": "Health",
 }
 """The pages and their titles. Each page has a template in `templates/views`."""
+MOVED: Mapping[str, str] = {"worth": "savings"}
+"""Pages of 0.1 that became parts of other pages. To be removed in 0.3."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -44,7 +45,11 @@ _ASSETS: Mapping[str, str] = {
 }
 _FORM = "application/x-www-form-urlencoded"
 OPEN_PATHS = frozenset(
-    (PATH, *(f"{PATH}/{page}" for page in PAGES), *(f"{PATH}/assets/{name}" for name in _ASSETS))
+    (
+        PATH,
+        *(f"{PATH}/{page}" for page in (*PAGES, *MOVED)),
+        *(f"{PATH}/assets/{name}" for name in _ASSETS),
+    )
 )
 """The paths that are served without a token, because they contain no data."""
 KEEP_ALIVE_SECONDS = 15.0
@@ -79,11 +84,17 @@ def dashboard_routes(desk: Desk) -> list[BaseRoute]:
     return [
         Route(PATH, _shell),
         *(Route(f"{PATH}/{page}", _shell) for page in PAGES),
+        *(Route(f"{PATH}/{page}", _moved) for page in MOVED),
         Route(f"{PATH}/assets/{{name:path}}", _asset),
         Route(f"{PATH}/view/{{name:path}}", view),
         Route(f"{PATH}/stream", stream),
         Route(f"{PATH}/do/{{name:path}}", act, methods=["POST"]),
     ]
+
+
+async def _moved(request: Request) -> Response:
+    page = MOVED[request.url.path.removeprefix(PATH).strip("/")]
+    return RedirectResponse(f"{PATH}/{page}?{request.url.query}", status_code=308)
 
 
 async def _shell(request: Request) -> Response:

@@ -1,50 +1,33 @@
-"""Worth: how many memories surfaced and were used, the thresholds, and the effect of another
-threshold."""
+"""The scores that memories need, and the effect of another threshold."""
 
 import json
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from upwell.app import overview
 from upwell.app.dashboard.commands import run_command
-from upwell.app.dashboard.savings import SPANS, days_in
 from upwell.app.dashboard.sessions import is_indexed
-from upwell.app.events import events
-from upwell.app.reporting import in_words
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.ground.types.surfacing import SkipReason
 from upwell.web.dashboard.desk import Fields
 
 LOOKED_AT = 5_000
-LATEST_SAID = 20
 WHAT_IFS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 REPLAY_SECONDS = 120.0
 REPLAY_SPANS = ("7d", "30d")
 MAX_REPLAYED = 20
 
 
-async def worth(app: App, fields: Fields) -> Mapping[str, Any]:
-    """The figures for a number of days, and the thresholds in use. `what_if` lists several
-    thresholds, each with the number of the latest decisions whose best memory reaches it. It and
-    `moments` do not depend on the number of days."""
-    days = days_in(fields)
-    await app.learning.counts.flush()
+async def thresholds(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The thresholds in use. `what_if` lists several thresholds, each with the number of the latest
+    decisions whose best memory reaches it."""
     decisions = await app.surfacer.journal.latest_without_texts(LOOKED_AT)
-    stats = await overview.stats(app, days)
-    skips = sorted(((n, why) for why, n in stats["skips"].items() if n), reverse=True)
     return {
-        **stats,
-        "spans": SPANS,
-        "reasons": [(in_words(why), n) for n, why in skips],
-        "most": skips[0][0] if skips else 1,
         "learned": await overview.learned(app),
         "min_score": app.config.surface.min_score,
         "auto_tune": app.config.learn.auto_tune,
-        "moments": _moments(decisions),
         "what_if": _what_if(decisions),
-        "latest": await events(app, {"spoke": "1"}, LATEST_SAID),
     }
 
 
@@ -86,30 +69,6 @@ async def replay(app: App, fields: Fields) -> Mapping[str, Any]:
         "more": len(surfacings) - len(shown),
         "linked": await app.past_sessions().known_names(names) if is_indexed(app) else (),
     }
-
-
-def _moments(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each moment (a prompt, a failed call …): how often it occurred, how often a memory
-    surfaced, and the usual reason why none did."""
-    seen: Counter[str] = Counter()
-    spoke: Counter[str] = Counter()
-    why: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for decision in decisions:
-        moment = decision["moment"] or decision["door"]
-        seen[moment] += 1
-        if decision["memories"]:
-            spoke[moment] += 1
-        else:
-            why[moment][decision["outcome"]] += 1
-    return [
-        {
-            "moment": moment.replace("_", " "),
-            "events": number,
-            "spoke": spoke[moment],
-            "mostly": in_words(why[moment].most_common(1)[0][0]) if why[moment] else "",
-        }
-        for moment, number in seen.most_common()
-    ]
 
 
 def _what_if(decisions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
