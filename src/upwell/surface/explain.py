@@ -18,7 +18,7 @@ SHOWN_CHARS = 76
 LIKELY = 0.5
 """A memory with this score is more likely relevant than not."""
 INCOMPLETE = "no memory was found, and a place could not be searched"
-EXACT = "an episode for exactly this situation"
+EXACT = "an earlier session met exactly this situation"
 EMPTY_MEMORY = "the memory is empty"
 EMPTY_START = "no standing rule or recent note is due at the start of a session"
 REASONS: Mapping[SkipReason, str] = {
@@ -31,8 +31,8 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.WRITE_TOOL: "the tool changes something; upwell never comments on writes",
     SkipReason.EXCLUDED_TOOL: "surface.exclude_tools lists this tool",
     SkipReason.RESPONSE_TOO_SHORT: "the response is shorter than surface.min_response_chars",
-    SkipReason.ROUTINE: "memory does not help at a moment like this; see surface.moments",
-    SkipReason.UNSUITED: "the matches are of a kind that does not help at this moment",
+    SkipReason.ROUTINE: "memory does not help with an event like this; see surface.moments",
+    SkipReason.UNSUITED: "the matches are of a kind that does not help with an event like this",
     SkipReason.UNWORTHY: "no match would change the next step",
     SkipReason.ALREADY_KNOWN: "every match is already in the agent's context",
     SkipReason.STALE: "the finding of an earlier session no longer holds",

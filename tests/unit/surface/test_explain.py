@@ -163,7 +163,7 @@ def test_a_past_decision_names_them_too() -> None:
         ({"pinned": 1.0}, "", ""),
         ({"kind": 1.0, "recency": 0.9}, "", "a note for the start of a session: recent"),
         ({"trigger": 1.0, **WORDS}, "the ticket X-1", "an earlier session met the ticket X-1"),
-        ({"trigger": 1.0}, "", "an episode for exactly this situation"),
+        ({"trigger": 1.0}, "", "an earlier session met exactly this situation"),
         ({}, "the ticket X-1", ""),
     ],
 )

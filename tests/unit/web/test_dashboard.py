@@ -10,6 +10,8 @@ import pytest
 from tests.unit.web.test_guard import GOOD, TOKEN, asked
 
 from upwell.ground.errors import StoreUnwritable, UsageError
+from upwell.ground.types.memory import Memory, Provenance, Trust
+from upwell.surface.explain import REASONS
 from upwell.web.admission import Admission
 from upwell.web.dashboard.desk import Desk, Fields, Rows
 from upwell.web.dashboard.routes import OPEN_PATHS, PAGES, dashboard_routes
@@ -171,3 +173,23 @@ def test_times_are_told_in_a_few_words() -> None:
     assert [ago(1_000.0, 1_000.0 + n) for n in (5, 61, 7_300, 200_000)] == [
         "just now", "1 min ago", "2 h ago", "2 d ago",
     ]  # fmt: skip
+
+
+def test_the_pages_use_the_words_of_their_readers() -> None:
+    place = Memory(
+        id="place:663c0a1b.1",
+        text="`charges.py` is in src/shop.",
+        source="session:0d5f7c1a-monday",
+        triggers=("file:shop/charges.py",),
+        trust=Trust.TOOL,
+        provenance=Provenance(door="capture", tool="place", session="0d5f7c1a-monday"),
+    )
+    values: dict[str, Any] = {"path": "/dashboard", "memory": place, "citation": "", "rule": None}
+    values |= dict.fromkeys(("is_stored", "in_trash", "successor", "can_pin"), False)
+    values |= {"triggers": ["the file shop/charges.py is missing"], "said": 0, "used": 0}
+    row = {"name": "ttl_store", "ok": True, "detail": "", "hint": "", "command": ""}
+    pages = rendered("views/detail", values) + rendered("views/doctor", {"rows": [row]})
+    words = re.sub(r"<[^>]*>", " ", pages)
+    assert "session 0d5f7c1a" in words
+    assert not re.search(r"place:|ttl_store|capture|episode|moment|\btool\b", words)
+    assert not [why for why in REASONS.values() if re.search(r"episode|\bmoment\b", why)]

@@ -32,7 +32,7 @@ _OPTIONS_FROM = 500
 _MAX_TOPICS = 60
 KINDS = {
     "rule": "standing rules",
-    "episode": "episodes of sessions",
+    "episode": "learned from sessions",
     "user": "written by you",
     "agent": "written by agents",
     "imported": "imported",
@@ -220,10 +220,11 @@ def _row(hit: Hit, superseded: Mapping[str, str]) -> dict[str, Any]:
     marks: Sequence[tuple[str, bool]] = (
         ("standing rule", memory.pinned),
         ("paused", memory.pinned and PAUSED in memory.tags),
-        ("episode", bool(memory.triggers) and not memory.pinned),
+        ("from a session", bool(memory.triggers) and not memory.pinned),
         ("superseded", memory.id in superseded),
         ("expires", memory.expires_at is not None),
-        (str(memory.trust), memory.trust is not Trust.USER),
+        ("by an agent", memory.trust is Trust.AGENT),
+        ("imported", memory.trust is Trust.IMPORTED),
     )
     return {
         "id": memory.id,

@@ -16,6 +16,25 @@ from upwell.ground.text.invisible import visible
 from upwell.web.dashboard.prose import commands, plain, prose, unbroken
 
 FOLDER = Path(str(files("upwell.web.dashboard")))
+LABELS: Mapping[str, str] = {
+    "user": "you",
+    "agent": "an agent",
+    "tool": "upwell",
+    "capture": "a session",
+    "lesson": "a session",
+    "state": "a session",
+    "import": "an import",
+    "imported": "an import",
+    "cli": "the command line",
+    "dashboard": "this dashboard",
+    "episode": "from a session",
+    "learned": "from a session",
+    "doc": "document",
+    "ttl_store": "short-lived data",
+    "ltm": "memory server",
+    "meaning": "search by meaning",
+}
+"""The words for what upwell calls by other names. Names that are not here are the user's words."""
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
@@ -48,9 +67,19 @@ def _environment() -> Environment:
         "plain": lambda text: plain(text or ""),
         "unbroken": unbroken,
         "commands": commands,
+        "label": lambda name: LABELS.get(name, name),
+        "origin": origin,
         "base": lambda path: (path or "").rstrip("/").rpartition("/")[2],
     }
     return environment
+
+
+def origin(source: str) -> str:
+    """Describe where a memory comes from: a session, a commit, or else its file or address."""
+    kind, _, name = source.partition(":")
+    if kind == "session":
+        return f"session {name[:8]}"
+    return f"commit {name[:8]}" if kind == "git" else source
 
 
 def ago(at: float | None, now: float | None = None) -> str:
