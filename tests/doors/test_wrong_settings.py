@@ -77,6 +77,15 @@ def test_commands_that_use_the_memory_go_on_and_those_that_write_settings_refuse
     assert (home / "config.toml").read_text() == settings
 
 
+def test_a_mistake_in_the_store_stops_a_command(upwell: Upwell, home: Path) -> None:
+    """It would read and write another store than the user's."""
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text("[store]\nurl = 5\n")
+    done = upwell("remember", "a note")
+    assert done.code == 1
+    assert "store.url" in done.err
+
+
 def test_a_file_that_is_not_toml_stops_every_command(upwell: Upwell, home: Path) -> None:
     write_config(home, {})
     (home / "config.toml").write_text("[surface\n")

@@ -50,6 +50,7 @@ class Warm:
         self._tool_door = ToolDoor(
             lambda cwd: self.app.toolbox(cwd=cwd, few=True),
             lambda host, parent, cwd: self.app.session_of(host, parent, cwd),
+            lambda host, tokens: self.app.learning.listed(host, tokens),
         )
         self._earlier_events = 0
         self._stamp: Stamp | None = None

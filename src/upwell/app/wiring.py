@@ -323,7 +323,7 @@ class App:
         )
 
     async def session_of(self, host: str, parent: int, cwd: str) -> str:
-        """The session that hooks of `host` recorded for this agent process and folder, or ""."""
+        """The session that hooks recorded for this agent process and folder, or ""."""
         return await Joined(HostSessions(self._ttl_store), parent, cwd).session(host, "")
 
     def _is_untouched(self, session: str, cwd: str | None) -> bool:
@@ -554,7 +554,7 @@ async def build(settings: Settings | None = None) -> App:
     """Build the app of a home. Invalid settings are ignored (`App.mistakes`).
 
     Raises:
-        ConfigError: the file cannot be read, or the driver is missing and the app is not tolerant.
+        ConfigError: the file, a key of `store.*` or, if not tolerant, the driver is at fault.
         StoreError: a file other than `ledger.db` cannot be used. If `ledger.db` cannot be used,
             a store in memory takes over.
     """
@@ -564,6 +564,8 @@ async def build(settings: Settings | None = None) -> App:
     config.home.prepare()
     log_to(config.home.logs)
     for mistake in mistakes:
+        if mistake.key.startswith("store.") and not settings.tolerant:
+            raise mistake  # because a command would use another store than the user's
         LOG.error("ignoring an invalid setting: %s", mistake)
     app = await assemble(config, settings)
     app.mistakes = tuple(mistakes)
@@ -580,8 +582,7 @@ async def assemble(config: Config, settings: Settings, postgres: "Postgres | Non
     files = open_files(config, tolerant=settings.tolerant, postgres=postgres)
     if files.team:
         await files.team.pull()
-    clock = settings.clock
-    ttl_store = open_ttl_store(config, files, clock)
+    ttl_store = open_ttl_store(config, files, settings.clock)
     embedder = embedder_of(config.embed)
     memory = open_memory(
         config,
@@ -590,7 +591,7 @@ async def assemble(config: Config, settings: Settings, postgres: "Postgres | Non
         settings.cwd,
         embedder,
         tolerant=settings.tolerant,
-        clock=clock,
+        clock=settings.clock,
         watches=settings.watches,
     )
     tools = tools_of(config, embedder)

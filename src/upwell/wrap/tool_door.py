@@ -10,6 +10,7 @@ from upwell.gateway.clients import Refused
 from upwell.gateway.eras import IMPLEMENTATION, MODERN_VERSIONS, envelope_of, negotiated
 from upwell.gateway.routing.router import shaped, supported
 from upwell.ground.errors import UpwellError
+from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.hook.daemon import Request
@@ -35,20 +36,25 @@ INSTRUCTIONS = (
     "result was shortened, its notice gives a key, and read_more(key, lines) returns the rest. "
     "Blocks marked upwell-memories are notes from earlier work."
 )
+MAX_SESSIONS = 1_000
 _OFFER = {"capabilities": {"tools": {}}, "instructions": INSTRUCTIONS}
 
 
 class ToolDoor:
     """`toolbox_of(cwd)` makes the tools for an agent's folder. `session_of(host, parent, cwd)`
-    looks up the session that the agent's hooks recorded, or returns ""."""
+    looks up the session that the agent's hooks recorded, or returns "". `added(host, tokens)` is
+    called when an agent lists the tools for the first time."""
 
     def __init__(
         self,
         toolbox_of: Callable[[str], Toolbox],
         session_of: Callable[[str, int, str], Awaitable[str]],
+        added: Callable[[str, int], None],
     ) -> None:
         self._toolbox_of = toolbox_of
         self._session_of = session_of
+        self._added = added
+        self._listed: dict[str, None] = {}
 
     async def answer(self, request: Request, body: bytes) -> bytes:
         """Answer one message. `body` is a line that describes the agent, then the message. Returns
@@ -92,9 +98,15 @@ class ToolDoor:
             return _result({"supportedVersions": list(MODERN_VERSIONS), **_OFFER})
         if method == "ping":
             return _result({})
-        toolbox = self._toolbox_of(agent.cwd)
+        toolbox, host = self._toolbox_of(agent.cwd), host_of_client(agent.client)
         if method == "tools/list":
-            return _result({"tools": toolbox.listed()})
+            reply = _result({"tools": toolbox.listed()})
+            if agent.session not in self._listed:
+                self._listed[agent.session] = None
+                if len(self._listed) > MAX_SESSIONS:
+                    del self._listed[next(iter(self._listed))]
+                self._added(host, count(reply.result.decode()))
+            return reply
         if method != "tools/call":
             raise Refused(METHOD_NOT_FOUND, f"upwell does not offer {method}")
         name, arguments = params.value("name"), params.value("arguments") or {}
@@ -102,7 +114,6 @@ class ToolDoor:
             raise Refused(INVALID_PARAMS, f"Unknown tool: {name}")
         if not isinstance(arguments, dict):
             raise Refused(INVALID_PARAMS, "arguments must be an object")
-        host = host_of_client(agent.client)
         session = await self._session_of(host, agent.parent, agent.cwd)
         return await toolbox.call(str(name), arguments, session or agent.session)
 

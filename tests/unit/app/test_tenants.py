@@ -89,7 +89,7 @@ async def everything_seen(app: App, principal: Principal, ids: dict[str, str]) -
     shown.append(repr(await app.topics.all()))
     shown.append(repr(await app.decisions()))
     shown.append(repr(await app.learning.learned.thresholds()))
-    for view in ("now", "rows", "sessions", "memory", "worth", "savings", "inbox", "trash"):
+    for view in ("now", "rows", "sessions", "memory", "savings", "inbox", "trash"):
         shown.append(repr(await VIEWS[view](app, {})))
     shown.append(repr(await VIEWS["memories"](app, {"q": "settlement job midnight"})))
     shown.append(repr(await app.memory.list(limit=1_000)) + repr(await app.memory.store.trash()))
