@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def moved_by_setup(home: Path, files: Sequence[Path]) -> None:
-    """Record that it was `setup` of upwell 0.2.0 that moved the servers in these files of Claude
-    Code and Codex behind the gateway, and not `init`. Version 0.1.0 recorded no files."""
+def moved_by_setup(
+    home: Path, files: Sequence[Path], agents: Sequence[str] = ("claude", "codex")
+) -> None:
+    """Record that it was `setup` of upwell 0.2.0 that moved the servers in these files of agents
+    behind the gateway, and not `init`. Version 0.1.0 recorded no files."""
     config = (home / "config.toml").read_text()
     change = {
         "before": None,
@@ -18,7 +20,7 @@ def moved_by_setup(home: Path, files: Sequence[Path]) -> None:
     }
     record = {
         "hooks": [],
-        "clients": ["claude", "codex"],
+        "clients": list(agents),
         **({"files": [str(file) for file in files]} if files else {}),
         "config": change,
         "learned": {},
