@@ -43,8 +43,11 @@ def test_five_tools_in_few_words(house: House) -> None:
         assert [tool["name"] for tool in listed] == FEW
         assert len(json.dumps(listed)) < 4_500
         note = text_of(agent.call("add_memory", content="The kiln cools for nine hours."))
-        assert "nine hours" in text_of(agent.call("memory_search", query="kiln cools"))
         assert "nine hours" in text_of(agent.call("memory_get", id=note.split()[0]))
+        assert "nine hours" in text_of(agent.call("memory_search", query="kiln cools"))
+        agent.call("delete_memory", id=note.split()[0])
+        gone = agent.call("memory_get", id=note.split()[0])
+        assert gone["isError"], gone
 
 
 def test_the_daemon_may_end_at_any_time(house: House) -> None:

@@ -20,7 +20,7 @@ from upwell.hook.control import daemon_at, end
 CLAUDE_SETTINGS = b"""{
   // mine
   "model": "opus",
-  "env": {"SERVICE_TOKEN": "ghp_0123456789abcdefghijABCDEFGHIJ012345"},
+  "env": {"SERVICE_TOKEN": "ghp_0123456789abcdefghijABCDEFGHIJ012345", "MINE": "of-no-form"},
   "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]}
 }
 """
@@ -165,7 +165,7 @@ def test_a_dry_run_shows_every_change_and_makes_none(user: User) -> None:
     assert "+capture = true" in out
     assert "1 of claude, 1 of codex" in out
     assert "nothing was changed" in err
-    for secret in ("files-secret-1", "ghp_0123456789"):
+    for secret in ("files-secret-1", "ghp_0123456789", "of-no-form"):
         assert secret not in out
 
 
@@ -271,6 +271,26 @@ def test_servers_are_unwrapped_even_if_the_record_is_damaged(user: User) -> None
     assert claude == json.loads(CLAUDE_JSON)["mcpServers"]
     codex = tomllib.loads((user.folder / ".codex/config.toml").read_text())["mcp_servers"]
     assert codex == {"docs": {"command": "docs-mcp", "args": []}}
+
+
+def test_undo_needs_nothing_of_upwells_home(user: User) -> None:
+    """The user deleted the home to start anew; setup and undo then do as if it were the first."""
+    user.run("setup", "--yes")
+    user.stop()
+    user.home.rename(user.home.with_name("lost"))
+    said, _ = user.run("setup", "--undo", "--yes")
+    assert f"done: {user.folder / '.claude.json'}" in said
+    claude = json.loads((user.folder / ".claude.json").read_text())["mcpServers"]
+    assert claude == json.loads(CLAUDE_JSON)["mcpServers"]
+    assert "upwell" not in (user.folder / ".claude/settings.json").read_text()
+
+    user.run("setup", "--yes")
+    user.stop()
+    user.home.rename(user.home.with_name("lost-again"))
+    user.run("setup", "--yes")
+    user.run("setup", "--undo", "--yes")
+    assert "upwell" not in (user.folder / ".claude.json").read_text()
+    assert "upwell" not in (user.folder / ".claude/settings.json").read_text()
 
 
 def test_undo_restores_every_settings_folder_of_an_agent(user: User) -> None:

@@ -110,10 +110,16 @@ def claude(stage: Stage, playing: Playing) -> Claude:
             Call("mcp__upwell__up__mixed", {"text": stage.house.file("gauge.py")}),
         ],
         "In its place": [
-            Call("ToolSearch", {"query": "select:mcp__up__mixed,mcp__up__big_markdown"}),
+            Call(
+                "ToolSearch",
+                {"query": "select:mcp__up__mixed,mcp__up__big_markdown,mcp__upwell__read_more"},
+            ),
             read,
             Call("mcp__up__mixed", {"text": stage.house.file("gauge.py")}),
             Call("mcp__up__big_markdown", {}),
+            Call(
+                "mcp__upwell__read_more", lambda dialogue: {"key": key_in(dialogue), "lines": "1-3"}
+            ),
             Call("mcp__up__echo", {"text": "denied"}),
         ],
     }
@@ -236,22 +242,25 @@ def test_a_wrapped_server_keeps_its_names_and_its_deny_rules(claude: Claude) -> 
     clients, project = claude.folder / ".claude.json", str(claude.house.project)
     clients.write_text(json.dumps({"projects": {project: {"mcpServers": {"up": entry}}}}))
     settings = json.loads(claude.settings.read_text())
-    settings["permissions"] = {"allow": ["mcp__up"], "deny": ["mcp__up__echo"]}
+    settings["permissions"] = {"allow": ["mcp__up", "mcp__upwell"], "deny": ["mcp__up__echo"]}
     claude.settings.write_text(json.dumps(settings))
     claude.house.upwell("hook", "install", "claude", "--apply")
     claude.house.upwell("init", "--wrap", "--apply")
 
     heard = claude.ask("-p", "In its place")
-    *_, mixed, long, denied = heard[-1].of("result")
+    *_, mixed, long, rest, denied = heard[-1].of("result")
     assert told(heard[-1])[2] == 1, "hooks and wrapper are one session"
     assert "first" in mixed
     assert "upwell read" in long
     assert len(long) < 40_000
+    assert rest.count("\n") in (2, 3), rest
     assert re.search(r"denied|No such tool", denied), denied
     written = json.loads(clients.read_text())
     assert written["projects"][project]["mcpServers"]["up"]["args"][0] == "wrap", "it ran since"
     claude.house.upwell("eject", "--apply")
-    assert json.loads(clients.read_text())["projects"][project]["mcpServers"] == {"up": entry}
+    after = json.loads(clients.read_text())
+    assert after["projects"][project]["mcpServers"] == {"up": entry}
+    assert "upwell" not in after.get("mcpServers", {})
 
 
 def test_a_guard_refuses_a_command_once(claude: Claude) -> None:

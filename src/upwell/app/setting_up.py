@@ -185,6 +185,7 @@ class SettingUp:
         plan.hooks = [hooks for hooks in plan.hooks if hooks.changes]
         plan.files = [file for file in (*back.plans, *unwrapping.files, *config) if file.changes]
         plan.others = self._others(record)
+        plan.is_recorded = plan.is_recorded or bool(plan.hooks or plan.files)
         return plan
 
     def _others(self, record: SetupRecord) -> list[tuple[str, str]]:
@@ -197,11 +198,8 @@ class SettingUp:
         back = self._clients.giving_back()
         servers = [str(plan.path) for plan in back.plans if not _changed(record, plan)]
         unwrapping = self._clients.wrapping.unwrapping()
-        servers += [
-            str(plan.path)
-            for plan in unwrapping.files
-            if plan.changes and not _changed(record, plan)
-        ]
+        own = [plan.path for plan in self._unwrapping(record).files]
+        servers += [str(p.path) for p in unwrapping.files if p.changes and p.path not in own]
         return [*hooks, *((path, "upwell eject --apply") for path in dict.fromkeys(servers))]
 
     def undo(self, report: Report) -> None:
@@ -286,8 +284,13 @@ class SettingUp:
         return [str(path) for path in (*hooks, *servers)]
 
     def _hook_files(self, record: SetupRecord) -> list[tuple[str, Path]]:
-        """The files whose hooks setup changed, the latest first."""
-        files: list[tuple[str, Path]] = []
+        """The files whose hooks setup changed, the latest first, and those that are in no record,
+        as in `_unwrapping()`."""
+        files = [
+            (agent, Path(path))
+            for agent, path in self._installer.installed().items()
+            if agent not in record.hooks and Path(path) not in self._installer.paths(agent)
+        ]
         for agent in reversed(record.hooks):
             recorded = [path for path in self._installer.paths(agent) if str(path) in record.files]
             files += [(agent, path) for path in recorded or [self._installer.path_of(agent)]]
@@ -305,9 +308,16 @@ class SettingUp:
         return back
 
     def _unwrapping(self, record: SetupRecord) -> WrappingPlan:
-        """What unwraps the servers in the files of this record."""
-        plan = self._clients.wrapping.unwrapping()
-        plan.files = [file for file in plan.files if _changed(record, file)]
+        """What unwraps the servers in the files of this record, and in those of no record: that of
+        `init` names its files, so a file that is in none was set up before upwell's home was lost.
+        """
+        wrapping = self._clients.wrapping
+        plan = wrapping.unwrapping()
+        plan.files = [
+            file
+            for file in plan.files
+            if _changed(record, file) or (file.changes and not wrapping.is_recorded(file))
+        ]
         plan.refused = plan.refused if record.clients else {}
         return plan
 

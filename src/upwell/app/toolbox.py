@@ -105,6 +105,7 @@ def toolbox_of(
             app.learning.opened,
             principal,
             app.learning.viewed,
+            app.documents.refresh,
         ),
         *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
         *([stats_tool(report)] if is_owner else []),

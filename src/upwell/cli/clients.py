@@ -50,11 +50,11 @@ def _move(clients: "Clients", *, apply: bool, as_json: bool) -> None:
     if apply:
         clients.take(plan.config)
     if as_json:
-        say_json(_as_json(clients, plan, changes, apply))
+        say_json(_as_json(plan, changes, apply))
     else:
         say_servers(plan)
         if not apply:
-            _show(clients, [plan.config, *changes])
+            _show([plan.config, *changes])
         elif plan.config.changes:
             say(f"wrote {plan.config.path}")
         if not changes and not plan.refused:
@@ -73,13 +73,13 @@ def _wrap(clients: "Clients", *, apply: bool, as_json: bool) -> None:
     plan = clients.wrapping.wrapping()
     changes = [file for file in plan.files if file.changes]
     if as_json:
-        say_json(_wrapping_as_json(clients, plan, changes, apply))
+        say_json(_wrapping_as_json(plan, changes, apply))
     else:
         say_places(plan)
         if not changes and not plan.refused:
             say("nothing to do: no other server can be wrapped" if plan.places else NO_AGENT)
         elif changes and not apply:
-            _show(clients, changes)
+            _show(changes)
             note("upwell: nothing was written; add --apply to write it")
     failed: dict[str, str] = {}
     if apply and changes:
@@ -103,12 +103,12 @@ def eject(apply: Apply = False, project: Project = False, as_json: Json = False)
     say_damage([clients.damage])
     say_improvised(plans)
     if as_json:
-        files = [{"file": str(p.path), "diff": masked_diff(clients, p)} for p in plans]
+        files = [{"file": str(p.path), "diff": masked_diff(p)} for p in plans]
         say_json({"applied": apply, "files": files, "refused": refused})
     elif not plans and not refused:
         say("no agent uses upwell")
     elif not apply:
-        _show(clients, plans)
+        _show(plans)
         note("upwell: nothing was written; add --apply to write it")
     if apply:
         for settled in back.settled:
@@ -194,19 +194,30 @@ def _say_outdated(outdated: "list[OutdatedRule]") -> None:
         note(f"  {found.host}: {rule.action} {rule.pattern} → {new} ({rule.file})")
 
 
-def _show(clients: "Clients", plans: "list[Plan]") -> None:
+def _show(plans: "list[Plan]") -> None:
     for plan in plans:
         if plan.changes:
-            raw(masked_diff(clients, plan))
+            raw(masked_diff(plan))
 
 
-def masked_diff(clients: "Clients", plan: "Plan") -> str:
+def masked_diff(plan: "Plan") -> str:
     """The diff of a plan without secrets."""
+    from msgspec.structs import replace
+
     from upwell.ground.secrets.redact import redact
     from upwell.ground.settings import masked
+    from upwell.hosts.edits import JSON, TOML, Format
 
-    shown = clients.diff(plan, lambda key, value: bool(masked(key, value) != value))
-    return redact(shown, keep_lines=True)[0]
+    formats: dict[str, Format] = {".json": JSON, ".jsonc": JSON, ".toml": TOML}
+
+    def shown(text: str | None) -> str | None:
+        format = formats.get(plan.path.suffix)
+        if text is None or format is None:
+            return text
+        return format.shown(text, lambda key, value: bool(masked(key, value) != value))
+
+    diff = replace(plan, before=shown(plan.before), after=shown(plan.after)).diff
+    return redact(diff, keep_lines=True)[0]
 
 
 def _write(write: "Callable[[Plan], str]", plans: "list[Plan]", *, quiet: bool) -> dict[str, str]:
@@ -234,9 +245,7 @@ def _refuse(refused: dict[str, str]) -> None:
         raise typer.Exit(1)
 
 
-def _as_json(
-    clients: "Clients", plan: "Takeover", changes: "list[Plan]", applied: bool
-) -> dict[str, Any]:
+def _as_json(plan: "Takeover", changes: "list[Plan]", applied: bool) -> dict[str, Any]:
     config = [plan.config] if plan.config.changes else []
     return {
         "applied": applied,
@@ -250,9 +259,7 @@ def _as_json(
             }
             for server in plan.servers
         ],
-        "files": [
-            {"file": str(p.path), "diff": masked_diff(clients, p)} for p in (*config, *changes)
-        ],
+        "files": [{"file": str(p.path), "diff": masked_diff(p)} for p in (*config, *changes)],
         "refused": plan.refused,
         "outdated_rules": [
             {
@@ -267,16 +274,14 @@ def _as_json(
     }
 
 
-def _wrapping_as_json(
-    clients: "Clients", plan: "WrappingPlan", changes: "list[Plan]", applied: bool
-) -> dict[str, Any]:
+def _wrapping_as_json(plan: "WrappingPlan", changes: "list[Plan]", applied: bool) -> dict[str, Any]:
     return {
         "applied": applied,
         "servers": [
             {"client": place.client, "name": place.name, "left": place.left}
             for place in plan.places
         ],
-        "files": [{"file": str(p.path), "diff": masked_diff(clients, p)} for p in changes],
+        "files": [{"file": str(p.path), "diff": masked_diff(p)} for p in changes],
         "refused": plan.refused,
     }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from upwell.cli.clients import masked_diff
 from upwell.cli.output import Json, note, raw, say, say_json, table
 from upwell.ground.errors import UsageError
 
@@ -116,7 +117,8 @@ def hosts(as_json: Json = False) -> None:
 
 
 def _show(installer: "Installer", plan: "Plan", apply: bool, secret: str = "") -> None:
-    raw(plan.diff.replace(secret, "***") if secret else plan.diff)
+    shown = masked_diff(plan)
+    raw(shown.replace(secret, "***") if secret else shown)
     if not apply:
         note("upwell: nothing was written; add --apply to write it")
         return

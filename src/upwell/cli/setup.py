@@ -33,7 +33,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from upwell.app import App
     from upwell.app.capture import Gain, Holdings
@@ -111,7 +111,7 @@ def _set_up(
         plan = planned(lessons=offer.setting)
 
     def show() -> None:
-        _show(clients, plan.files, plan.hooks)
+        _show((*plan.files, *plan.hooks))
 
     if dry_run:
         show()
@@ -142,7 +142,7 @@ def _undo(
         learned = with_app(lambda app: app.session_capture().with_later(learned))
 
     def show() -> None:
-        _show(clients, plans.files, plans.hooks)
+        _show((*plans.files, *plans.hooks))
 
     if dry_run:
         show()
@@ -287,13 +287,9 @@ def _confirm(question: str, show: "Callable[[], None]") -> None:
                 raise typer.Abort
 
 
-def _show(clients: "Clients", files: "list[Plan]", hooks: "list[Plan]") -> None:
-    from upwell.ground.secrets.redact import redact
-
-    for plan in files:
-        raw(masked_diff(clients, plan))
-    for plan in hooks:
-        raw(redact(plan.diff, keep_lines=True)[0])
+def _show(plans: "Iterable[Plan]") -> None:
+    for plan in plans:
+        raw(masked_diff(plan))
 
 
 def _refuse(refused: dict[str, str]) -> None:

@@ -22,7 +22,6 @@ from upwell.ground.home import Home
 from upwell.ground.names import MAX_SERVER_NAME_CHARS, check_server_name
 from upwell.hosts import HOSTS, server_files
 from upwell.hosts.base import PermissionRule
-from upwell.hosts.edits import TOML, Hides
 from upwell.hosts.entries import Entry
 from upwell.hosts.install import Installer, Plan, backups_of, readable
 from upwell.hosts.installation import Installation
@@ -96,7 +95,6 @@ class Clients:
         self._installation = installation
         files = {name: replace(file, leave=leave) for name, file in server_files(project).items()}
         self._all_files = files
-        self._formats = {name: client.format for name, client in files.items()}
         self._files: dict[str, ServerFile] = {}
         places: set[Path] = set()
         for name, client in files.items():
@@ -287,16 +285,6 @@ class Clients:
             for path in self._installer.paths(name)
         ]
         return list(dict.fromkeys([*here, *recorded]))
-
-    def diff(self, plan: Plan, hides: Hides) -> str:
-        """The diff, with `***` in place of every value that `hides()` selects."""
-        format = self._formats.get(plan.agent, TOML)
-
-        def shown(text: str | None) -> str | None:
-            return None if text is None else format.shown(text, hides)
-
-        masked = replace(plan, before=shown(plan.before), after=shown(plan.after))
-        return masked.diff
 
 
 def _in_rules(name: str) -> str:

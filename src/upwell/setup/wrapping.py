@@ -76,6 +76,10 @@ class Wrapping:
                     plan.files.append(change)
         return plan
 
+    def is_recorded(self, plan: Plan) -> bool:
+        """True if the record names the file of this plan."""
+        return plan.path in self._installer.paths(plan.agent)
+
     def apply(self, plan: Plan) -> str:
         """See `Installer.apply()`."""
         return self._installer.apply(plan)

@@ -46,10 +46,10 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
     search, select = _search(originals, on_follow_up), _select(originals, on_follow_up)
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
-        if "lines" in args:
-            return await _lines(originals, on_follow_up, args["key"], args["lines"])
         if "query" in args:
             return await search(args, session)
+        if "lines" in args:
+            return await _lines(originals, on_follow_up, args["key"], args["lines"])
         if "sections" in args:
             return await select(args, session)
         offset = args.get("offset", 0)

@@ -199,7 +199,7 @@ def delete_tool(
         if place is not None:
             _check_writable(place, principal, read_only)
         if not await asyncio.to_thread(delete, note_id):
-            raise UsageError(f"no note has the id {note_id!r}", hint="search_memory finds ids")
+            raise UsageError(f"no note has the id {note_id!r}", hint="memory_search finds ids")
         return _result(notes, [note_id], DELETED if status else "")
 
     return Tool(

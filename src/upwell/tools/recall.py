@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from upwell.ground.errors import UsageError
 from upwell.ground.project import is_seen
 from upwell.ground.text.format import iso
-from upwell.ground.trace import present_trace_id
+from upwell.ground.trace import contained, present_trace_id
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory
 from upwell.ground.types.principal import OWNER, Principal
@@ -181,10 +181,11 @@ def get_tool(
     opened: Callable[[str, str], None] = lambda session, memory_id: None,
     principal: Principal = OWNER,
     viewed: Viewed = view_nothing,
+    refresh: Callable[[], Awaitable[object]] | None = None,
 ) -> Tool:
     """Return the tool `memory_get(path?, from?, lines?, id?)`. Its result contains lines of an
     imported document, or the full text of one memory. When a memory is read, `opened` is called
-    with the session and the memory's id."""
+    with the session and the memory's id. `refresh()` first reads files that have changed."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         citation = args.get("path") or args.get("id")
@@ -199,6 +200,9 @@ def get_tool(
         return text_result(numbered(path, rows, first, count))
 
     async def _full_text(memory_id: str) -> str:
+        if refresh is not None:
+            with contained("looking for changed notes"):
+                await refresh()
         memory = await seen(memories, memory_id, project, principal)
         if memory is None:
             raise UsageError(
