@@ -554,7 +554,7 @@ async def build(settings: Settings | None = None) -> App:
     """Build the app of a home. Invalid settings are ignored (`App.mistakes`).
 
     Raises:
-        ConfigError: the file, a key of `store.*` or, if not tolerant, the driver is at fault.
+        ConfigError: the file, a key of `store.*` or `memory.*`, or the driver is at fault.
         StoreError: a file other than `ledger.db` cannot be used. If `ledger.db` cannot be used,
             a store in memory takes over.
     """
@@ -564,7 +564,7 @@ async def build(settings: Settings | None = None) -> App:
     config.home.prepare()
     log_to(config.home.logs)
     for mistake in mistakes:
-        if mistake.key.startswith("store.") and not settings.tolerant:
+        if mistake.key.startswith(("store.", "memory.")) and not settings.tolerant:
             raise mistake  # because a command would use another store than the user's
         LOG.error("ignoring an invalid setting: %s", mistake)
     app = await assemble(config, settings)
