@@ -30,8 +30,13 @@ def serve(
             metavar="HOST:PORT", help="Serve HTTP: /mcp /hook /dashboard /metrics /healthz /readyz."
         ),
     ] = None,
+    tools: Annotated[
+        bool, typer.Option("--tools", help="Serve only upwell's own tools, without servers.")
+    ] = False,
 ) -> None:
     """Run the gateway on stdio, or for many clients over HTTP."""
+    if tools:
+        raise UsageError("--tools takes only --home", hint="upwell serve --tools [--home DIR]")
     from upwell.cli.serve import main
 
     raise typer.Exit(main(http))

@@ -14,9 +14,9 @@ from upwell.compress.normalise import listings, logs
 from upwell.compress.normalise.numbered import without_numbers
 from upwell.ground.types.compression import Passage
 
-_LINES = re.compile(r"\[…(\d+)(?:→(\d+)| lines?, \d+ \w+)?\]")
-_CHARS = re.compile(r" \[…(\d+) chars\] ")
-_NOTE = re.compile(r"\[[\d,]+ of [\d,]+ .* left out.*\]")
+_LINES = re.compile(r"\[…(\d{1,9})(?:→(\d{1,9})| lines?, \d{1,9} \w{1,20})?\]")
+_CHARS = re.compile(r" \[…(\d{1,9}) chars\] ")
+_NOTE = re.compile(r"\[[\d,]{1,20} of [\d,]{1,20} ")
 
 
 class Gap(Struct, frozen=True):
@@ -34,7 +34,7 @@ def gaps_of(original: str, seen: str) -> list[Gap] | None:
     if the marks do not add up to the original, as in a summary."""
     rows = original.removesuffix("\n").split("\n")
     *shown, last = seen.removesuffix("\n").split("\n")
-    if not _NOTE.fullmatch(last):
+    if not (_NOTE.match(last) and " left out" in last and last.endswith("]")):
         return None
     first_line = without_numbers(Passage(text=original)).first_line
     for lines_in in (_one, logs.count_lines, listings.count_lines):
