@@ -293,6 +293,14 @@ def test_undo_needs_nothing_of_upwells_home(user: User) -> None:
     assert "upwell" not in (user.folder / ".claude/settings.json").read_text()
 
 
+def test_undo_leaves_what_another_home_set_up(user: User) -> None:
+    user.run("setup", "--yes")
+    once = user.state()
+    user.environment["UPWELL_HOME"] = str(user.folder / ".local" / "other")
+    assert "nothing to undo" in user.run("setup", "--undo", "--yes")[0]
+    assert user.state() == once
+
+
 def test_undo_restores_every_settings_folder_of_an_agent(user: User) -> None:
     """A user with one folder for work and one of their own, both set up, then undone in one go."""
     folders = {name: user.folder / f".claude-{name}" for name in ("work", "own")}

@@ -289,7 +289,9 @@ class SettingUp:
         files = [
             (agent, Path(path))
             for agent, path in self._installer.installed().items()
-            if agent not in record.hooks and Path(path) not in self._installer.paths(agent)
+            if agent not in record.hooks
+            and str(self._home.hook_launcher) in self._installer.text_of(agent)
+            and Path(path) not in self._installer.paths(agent)
         ]
         for agent in reversed(record.hooks):
             recorded = [path for path in self._installer.paths(agent) if str(path) in record.files]
@@ -308,15 +310,20 @@ class SettingUp:
         return back
 
     def _unwrapping(self, record: SetupRecord) -> WrappingPlan:
-        """What unwraps the servers in the files of this record, and in those of no record: that of
-        `init` names its files, so a file that is in none was set up before upwell's home was lost.
-        """
+        """What unwraps the servers in the files of this record, and in those of no record that run
+        this home's launcher: the record of `init` names its files, so a file that is in none was
+        set up before this home was lost."""
         wrapping = self._clients.wrapping
         plan = wrapping.unwrapping()
         plan.files = [
             file
             for file in plan.files
-            if _changed(record, file) or (file.changes and not wrapping.is_recorded(file))
+            if _changed(record, file)
+            or (
+                file.changes
+                and str(self._home.server_launcher) in (file.before or "")
+                and not wrapping.is_recorded(file)
+            )
         ]
         plan.refused = plan.refused if record.clients else {}
         return plan
