@@ -3,6 +3,8 @@
 
 .PHONY: demo test test-slow live live-fixtures lint types docs pictures release examples bench conformance fix clean
 BIN := .venv/bin
+# Where this is set, every one of the thousands of starts in the tests would compile all of upwell.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
 
 demo: .venv/.ready                      # the main job, no network and no keys
