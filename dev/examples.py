@@ -15,7 +15,7 @@ from upwell.ground.types.compression import Budget, Compressed, Passage
 
 PAGE = Path(__file__).parents[1] / "docs" / "compression.md"
 _FIRST = "### `auto`"
-SHOWN = ("auto", "schema_pruning", "selective", "progressive")
+SHOWN = ("auto", "schema_pruning", "selective")
 
 
 @dataclass(frozen=True, slots=True)
