@@ -28,9 +28,11 @@ def test_the_exported_names_of_the_packages_that_others_import():
     assert set(upwell.compress.__all__) == {"STRATEGIES", "compress", "load"}
     assert set(upwell.app.__all__) == {
         "App",
+        "MemoryApp",
         "Settings",
         "back_up",
         "build",
+        "build_memory",
         "clear_cached_responses",
         "config_mistakes",
         "decisions",

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from tomlkit.exceptions import TOMLKitError
 
 from upwell.app.capture import SessionCapture, every_proposal
-from upwell.app.wiring import App, Settings, build
+from upwell.app.memory import Settings
+from upwell.app.wiring import App, build
 from upwell.capture.git import proposals_of
 from upwell.capture.inbox import Proposal
 from upwell.capture.sessions import findings_in

@@ -20,7 +20,7 @@ from upwell.cli.past import (
     recall_sessions,
 )
 from upwell.cli.progress import progress
-from upwell.cli.session import with_app
+from upwell.cli.session import with_app, with_memory
 from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import project_named, repository_of
@@ -31,7 +31,7 @@ from upwell.ground.types.surfacing import Surfacing
 from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app import App, MemoryApp
     from upwell.memory.base import Added
     from upwell.memory.documents.recall import Progress
     from upwell.memory.topics import Topic
@@ -81,7 +81,7 @@ def remember(
         supersedes=id_in(supersedes) if supersedes else None,
         expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
-    added, identical_ids = with_app(
+    added, identical_ids = with_memory(
         lambda app: _added(app, memory, share=share, everywhere=everywhere)
     )
     note_masked(added.redacted)
@@ -111,7 +111,7 @@ def _absent(memory: Memory) -> list[str]:
     return [path for path in plain if not any((place / path).exists() for place in places)]
 
 
-async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
+async def _as_rule(app: "MemoryApp", memory: Memory, *, everywhere: bool) -> Memory:
     """If the memory replaces one of the user's standing rules, make it a standing rule too. It then
     keeps the old rule's triggers and tags (a tag marks a guard or a paused rule) and, unless
     `everywhere` is set, its project."""
@@ -129,7 +129,7 @@ async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
 
 
 async def _added(
-    app: "App", memory: Memory, *, share: bool, everywhere: bool
+    app: "MemoryApp", memory: Memory, *, share: bool, everywhere: bool
 ) -> "tuple[Added, set[str]]":
     """Store the memory. Also returns the ids of older memories with the same text."""
     from upwell.app.local_copy import send_now
@@ -177,8 +177,6 @@ def recall(
 ) -> None:
     """Search or list the memories of all projects. Lists are newest first. With --sessions, search
     the past sessions of every agent on this machine."""
-    from upwell.tools.recall import entry
-
     query = " ".join(words) if words else None
     if past:
         if namespace or pinned or trash:
@@ -191,7 +189,7 @@ def recall(
         raise UsageError("a query, --pinned and --trash cannot be combined", hint="give only one")
     names = (namespace,) if namespace else ()
 
-    async def work(app: "App") -> list[Hit]:
+    async def work(app: "MemoryApp") -> list[Hit]:
         if query is None:
             return await _listed(app, pinned, trash, names, limit or MAX_LISTED)
         hits = await _recall(app, query, limit or MAX_FOUND, names, show)
@@ -200,8 +198,10 @@ def recall(
         return hits
 
     with progress("searching" if query else "listing") as show:
-        hits = with_app(work)
+        hits = with_memory(work)
     if as_json:
+        from upwell.tools.recall import entry
+
         say_json({"hits": [entry(hit) for hit in hits]})
     else:
         columns = ("id", "score", "namespace", "date", "where", "text")
@@ -209,7 +209,7 @@ def recall(
 
 
 async def _listed(
-    app: "App", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
+    app: "MemoryApp", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
 ) -> list[Hit]:
     from upwell.memory.ranking.scoring import SUPERSEDED
 
@@ -227,7 +227,7 @@ async def _listed(
 
 
 async def _recall(
-    app: "App", query: str, limit: int, names: tuple[str, ...], show: "Progress"
+    app: "MemoryApp", query: str, limit: int, names: tuple[str, ...], show: "Progress"
 ) -> list[Hit]:
     """Search the memories, after reading new documents. Unlike in an agent's search, the reading
     has no time limit."""
@@ -239,7 +239,7 @@ async def _recall(
     result = await app.memory.find(query, limit=limit, namespaces=names)
     for source in result.missing:
         note(f"upwell: could not search {source}")
-    await app.learning.viewed([hit.memory for hit in result.hits])
+    await app.viewed([hit.memory for hit in result.hits])
     return list(result.hits)
 
 
@@ -291,7 +291,7 @@ def forget(
 
 def _forget_project(folder: Path, now: bool) -> None:
     project = project_named(folder)
-    memories, notes = with_app(lambda app: app.review().forget_project(project, for_good=now))
+    memories, notes = with_memory(lambda app: app.forget_project(project, for_good=now))
     what = counted(memories, "memory", "memories")
     if notes:
         what += f" and {counted(notes, 'note')}"
@@ -302,7 +302,7 @@ def _forget_project(folder: Path, now: bool) -> None:
 
 
 def _forget_one(memory_id: str, now: bool) -> None:
-    if not with_app(lambda app: app.review().forget(memory_id, for_good=now)):
+    if not with_memory(lambda app: app.forget(memory_id, for_good=now)):
         raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` lists ids")
     if now:
         say(f"deleted {memory_id} for good; older daily backups expire within seven days")
@@ -313,7 +313,7 @@ def _forget_one(memory_id: str, now: bool) -> None:
 def restore(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     """Restore a memory from the trash."""
     memory_id = id_in(memory_id)
-    if not with_app(lambda app: app.memory.restore(memory_id)):
+    if not with_memory(lambda app: app.memory.restore(memory_id)):
         raise StoreError(
             f"no memory {memory_id!r} in the trash",
             hint="the trash keeps memories for 30 days; `upwell recall --trash` lists them",
@@ -325,11 +325,11 @@ def topics(as_json: Json = False) -> None:
     """List the topics of the memories. Topics are tags, namespaces and shared words."""
     from upwell.tools.resources import described
 
-    async def work(app: "App") -> "list[Topic]":
+    async def work(app: "MemoryApp") -> "list[Topic]":
         await app.documents.refresh()
         return await app.topics.all()
 
-    topics = with_app(work)
+    topics = with_memory(work)
     if as_json:
         say_json({"count": len(topics), "topics": [described(topic) for topic in topics]})
         return

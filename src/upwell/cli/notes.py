@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
-from upwell.cli.session import with_app
+from upwell.cli.session import with_memory
 from upwell.ground.errors import StoreError
 from upwell.ground.project import repository_of
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app import MemoryApp
 
 
 stm = typer.Typer(
@@ -37,7 +37,7 @@ def add(
     text = typer.get_text_stream("stdin").read() if content == "-" else content
     origin = Origin(project=repository_of(os.getcwd()))
 
-    async def work(app: "App") -> None:
+    async def work(app: "MemoryApp") -> None:
         entry, rules = app.notes.add(text, origin)
         note_masked(rules)
         _report(app, ADDED)
@@ -46,7 +46,7 @@ def add(
         else:
             say(entry.id)
 
-    with_app(work, tolerant=True)
+    with_memory(work, tolerant=True)
 
 
 @stm.command()
@@ -61,7 +61,7 @@ def search(
     """Find notes. A note that is found counts as viewed."""
     from upwell.tools.notes import NOTHING_FOUND, described
 
-    async def work(app: "App") -> None:
+    async def work(app: "MemoryApp") -> None:
         notes = app.notes.search(query=query, id=note_id, date=date)
         _report(app, "" if notes else NOTHING_FOUND)
         if as_json:
@@ -69,7 +69,7 @@ def search(
         else:
             table(("id", "created_at", "content"), described(notes))
 
-    with_app(work, tolerant=True)
+    with_memory(work, tolerant=True)
 
 
 @stm.command()
@@ -77,30 +77,30 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     """Delete a note for good."""
     from upwell.tools.notes import DELETED
 
-    async def work(app: "App") -> None:
+    async def work(app: "MemoryApp") -> None:
         if not app.notes.delete(note_id):
             raise StoreError(f"no note {note_id!r}", hint="`upwell stm search` lists ids")
         _report(app, DELETED)
         say(note_id)
 
-    with_app(work, tolerant=True)
+    with_memory(work, tolerant=True)
 
 
 @stm.command()
 def clear() -> None:
     """Clear notes not viewed for 35 days. upwell also does this on its own."""
 
-    async def work(app: "App") -> None:
+    async def work(app: "MemoryApp") -> None:
         removed = app.notes.clear()
         days = app.notes.options.retention_days
         trash_note = f"; kept for 30 days in {app.notes.trash}" if removed else ""
         cleared = counted(removed, "note")
         _report(app, f"cleared {cleared} not viewed for {days} days{trash_note}")
 
-    with_app(work, tolerant=True)
+    with_memory(work, tolerant=True)
 
 
-def _report(app: "App", status: str) -> None:
+def _report(app: "MemoryApp", status: str) -> None:
     from upwell.tools.notes import moved
 
     if report := moved(app.notes):

@@ -10,14 +10,14 @@ from msgspec.structs import asdict
 from upwell.cli.moving import import_from
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
-from upwell.cli.session import with_app
+from upwell.cli.session import with_memory
 from upwell.ground.errors import UsageError
 from upwell.ground.project import is_own, project_named
 from upwell.ground.text.format import counted
 from upwell.migration.registry import PROGRAMS
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app import MemoryApp
     from upwell.memory.documents.recall import Progress
     from upwell.memory.sources import Source
     from upwell.memory.transfer import Imported
@@ -97,11 +97,11 @@ def import_memories(
             as_json=as_json,
         )
     elif remove:
-        with_app(lambda app: _remove(app, import_paths))
+        with_memory(lambda app: _remove(app, import_paths))
     elif import_paths:
         _import_files(import_paths, form, _new_projects(project or []), as_json)
     else:
-        _show(with_app(lambda app: app.imports.all()), as_json)
+        _show(with_memory(lambda app: app.imports.all()), as_json)
 
 
 def _new_projects(given: list[str]) -> dict[str, str]:
@@ -118,7 +118,7 @@ def _import_files(
     done: list[Imported] = []
     try:
         with progress(f"importing {import_paths[0]}") as show:
-            with_app(lambda app: _import(app, import_paths, form, projects, show, done))
+            with_memory(lambda app: _import(app, import_paths, form, projects, show, done))
     finally:
         if as_json:
             say_json({"imported": [_as_json(imported) for imported in done]})
@@ -142,7 +142,7 @@ def export(
     formatter = to_line if form == "jsonl" else to_markdown
     only = project_named(project) if project else None
 
-    async def work(app: "App") -> int:
+    async def work(app: "MemoryApp") -> int:
         count = 0
         async for memory in exported(app.memory):
             if only is None or is_own(memory.project, only):
@@ -151,11 +151,11 @@ def export(
         return count
 
     of_project = f" of {only}" if only else ""
-    note(f"upwell: {counted(with_app(work), 'memory', 'memories')}{of_project}")
+    note(f"upwell: {counted(with_memory(work), 'memory', 'memories')}{of_project}")
 
 
 async def _import(
-    app: "App",
+    app: "MemoryApp",
     paths: list[Path],
     form: str,
     projects: dict[str, str],
@@ -168,7 +168,7 @@ async def _import(
     await app.embeddings.catch_up(show)
 
 
-async def _remove(app: "App", paths: list[Path]) -> None:
+async def _remove(app: "MemoryApp", paths: list[Path]) -> None:
     for path in paths:
         await app.imports.drop_source(path)
         say(f"stopped reading {path}")

@@ -97,8 +97,6 @@ def no_permissions(installation: Installation, folder: Path) -> Sequence[Permiss
 SESSION = "$SESSION"
 FOLDER = "$FOLDER"
 """`SESSION` and `FOLDER` are placeholders in a probe's payload."""
-PROBE_SESSIONS = "upwell-setup-"
-"""The prefix of a probe's session id."""
 
 
 class Probe(Struct, frozen=True, kw_only=True):

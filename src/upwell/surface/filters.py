@@ -18,12 +18,12 @@ from upwell.ground.text.format import counted
 from upwell.ground.text.words import jaccard, terms
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Query
-from upwell.ground.types.surfacing import Intent, Skip, SkipReason
+from upwell.ground.types.surfacing import Intent, Moment, Skip, SkipReason
 from upwell.memory.team.sharing import own_name
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import applicable
 from upwell.surface.learning import Learning
-from upwell.surface.moments import Moment, case_of, suited, triggers_in
+from upwell.surface.moments import case_of, suited, triggers_in
 from upwell.surface.options import InjectionMode, Options
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog

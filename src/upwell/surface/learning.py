@@ -13,10 +13,10 @@ from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Rating, Skip, SkipReason, Surfacing
 from upwell.ground.uris import STM_ID
-from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import Rated, without_rater
 from upwell.learn.implicit import Observation, Rare, Sighting, Uses, Watching, Written
 from upwell.learn.learned import Learned, Limits
+from upwell.learn.options import LearnOptions
 from upwell.learn.thresholds import Use
 from upwell.surface.journal import shown_project
 from upwell.surface.moments import case_of

@@ -291,7 +291,7 @@ def test_the_hosts_that_compress_are_the_capable_ones() -> None:
                     and host.events.replacement_output(read, read.reply)
                 ):
                     can.add(name)
-    assert can == set(REPLACING), "correct `replaces_results` in hosts/NAME.py"
+    assert can == set(REPLACING), "correct `Replacing` in hook/options.py"
 
 
 @pytest.mark.parametrize("host", REPLACING)
