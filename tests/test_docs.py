@@ -19,7 +19,7 @@ from upwell.replay.transcripts import NAMES
 from upwell.surface.options import NOT_PER_TOOL
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("reference", "gateway", "http", "databases", "memory")
+PAGES = ("reference", "servers", "team", "memory")
 REFERENCE = "\n".join((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)
 
 
@@ -66,7 +66,7 @@ def test_every_agent_with_a_file_of_servers_has_a_row() -> None:
     section = REFERENCE.partition("\n## Servers of agents\n")[2].partition("\n## ")[0]
     agents = re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)
     lost = [title for title in servers_of_hosts() if title not in agents]
-    assert lost == [], "add a row for them to docs/gateway.md, ## Servers of agents"
+    assert lost == [], "add a row for them to docs/servers.md, ## Servers of agents"
 
 
 def test_the_reference_names_every_strategy() -> None:

@@ -21,7 +21,7 @@ def test_the_exported_names():
 
 
 def test_the_exported_names_of_the_packages_that_others_import():
-    """A name that changes here goes into the table of moved names in CHANGELOG.md."""
+    """A name that changes here is named in CHANGELOG.md."""
     import upwell.app
     import upwell.compress
 
