@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import typer
 
-from upwell.cli.main import app
+from upwell.cli.help import PLACES
 from upwell.compress import STRATEGIES
 from upwell.config import SECTIONS
 from upwell.gateway.options import ServerOptions
@@ -24,7 +23,7 @@ REFERENCE = "\n".join((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
 
 
 def verbs() -> list[str]:
-    return sorted(typer.main.get_command(app).commands)
+    return sorted(PLACES)
 
 
 def keys() -> list[str]:

@@ -54,7 +54,7 @@ def test_the_hook_client_is_stdlib_only():
     own = {name for name in loaded if name.startswith("upwell")}
     client = {"upwell.hook", "upwell.hook.client", "upwell.hook.place"}
     assert own == {"upwell", "upwell.__main__", *client}
-    assert not loaded & {"asyncio", "typer", "msgspec", "sqlite3", "mcp", "pydantic", "json"}
+    assert not loaded & {"asyncio", "click", "msgspec", "sqlite3", "mcp", "pydantic", "json"}
 
 
 def test_the_documented_names_exist():

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from click.exceptions import Exit
 
+from upwell.cli.command import Option
 from upwell.cli.output import Json, note, raw, say, say_json
 from upwell.ground.text.format import counted
 
@@ -17,19 +18,12 @@ if TYPE_CHECKING:
     from upwell.setup.takeover import Clients, OutdatedRule, Takeover
     from upwell.setup.wrapping import WrappingPlan
 
-Apply = Annotated[
-    bool, typer.Option("--apply", help="Write the change instead of only showing it.")
-]
-Project = Annotated[bool, typer.Option("--project", help="Include agent settings in this folder.")]
+Apply = Annotated[bool, Option("--apply", help="Write the change instead of only showing it.")]
+Project = Annotated[bool, Option("--project", help="Include agent settings in this folder.")]
 Wrap = Annotated[
-    bool, typer.Option("--wrap", help="Wrap each server in its place; none moves to config.toml.")
+    bool, Option("--wrap", help="Wrap each server in its place; none moves to config.toml.")
 ]
 NO_AGENT = "no known agent found; configure any other agent to run `upwell serve`"
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(init)
-    app.command()(eject)
 
 
 def init(
@@ -66,7 +60,7 @@ def _move(clients: "Clients", *, apply: bool, as_json: bool) -> None:
     if apply:
         _refuse(plan.refused | _write(clients.apply, changes, quiet=as_json))
     elif as_json and plan.refused:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _wrap(clients: "Clients", *, apply: bool, as_json: bool) -> None:
@@ -242,7 +236,7 @@ def _refuse(refused: dict[str, str]) -> None:
     for path, why in refused.items():
         note(f"upwell: {path}: {why}")
     if refused:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _as_json(plan: "Takeover", changes: "list[Plan]", applied: bool) -> dict[str, Any]:

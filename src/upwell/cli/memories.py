@@ -1,13 +1,14 @@
 """The commands `remember`, `recall`, `forget`, `restore`, `topics` and `context`."""
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec.structs import replace
 
+from upwell.cli.command import Argument, Option
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.parameters import Everywhere
 from upwell.cli.past import (
@@ -39,29 +40,22 @@ if TYPE_CHECKING:
 MAX_FOUND, MAX_LISTED = 10, 100
 
 
-def register(app: typer.Typer) -> None:
-    for verb in (remember, recall, forget, restore, topics, context):
-        app.command()(verb)
-
-
 def remember(
-    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="The memory. `-` reads stdin.")],
-    namespace: Annotated[str, typer.Option(help="decisions, patterns, learnings …")] = "context",
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; repeatable.")] = None,
+    text: Annotated[list[str], Argument(metavar="TEXT", help="The memory. `-` reads stdin.")],
+    namespace: Annotated[str, Option(help="decisions, patterns, learnings …")] = "context",
+    tag: Annotated[list[str] | None, Option(help="A tag; repeatable.")] = None,
     path: Annotated[
-        list[str] | None, typer.Option(help="A file that the memory is about; repeatable.")
+        list[str] | None, Option(help="A file that the memory is about; repeatable.")
     ] = None,
     pin: Annotated[
-        bool, typer.Option("--pin", help="Make it a standing rule, given at every session start.")
+        bool, Option("--pin", help="Make it a standing rule, given at every session start.")
     ] = False,
     supersedes: Annotated[
-        str | None, typer.Option(metavar="ID", help="The memory that this one replaces.")
+        str | None, Option(metavar="ID", help="The memory that this one replaces.")
     ] = None,
-    ttl: Annotated[
-        str | None, typer.Option(help="Expire after this time, for example 30d.")
-    ] = None,
+    ttl: Annotated[str | None, Option(help="Expire after this time, for example 30d.")] = None,
     share: Annotated[
-        bool, typer.Option("--share", help="Share it with the team of `store.url`.")
+        bool, Option("--share", help="Share it with the team of `store.url`.")
     ] = False,
     everywhere: Everywhere = False,
     as_json: Json = False,
@@ -69,7 +63,7 @@ def remember(
     """Store a memory and print its id."""
     from upwell.memory.team.sharing import shared_namespace
 
-    content = typer.get_text_stream("stdin").read() if text == ["-"] else " ".join(text)
+    content = sys.stdin.read() if text == ["-"] else " ".join(text)
     memory = Memory(
         text=content,
         namespace=shared_namespace(namespace) if share else namespace,
@@ -157,17 +151,17 @@ async def _added(
 def recall(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUERY", help="What to look for; omit it to list everything."),
+        Argument(metavar="QUERY", help="What to look for; omit it to list everything."),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "-k", min=1, max=1_000_000, help="At most N. Default: 10 for a query, 100 for a list."
         ),
     ] = None,
-    namespace: Annotated[str | None, typer.Option(help="Only in this namespace.")] = None,
-    pinned: Annotated[bool, typer.Option("--pinned", help="List the standing rules.")] = False,
-    trash: Annotated[bool, typer.Option("--trash", help="List the trash.")] = False,
+    namespace: Annotated[str | None, Option(help="Only in this namespace.")] = None,
+    pinned: Annotated[bool, Option("--pinned", help="List the standing rules.")] = False,
+    trash: Annotated[bool, Option("--trash", help="List the trash.")] = False,
     past: PastSessions = False,
     file: FileOption = None,
     project: ProjectOption = None,
@@ -267,13 +261,13 @@ def _row(hit: Hit) -> dict[str, str]:
 
 
 def forget(
-    memory_id: Annotated[str | None, typer.Argument(metavar="ID")] = None,
+    memory_id: Annotated[str | None, Argument(metavar="ID")] = None,
     now: Annotated[
-        bool, typer.Option("--now", help="Delete for good, from the trash and every index.")
+        bool, Option("--now", help="Delete for good, from the trash and every index.")
     ] = False,
     project: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--project",
             metavar="DIR",
             help="Forget all memories, notes and proposals of this project.",
@@ -310,7 +304,7 @@ def _forget_one(memory_id: str, now: bool) -> None:
         say(f"forgot {memory_id}; `upwell restore {memory_id}` restores it")
 
 
-def restore(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+def restore(memory_id: Annotated[str, Argument(metavar="ID")]) -> None:
     """Restore a memory from the trash."""
     memory_id = id_in(memory_id)
     if not with_memory(lambda app: app.memory.restore(memory_id)):
@@ -343,14 +337,14 @@ def topics(as_json: Json = False) -> None:
 def context(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="MESSAGE",
             help="The user's message. `-` reads stdin. Omit it for --door session.",
         ),
     ] = None,
-    door: Annotated[str, typer.Option(help="ask, prompt or session.")] = "ask",
-    form: Annotated[str, typer.Option("--format", help="digest or json.")] = "digest",
-    session: Annotated[str, typer.Option(help="Session to record this in; omit to preview.")] = "",
+    door: Annotated[str, Option(help="ask, prompt or session.")] = "ask",
+    form: Annotated[str, Option("--format", help="digest or json.")] = "digest",
+    session: Annotated[str, Option(help="Session to record this in; omit to preview.")] = "",
     as_json: Json = False,
 ) -> None:
     """Show what upwell would say to a message. If it would stay silent, show the reason instead."""
@@ -361,7 +355,7 @@ def context(
     message = " ".join(words) if words else None
     if message is None and door != Door.SESSION:
         raise UsageError("context needs a message", hint="only --door session works without one")
-    text = typer.get_text_stream("stdin").read() if message == "-" else message
+    text = sys.stdin.read() if message == "-" else message
     cue = Cue(door=Door(door), text=text or "", session=session, cwd=os.getcwd())
     with_app(lambda app: _show_context(app, cue, as_json or form == "json"))
 

@@ -1,10 +1,10 @@
 """The commands `stm add|search|delete|clear`."""
 
 import os
+import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_memory
 from upwell.ground.errors import StoreError
@@ -15,26 +15,19 @@ if TYPE_CHECKING:
     from upwell.app import MemoryApp
 
 
-stm = typer.Typer(
-    help="Short notes in stm.json. A note that has not been viewed for 35 days is cleared.",
-    no_args_is_help=True,
-)
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(stm, name="stm")
+stm = Group("Short notes in stm.json. A note that has not been viewed for 35 days is cleared.")
 
 
 @stm.command()
 def add(
-    content: Annotated[str, typer.Argument(metavar="CONTENT", help="The note. `-` reads stdin.")],
+    content: Annotated[str, Argument(metavar="CONTENT", help="The note. `-` reads stdin.")],
     as_json: Json = False,
 ) -> None:
     """Store a note and print its id."""
     from upwell.memory.notes.file import Origin
     from upwell.tools.notes import ADDED, described
 
-    text = typer.get_text_stream("stdin").read() if content == "-" else content
+    text = sys.stdin.read() if content == "-" else content
     origin = Origin(project=repository_of(os.getcwd()))
 
     async def work(app: "MemoryApp") -> None:
@@ -52,10 +45,10 @@ def add(
 @stm.command()
 def search(
     query: Annotated[
-        str | None, typer.Argument(metavar="QUERY", help="Words that the note contains.")
+        str | None, Argument(metavar="QUERY", help="Words that the note contains.")
     ] = None,
-    note_id: Annotated[str | None, typer.Option("--id")] = None,
-    date: Annotated[str | None, typer.Option(help="Date of creation, YYYY-MM-DD in UTC.")] = None,
+    note_id: Annotated[str | None, Option("--id")] = None,
+    date: Annotated[str | None, Option(help="Date of creation, YYYY-MM-DD in UTC.")] = None,
     as_json: Json = False,
 ) -> None:
     """Find notes. A note that is found counts as viewed."""
@@ -73,7 +66,7 @@ def search(
 
 
 @stm.command()
-def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+def delete(note_id: Annotated[str, Argument(metavar="ID")]) -> None:
     """Delete a note for good."""
     from upwell.tools.notes import DELETED
 
@@ -88,7 +81,7 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 @stm.command()
 def clear() -> None:
-    """Clear notes not viewed for 35 days. upwell also does this on its own."""
+    """Clear notes not viewed for 35 days. This also happens on its own."""
 
     async def work(app: "MemoryApp") -> None:
         removed = app.notes.clear()

@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec import Struct
 
+from upwell.cli.command import Option
 from upwell.cli.output import note, say, say_json
 from upwell.cli.progress import progress
 from upwell.cli.session import folder, with_memory
@@ -24,27 +24,23 @@ if TYPE_CHECKING:
 MAX_SESSIONS = 5
 PastSessions = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--sessions",
         help="Search past sessions for a question or an error, or print the turn at a locator.",
     ),
 ]
 FileOption = Annotated[
     str | None,
-    typer.Option(
-        "--file", metavar="PATH", help="With --sessions: only those that changed this file."
-    ),
+    Option("--file", metavar="PATH", help="With --sessions: only those that changed this file."),
 ]
 ProjectOption = Annotated[
     Path | None,
-    typer.Option("--project", metavar="DIR", help="With --sessions: only in this project."),
+    Option("--project", metavar="DIR", help="With --sessions: only in this project."),
 ]
-HostOption = Annotated[
-    str | None, typer.Option("--host", help="With --sessions: only of this agent.")
-]
+HostOption = Annotated[str | None, Option("--host", help="With --sessions: only of this agent.")]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", help="With --sessions: only within this time, for example 30d."),
+    Option("--since", help="With --sessions: only within this time, for example 30d."),
 ]
 
 

@@ -1,12 +1,13 @@
 """The `rules` commands: the standing rules, and where each of them applies."""
 
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from msgspec.structs import replace
 
+from upwell.cli.command import Argument, Group, Option
 from upwell.cli.hooks import hosts_without_guard_hooks
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.parameters import Everywhere
@@ -21,24 +22,20 @@ if TYPE_CHECKING:
     from upwell.surface.scopes import RuleScope
 
 MAX_LISTED = 1_000
-rules = typer.Typer(
-    help="Standing rules. A rule without a scope opens every session; a rule with a scope surfaces "
-    "once a session, at a call on a matching file or command."
-)
-Id = Annotated[str, typer.Argument(metavar="ID", help="`upwell rules` lists them.")]
+Id = Annotated[str, Argument(metavar="ID", help="`upwell rules` lists them.")]
 Paths = Annotated[
     list[str] | None,
-    typer.Option("--path", metavar="GLOB", help="Files of the project (src/api/**); repeatable."),
+    Option("--path", metavar="GLOB", help="Files of the project (src/api/**); repeatable."),
 ]
 Tools = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--tool", metavar="NAME", help="Tools and commands (Bash, 'Bash(git push*)'); repeatable."
     ),
 ]
 Guard = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--guard",
         help="Refuse a matching command (--tool 'Bash(git push*--force*)') once a session, with "
         "the rule as the reason.",
@@ -46,16 +43,8 @@ Guard = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.add_typer(rules, name="rules")
-
-
-@rules.callback(invoke_without_command=True)
-def listed(context: typer.Context, as_json: Json = False) -> None:
+def listed(as_json: Json = False) -> None:
     """List the standing rules of every project, newest first."""
-    if context.invoked_subcommand:
-        return
-
     from upwell.app.proposals import described_rules
 
     async def work(app: "MemoryApp") -> list[Memory]:
@@ -73,9 +62,16 @@ def listed(context: typer.Context, as_json: Json = False) -> None:
     table(("id", "project", "scope", "state", "text"), rows, "No standing rules.")
 
 
+rules = Group(
+    "Standing rules. A rule without a scope opens every session; a rule with a scope surfaces "
+    "once a session, at a call on a matching file or command.",
+    listed,
+)
+
+
 @rules.command("add")
 def add(
-    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="The rule. `-` reads stdin.")],
+    text: Annotated[list[str], Argument(metavar="TEXT", help="The rule. `-` reads stdin.")],
     path: Paths = None,
     tool: Tools = None,
     everywhere: Everywhere = False,
@@ -89,7 +85,7 @@ def add(
     if guard:
         check_guard(scope)
     rule = Memory(
-        text=typer.get_text_stream("stdin").read() if text == ["-"] else " ".join(text),
+        text=sys.stdin.read() if text == ["-"] else " ".join(text),
         namespace="patterns",
         project=None if everywhere else repository_of(os.getcwd()),
         provenance=Provenance(door="cli"),
@@ -117,7 +113,7 @@ def _note_missing_hooks(scope: "RuleScope") -> None:
 
 @rules.command("keep")
 def keep(
-    rule: Annotated[str, typer.Argument(metavar="ID", help="The id of a proposal or memory.")],
+    rule: Annotated[str, Argument(metavar="ID", help="The id of a proposal or memory.")],
     path: Paths = None,
     tool: Tools = None,
 ) -> None:

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
+from click.exceptions import Exit
 
 from upwell.cli.capturing import learned_from, say_learned
 from upwell.cli.clients import (
@@ -23,6 +24,7 @@ from upwell.cli.clients import (
     say_improvised,
     say_places,
 )
+from upwell.cli.command import Option
 from upwell.cli.hooks import has_guards, hook_installation, installer_of
 from upwell.cli.inbox import open_inbox
 from upwell.cli.lessons import offer_question, offer_state, write_past_lessons
@@ -62,26 +64,22 @@ MOMENTS = {
     "lesson": "where a lesson bore on a call",
     "session_start": "at a session's start",
 }
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(setup)
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done.")]
 
 
 def setup(
     yes: Yes = False,
     dry_run: DryRun = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Restore what setup changed.")] = False,
+    undo: Annotated[bool, Option("--undo", help="Restore what setup changed.")] = False,
     shorten: Annotated[
-        bool, typer.Option("--shorten", help="Also shorten long results of the agents' own tools.")
+        bool, Option("--shorten", help="Also shorten long results of the agents' own tools.")
     ] = False,
     lessons: Annotated[
-        bool, typer.Option("--lessons", help="Also have a model write down what sessions taught.")
+        bool, Option("--lessons", help="Also have a model write down what sessions taught.")
     ] = False,
     forget: Annotated[
-        bool, typer.Option("--forget", help="With --undo: also drop what setup learned.")
+        bool, Option("--forget", help="With --undo: also drop what setup learned.")
     ] = False,
 ) -> None:
     """Set up upwell for every agent on this machine. Installs hooks, wraps MCP servers, and learns
@@ -152,11 +150,11 @@ def _set_up(
     _summarise(plan, transcripts, offer, lessons=lessons, replays=dry_run or not yes)
     if dry_run:
         note("upwell: nothing was changed; without --dry-run, setup asks and then does all of this")
-        raise typer.Exit(1 if plan.refused else 0)
+        raise Exit(1 if plan.refused else 0)
     if not yes:
         _confirm("Do all of this?", show)
         if offer.setting and not offer.is_on and not lessons:
-            lessons = typer.confirm(offer_question(offer), default=False)
+            lessons = click.confirm(offer_question(offer), default=False)
             plan = planned(lessons=offer.setting if lessons else "")
     faults = [*plan.refused]
     setting_up.write(plan, _reporting(faults))
@@ -164,7 +162,7 @@ def _set_up(
     _prove(setting_up, faults)
     _say_next_steps(plan, _replay(setting_up))
     if faults:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _undo(
@@ -198,7 +196,7 @@ def _undo(
     elif count:
         say("what setup learned stays; `upwell setup --undo --forget` drops it")
     if faults:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _summarise_undo(plans: "UndoPlan") -> None:
@@ -352,7 +350,7 @@ def _state(plan: "Plan") -> str:
 
 def _confirm(question: str, show: "Callable[[], None]") -> None:
     while True:
-        answer = typer.prompt(
+        answer = click.prompt(
             f"{question} [y/N, d shows every changed line]", "n", show_default=False
         )
         match answer.strip().lower():
@@ -362,7 +360,7 @@ def _confirm(question: str, show: "Callable[[], None]") -> None:
                 show()
             case _:
                 note("upwell: nothing was changed")
-                raise typer.Abort
+                raise click.Abort
 
 
 def _show(plans: "Iterable[Plan]") -> None:

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec.structs import asdict
 
+from upwell.cli.command import Argument, Option
 from upwell.cli.moving import import_from
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
@@ -25,29 +25,22 @@ if TYPE_CHECKING:
 MAX_SHOWN = 5
 
 
-def register(app: typer.Typer) -> None:
-    app.command("import")(import_memories)
-    app.command()(export)
-
-
 Paths = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="PATH", help="Files or folders. Omit to list the imports."),
+    Argument(metavar="PATH", help="Files or folders. Omit to list the imports."),
 ]
 Form = Annotated[
     str,
-    typer.Option("--format", help="auto, markdown, stm or jsonl; auto decides by the file name."),
+    Option("--format", help="auto, markdown, stm or jsonl; auto decides by the file name."),
 ]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="PROGRAM", help=f"Another program: {', '.join(PROGRAMS)}."),
+    Option("--from", metavar="PROGRAM", help=f"Another program: {', '.join(PROGRAMS)}."),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="With --from: only count, and write nothing.")
-]
+DryRun = Annotated[bool, Option("--dry-run", help="With --from: only count, and write nothing.")]
 Projects = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--project",
         metavar="OLD=NEW",
         help="Replace project OLD in the import with folder NEW; with --from, OLD is a name. "
@@ -56,12 +49,12 @@ Projects = Annotated[
 ]
 Everywhere = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--everywhere",
         help="With --from: memories from a project without a known folder apply to every project.",
     ),
 ]
-Remove = Annotated[bool, typer.Option("--remove", help="Stop reading these files and folders.")]
+Remove = Annotated[bool, Option("--remove", help="Stop reading these files and folders.")]
 
 
 def import_memories(
@@ -128,10 +121,10 @@ def _import_files(
 
 
 def export(
-    form: Annotated[str, typer.Option("--format", help="jsonl or markdown.")] = "jsonl",
+    form: Annotated[str, Option("--format", help="jsonl or markdown.")] = "jsonl",
     project: Annotated[
         Path | None,
-        typer.Option("--project", metavar="DIR", help="Only the memories of this project."),
+        Option("--project", metavar="DIR", help="Only the memories of this project."),
     ] = None,
 ) -> None:
     """Print every memory of every project. `upwell import` reads JSON lines back unchanged."""
