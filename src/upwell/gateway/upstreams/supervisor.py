@@ -14,7 +14,7 @@ from upwell.gateway.upstreams.inbound import CallTimeout
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import UpstreamError, UpstreamLocked, UpstreamUnavailable
 from upwell.ground.secrets.redact import redacted_start
-from upwell.ground.trace import LOG
+from upwell.ground.trace import LOG, contained
 from upwell.ground.types.rpc import Reply
 from upwell.wire.peer import Message
 from upwell.wire.rawjson import NotJson, RawObject, dumps
@@ -148,7 +148,7 @@ class Upstream:
             while True:
                 began = time.monotonic()
                 await self._live()
-                await self._on_change(self)
+                await self._announce()
                 await _rest(self._wake, backoff.after(time.monotonic() - began), self.name)
         finally:
             self.state = State.STOPPED
@@ -295,7 +295,7 @@ class Upstream:
             self.about = connection.about
             self.state, self.failure = State.READY, None
             self._settled.set()
-            await self._on_change(self)
+            await self._announce()
             await self._restore(connection)
             await connection.ended()
             self._fail(await connection.exit_reason("ended"))
@@ -322,6 +322,11 @@ class Upstream:
             if stream is not None:
                 await stream.aclose()
             await self._tasks.drain()
+
+    async def _announce(self) -> None:
+        # Contained, because a fault in the lists of all servers must not end this one.
+        with contained(f"announcing the tools of upstream {self.name}"):
+            await self._on_change(self)
 
     async def _restore(self, connection: Connection) -> None:
         self._stream = ListenStream(connection, self._tools_changed)
@@ -365,7 +370,7 @@ class Upstream:
             except (TimeoutError, UpstreamError) as error:
                 LOG.warning("upstream %s: its changed tools cannot be read: %s", self.name, error)
                 return
-            await self._on_change(self)
+            await self._announce()
             await asyncio.sleep(REFRESH_SECONDS)
 
 
