@@ -87,7 +87,10 @@ class Gateway:
             listing.added,
         )
         self._resources = UpstreamResources(
-            lambda: self.upstreams, own.resources, options.list_wait_seconds
+            lambda: self.upstreams,
+            own.resources,
+            options.list_wait_seconds,
+            self._announce_lists,
         )
         self.router = Router(
             self._catalog,
@@ -125,6 +128,7 @@ class Gateway:
             async with self._fleet.running():
                 yield
         finally:
+            await self._resources.aclose()
             await self.router.aclose()
 
     def apply_options(self, options: GatewayOptions) -> None:
