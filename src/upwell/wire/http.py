@@ -23,7 +23,7 @@ from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import MAX_LINE_BYTES, Inbox, Line
 from upwell.wire.logins import REQUIREMENT, LoginNeeded
 from upwell.wire.mirrors import Mirrors
-from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
+from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, own_id, read_message
 from upwell.wire.rawjson import NotJson, RawObject
 from upwell.wire.sse import Event, read_events
 
@@ -106,7 +106,7 @@ def is_answer(event: Event, identity: bytes) -> bool:
         message = read_message(event.data)
     except NotJson:
         return False
-    return message.id == identity and message.method is None
+    return own_id(message.id or b"") == identity and message.method is None
 
 
 def unanswered(identity: bytes, reason: str) -> Line:

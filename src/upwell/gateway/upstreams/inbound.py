@@ -19,7 +19,15 @@ from upwell.gateway.eras import meta_of
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
-from upwell.wire.peer import INTERNAL_ERROR, Message, PeerGone, ProtocolError, error_body
+from upwell.wire.peer import (
+    INTERNAL_ERROR,
+    LARGE_BYTES,
+    Message,
+    PeerGone,
+    ProtocolError,
+    error_body,
+    own_id,
+)
 from upwell.wire.rawjson import NotJson, RawObject, check
 
 PROGRESS = "notifications/progress"
@@ -147,7 +155,7 @@ class InFlight:
             params = RawObject.parse(raw)
         except NotJson:
             return
-        call = self._by_token.get(params.get("progressToken") or b"")
+        call = self._by_token.get(own_id(params.get("progressToken") or b""))
         if call is None or call.token is None:
             LOG.debug("progress of a call that has ended")
             return
@@ -214,13 +222,14 @@ class Inbound:
         self._answers: dict[bytes, asyncio.Task[None]] = {}
 
     async def take(self, message: Message) -> None:
-        """Pass a message on to the clients that it is for."""
+        """Pass a message on to the clients that it is for. Params that are not JSON at every level
+        are not passed on."""
         if message.method == PROGRESS:
             await self._in_flight.relay_progress(message.params)
         elif message.method == CANCELLED:
             self._cancel(message)
         elif message.id is None:
-            await self._around.notified(message, self._in_flight.clients())
+            await self._relay_notification(message)
         elif len(self._tasks) >= MAX_ANSWERS:
             LOG.warning("upstream %s sends requests and reads no answers", self._name)
         else:
@@ -236,6 +245,14 @@ class Inbound:
     async def drain(self) -> None:
         """Wait until every answer has been sent or cancelled."""
         await self._tasks.drain()
+
+    async def _relay_notification(self, message: Message) -> None:
+        try:
+            await _check(message.params)
+        except NotJson as error:
+            LOG.warning("upstream %s: dropping its %s: %s", self._name, message.method, error)
+            return
+        await self._around.notified(message, self._in_flight.clients())
 
     def _cancel(self, message: Message) -> None:
         try:
@@ -270,16 +287,24 @@ class Inbound:
         if client is None:
             return declined(method, _unattributed(len(clients), connected_client))
         try:
+            await _check(message.params)
             with self._in_flight.asking(client):
                 reply = await client.ask(method, message.params)
-            check(reply.error or reply.result)
+            await _check(reply.error or reply.result)
             return reply
         except NotJson as error:
-            return declined(method, f"the client's answer is not JSON: {error}")
+            return declined(method, f"the question or its answer is not JSON: {error}")
         except PeerGone:
             return declined(method, "the client has disconnected")
         except ProtocolError as error:
             return declined(method, str(error))
+
+
+async def _check(raw: bytes) -> None:
+    if len(raw) < LARGE_BYTES:
+        check(raw)
+    else:
+        await asyncio.to_thread(check, raw)
 
 
 def _unattributed(client_count: int, connected_client: Client | None) -> str:
