@@ -44,6 +44,10 @@ class PeerLost(PeerGone):
     """This request will get no answer, although the connection is still open."""
 
 
+class PeerRefused(PeerGone):
+    """The other side certainly did not run this request, so it may be repeated."""
+
+
 class ProtocolError(ValueError):
     """The other side's answer is malformed or too large."""
 
@@ -235,11 +239,12 @@ class Peer:
 
         Raises:
             PeerGone: the connection ended before the answer.
+            PeerRefused: the request was not sent, or not run.
             PeerLost: the request will get no answer, although the connection is still open.
             ProtocolError: the answer has neither a result nor an error, or is too large.
         """
         if self._closed_reason is not None:
-            raise self._closed_reason
+            raise PeerRefused(str(self._closed_reason))
         self._next_id += 1
         identity = b"%d" % self._next_id
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -322,7 +327,8 @@ class Peer:
     def _lose(self, line: Line) -> None:
         future = self._waiting.get(line.lost)
         if future is not None and not future.done():
-            future.set_exception(PeerLost(line.reason))
+            kind = PeerRefused if line.not_run else PeerLost
+            future.set_exception(kind(line.reason))
 
     def _settle(self, identity: bytes, message: Message) -> None:
         future = self._waiting.get(identity)

@@ -46,6 +46,7 @@ from upwell.wire.peer import (
     Peer,
     PeerGone,
     PeerLost,
+    PeerRefused,
     ProtocolError,
     error_code,
 )
@@ -286,7 +287,9 @@ class Connection:
                 hint="check whether the call took effect before you repeat it",
             ) from error
         except PeerGone as error:
-            raise await self.exit_reason("ended before it answered") from error
+            failure = await self.exit_reason("ended before it answered")
+            failure.did_not_run = isinstance(error, PeerRefused)
+            raise failure from error
         except ProtocolError as error:
             raise self._violation(str(error)) from error
         self._check(reply)
@@ -330,6 +333,10 @@ class Connection:
             LOG.debug("upstream %s does not answer: %s", self._server.name, error)
             return False
         return True
+
+    async def disconnect(self) -> None:
+        """Give up the connection to a server that does not answer any more."""
+        await self._link.stop()
 
     async def ended(self) -> None:
         """Wait until the server closes its side."""
