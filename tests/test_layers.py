@@ -77,7 +77,17 @@ STAIRS = {
         *("render", "guards", "learning", "verdict", "filters", "record", "rules", "explain"),
         *("judge", "rating", "session_start", "deliveries", "lessons", "pipeline"),
     ],
-    "gateway": ["options", "eras", "clients", "upstreams", "calls", "routing", "front", "server"],
+    "gateway": [
+        "options",
+        "shapes",
+        "eras",
+        "clients",
+        "upstreams",
+        "calls",
+        "routing",
+        "front",
+        "server",
+    ],
     "app": [
         *(
             "gain",

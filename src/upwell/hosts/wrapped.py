@@ -13,7 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.ground.names import OWN_SERVER
-from upwell.hosts.entries import has_only_tools, is_upwell, url_of, words_of, wrapped_words
+from upwell.hosts.entries import (
+    args_fault,
+    has_only_tools,
+    is_upwell,
+    url_of,
+    words_of,
+    wrapped_words,
+)
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 
@@ -94,7 +101,7 @@ class WrappedServers(Struct, frozen=True):
             return "it is at an address, where the agent itself signs in"
         words = words_of(raw)
         if not words:
-            return "it has no command"
+            return args_fault(raw) or "it has no command"
         placeholder = self.servers.placeholders.search(words[0])
         return f"only the agent can fill in {placeholder.group()}" if placeholder else ""
 
