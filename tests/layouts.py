@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import NamedTuple
 
+from tests.tables import expand
+
 AREAS, FINDINGS, PARTS = 24, 14, 3
 _FINDING = re.compile(r"crane(\d+)x(\d+)(?:x(\d+))?", re.I)
 _HARBOR = re.compile(r"harbor(\d+)(?!\d)", re.I)
@@ -61,6 +63,14 @@ def read(text: str, *, below: bool = False) -> Reading:
 def _next_harbor(rows: list[str]) -> str:
     found = [match[1] for row in rows if (match := _HARBOR.search(row))]
     return found[0] if found else ""
+
+
+def read_json(text: str) -> Reading:
+    """Read a shortened document, or JSON Lines."""
+    lines = text.split("\n") if text.startswith('{"file"') else [text]
+    found = [pair for line in lines for pair in findings(expand(json.loads(line)))]
+    wrong = {name for name, harbor in found if not name.startswith(f"crane{harbor}x")}
+    return Reading({name for name, _ in found} - wrong, wrong)
 
 
 def findings(value: object, harbor: str = "") -> Iterator[tuple[str, str]]:

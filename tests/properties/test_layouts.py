@@ -1,7 +1,7 @@
 """In the output of a tool, no line stands under a heading that is not its own."""
 
 import pytest
-from tests.layouts import Layout, read, texts
+from tests.layouts import Layout, documents, read, read_json, texts
 
 from upwell.compress import compress
 
@@ -19,3 +19,13 @@ def test_each_finding_stands_under_its_own_heading(layout: Layout) -> None:
             text = compress(layout.text, max_tokens=budget, query=query).text
             reading = read(text, below=layout.below)
             assert not reading.wrong, (budget, query, text)
+
+
+@pytest.mark.parametrize("name", documents())
+def test_each_finding_in_json_has_its_file(name: str) -> None:
+    text = documents()[name]
+    for budget in BUDGETS:
+        for query in (None, QUESTION):
+            reading = read_json(compress(text, max_tokens=budget, query=query).text)
+            assert not reading.wrong, (budget, query)
+            assert reading.right
