@@ -31,7 +31,7 @@ _DOCUMENT = re.compile(r"---(?:\s|$)")
 _FIELD = re.compile(r"#|[\w\"'-]++:(?:\s|$)")
 _PATH = re.compile(r"(?=\S*[/.])[\w@.+/\\~-]++$")
 _MATCH = re.compile(r"\d++[:-]")
-_NUMBERED = re.compile(r"[^\s:]*+[:-]?\d++[:-]")
+_NUMBERED = re.compile(r"(?:[^\s:]*?[:-])?\d++[:-]")
 """A line of a search result, which may end in a colon without being a heading."""
 _RULE = re.compile(r"[\s+|]*+[-=]{3}[-=+|\s]*+$")
 _FRAME = re.compile(r"[\s+|]*+[-=]{4}")
