@@ -141,5 +141,5 @@ def test_a_cut_json_string_counts_its_missing_characters(max_chars: int, least: 
     shown = len(json.loads(result.text).partition("…")[0])
     (omission,) = result.omitted
     assert shown >= least
-    assert omission.total == len(text) - len("\"\"")
+    assert omission.total == len(text) - len('""')
     assert omission.count == omission.total - shown
