@@ -268,6 +268,10 @@ def test_wrapped_servers_keep_their_places_until_setup_is_undone(user: User) -> 
     assert claude["files"]["args"][-4:] == ["--", "npx", "-y", "files-mcp"]
     assert claude["files"]["env"] == {"KEY": "files-secret-1"}
     codex = tomllib.loads((user.folder / ".codex/config.toml").read_text())["mcp_servers"]
+    launcher = Path(claude["files"]["command"])
+    launcher.unlink()
+    assert f"{launcher} was gone and is there again" in user.run("doctor")[0]
+    assert launcher.is_file()
     assert list(codex) == ["docs", "upwell"]
     assert codex["docs"]["args"][-2:] == ["--", "docs-mcp"]
     assert "server" not in tomllib.loads((user.home / "config.toml").read_text())
