@@ -261,7 +261,7 @@ def test_undo_restores_every_byte_and_keeps_what_was_learned(user: User) -> None
 def test_wrapped_servers_keep_their_places_until_setup_is_undone(user: User) -> None:
     before = user.state()
     out, _ = user.run("setup", "--yes")
-    assert "claude: files is wrapped in its place" in out
+    assert "claude: files → wrapped in its place" in out
     assert "tested: claude ran its hook" in out
     claude = json.loads((user.folder / ".claude.json").read_text())["mcpServers"]
     assert list(claude) == ["files", "upwell"]

@@ -164,8 +164,8 @@ def say_places(plan: "WrappingPlan") -> None:
     from upwell.hosts.wrapped import BEHIND_UPWELL
 
     for place in plan.places:
-        left = f"stays as it is: {place.left}" if place.left else "is wrapped in its place"
-        say(f"{place.client}: {place.name} {left}")
+        left = f"stays as it is: {place.left}" if place.left else "wrapped in its place"
+        say(f"{place.client}: {place.name} → {left}")
     behind = list(dict.fromkeys(p.client for p in plan.places if p.left == BEHIND_UPWELL))
     if behind:
         note(
