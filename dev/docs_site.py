@@ -13,11 +13,11 @@ from upwell.ground.remote_address import address_of
 ROOT = Path(__file__).parents[1]
 COPIES = {"CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md"}
 SEARCH_BOOSTS = {
-    **dict.fromkeys(("faq.md", "troubleshooting.md"), 4.0),
+    "faq.md": 4.0,
     **dict.fromkeys(("quickstart.md", "privacy.md", "hooks.md"), 2.0),
     "moving-in.md": 2.0,
     "changes.md": 0.25,
-    **dict.fromkeys(("contributing.md", "decisions.md", "end-to-end.md", "names.md"), 0.05),
+    **dict.fromkeys(("contributing.md", "decisions.md", "end-to-end.md"), 0.05),
 }
 """Pages that the search box ranks before or after the others: a user's question first leads to an
 answer, and only then to the pages for maintainers."""

@@ -52,7 +52,7 @@ ROWS = {
     "hosts": (HOSTS, "docs/reference.md", "## Hooks"),
     "skip reasons": (SkipReason, "docs/reference.md", "## Skip reasons"),
     "strategies": (STRATEGIES, "docs/compression.md", ""),
-    "transcripts": (NAMES, "docs/replay.md", "## What it reads"),
+    "transcripts": (NAMES, "docs/dashboard.md", "## What a replay reads"),
 }
 
 

@@ -146,7 +146,7 @@ class Config:
 
     def shows_status(self) -> bool:
         """Return whether the tools for `stm.json` report their actions. They do so only if
-        `STM_SHOW_STATUS` is exactly `TRUE` (seed 001, docs/names.md).
+        `STM_SHOW_STATUS` is exactly `TRUE` (seed 001, tests/NAMES.md).
         """
         return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 

@@ -1,6 +1,6 @@
 """The filters before and after the search. They decide which cues (prompts and tool calls) may
 start a search, which of the memories found may reach the agent, and in what order (seeds 000, 003
-and 004 in docs/names.md)."""
+and 004 in tests/NAMES.md)."""
 
 import json
 import re
@@ -302,7 +302,7 @@ _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
     """Sort `hits` by score × namespace weight × recency × multi-query boost (seeds 003 and 004 in
-    docs/names.md), drop near-identical texts, and mix the sources.
+    tests/NAMES.md), drop near-identical texts, and mix the sources.
     """
     ordered = sorted(hits, key=lambda hit: (-_weight(hit, intent, options, now), hit.memory.id))
     return spread(distinct(ordered))

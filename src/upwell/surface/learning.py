@@ -205,7 +205,7 @@ class Learning:
 
     async def viewed(self, memories: Sequence[Memory]) -> None:
         """Note that these memories were read on request. The notes from `stm.json` among them are
-        then kept for another `stm.retention_days` (seed 001, docs/names.md)."""
+        then kept for another `stm.retention_days` (seed 001, tests/NAMES.md)."""
         notes = [memory.id for memory in memories if memory.source.startswith(STM_ID)]
         if notes:
             await self._mark_used(notes)

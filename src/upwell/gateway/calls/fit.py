@@ -259,7 +259,7 @@ class Fitter:
         tool's budget and `hard_tokens`. Returns None for each unchanged text.
 
         The notice is appended to the last shortened text. If that text is a chunk, the notice
-        precedes it, because a chunk must end with its footer (seed 002, docs/names.md). All texts
+        precedes it, because a chunk must end with its footer (seed 002, tests/NAMES.md). All texts
         stay unchanged if shortening saves nothing, or if an original is not stored where another
         process can read it.
         """

@@ -148,7 +148,7 @@ class Surfacing(Struct, frozen=True, kw_only=True):
 
 
 class Rating(StrEnum):
-    """An agent's or user's opinion of memories that surfaced (seed 000, docs/names.md)."""
+    """An agent's or user's opinion of memories that surfaced (seed 000, tests/NAMES.md)."""
 
     HELPFUL = "helpful"
     PARTIALLY_HELPFUL = "partially_helpful"
