@@ -216,8 +216,9 @@ def _form(line: str, before: str, following: str) -> str:
     if heading := _HEADING.match(line):
         return f"{heading.lastgroup} {heading['task'] or ''}".strip()
     is_flat = following[:1].strip() and not following.startswith("- ")
-    is_heading = is_flat and line.rstrip().endswith(":") and not _NUMBERED.match(line)
-    return "colon" if is_heading else ""
+    if not is_flat or not line.rstrip().endswith(":"):
+        return ""
+    return "colon" if _PATH.match(line.rstrip()[:-1]) or not _NUMBERED.match(line) else ""
 
 
 def _is_head(line: str, following: str) -> bool:
