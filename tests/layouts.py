@@ -132,7 +132,7 @@ INLINE = {
     "github": "::error file=src/harbor{a}.py,line={l},col={c}::crane{a}x{n} is {w}\n",
     "psalm": "ERROR: UndefinedVariable - src/harbor{a}.php:{l}:{c} - Cannot find $crane{a}x{n}\n",
     "find": "./srv/harbor{a}/{w}/crane{a}x{n}.py\n",
-    "grep": "src/harbor{a}.py:{l}:    crane{a}x{n} = {w}(1)\n",
+    "grep": "src/dock-109-b/harbor{a}.py:{l}:    crane{a}x{n} = {w}(1)\n",
     "rubocop": "app/harbor{a}.rb:{l}:{c}: W: Lint/Useless: Useless `crane{a}x{n}` ({w}).\n"
     "    crane{a}x{n} = 1\n    ^^^^^^^\n",
     "golangci-lint": "pkg/harbor{a}.go:{l}:{c}: crane{a}x{n} is {w} (unused)\n"
@@ -221,7 +221,7 @@ GROUPED: dict[str, tuple[str, ...]] = {
     "tree ascii": ("|-- harbor{a}\n", "|   |-- {w}_crane{a}x{n}.py\n"),
     "npm ls": ("├─┬ harbor{a}@1.2.{c}\n", "│ ├── crane{a}x{n}@{l}.0.0 {w}\n"),
     "gradle": ("+--- org:harbor{a}:1.{c}\n", "|    +--- org:crane{a}x{n}:{l} ({w})\n"),
-    "rg --heading": ("src/harbor{a}.py\n", "{l}:    crane{a}x{n} = {w}(1)\n", "\n"),
+    "rg --heading": ("src/dock-109-b/harbor{a}.py\n", "{l}:    crane{a}x{n} = {w}(1)\n", "\n"),
     "git grep": ("src/harbor{a}.py\n", "{l}-    {w} = 2\n{l}:    crane{a}x{n} = 1\n--\n", "\n"),
     "git status": (
         "Changes in harbor{a}:\n", "\tmodified:   {w}/crane{a}x{n}.py\n", "\n"

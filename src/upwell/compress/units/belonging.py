@@ -14,7 +14,8 @@ import re
 from msgspec import Struct, field
 
 from upwell.compress.normalise.logs import HEAD
-from upwell.compress.units.base import Units
+from upwell.compress.units.base import FIRST, Units
+from upwell.compress.units.reports import WARNING
 
 MOST_ENCLOSING = 24
 """A line needs at most this many lines: the outermost and the nearest ones."""
@@ -30,7 +31,7 @@ _HEADING = re.compile(
 _DOCUMENT = re.compile(r"---(?:\s|$)")
 _FIELD = re.compile(r"#|[\w\"'-]++:(?:\s|$)")
 _PATH = re.compile(r"(?=\S*[/.])[\w@.+/\\~-]++$")
-_MATCH = re.compile(r"\d++[:-]")
+_MATCH = re.compile(r"\d{1,7}+[:-](?!\d\d-)")
 _NUMBERED = re.compile(r"(?:[^\s:]*?[:-])?\d++[:-]")
 """A line of a search result, which may end in a colon without being a heading."""
 _RULE = re.compile(r"[\s+|]*+[-=]{3}[-=+|\s]*+$")
@@ -39,7 +40,7 @@ _BRANCH = re.compile(
     r"(?:[│|]?[ \t\xa0]++)*+(?:[├└][─┬]*+[ \xa0]?|(?:\|--|`--|\+---|\\---|\+-|\\-) )?"
 )
 """The indentation of a line, with the branches of a tree."""
-_QUOTED = re.compile(
+QUOTED = re.compile(
     r"[ \t]*+\d*+[ \t]*+[|│](?![ \t\xa0]*+[│|├└+\\`]|--|.*\|\s*$)"
     r"|\d++(?:[ \t]{2}|\t|→)"
 )
@@ -145,7 +146,7 @@ def add_context(units: Units, text: str) -> None:
             units.needs[unit] = (*units.needs[unit - 1], unit - 1)
             continue
         following = lines[unit + 1] if unit + 1 < len(lines) else ""
-        form = _form(line, before, following)
+        form = "" if QUOTED.match(line) else _form(line, before, following)
         if form and not (form == _COMMENT and skips_comments):
             units.needs[unit] = context.begin(form, unit)
         else:
@@ -160,7 +161,7 @@ def _needs(units: Units, context: _Context, unit: int, line: str, before: str) -
     context.is_bare = context.is_bare and _RULE.match(line) is not None
     if line.startswith("[") and (head := HEAD.match(line.rstrip("\n"))):
         line = head[2]
-    if _QUOTED.match(line):
+    if QUOTED.match(line):
         return context.blocks[-1].chain if context.blocks else context.above
     branch = _BRANCH.match(line)
     depth = 2 * (branch.end() if branch else 0)
@@ -179,19 +180,21 @@ def _needs(units: Units, context: _Context, unit: int, line: str, before: str) -
 
 def _placed(units: Units, context: _Context, unit: int) -> tuple[int, ...]:
     """Let the message above need its place, which is `unit`, and with it what belongs to the
-    message. Only its first place counts."""
+    message. Only its first place counts. A message with a place ranks like a warning, at least."""
     if not context.blocks:
         needs = context.above
         if context.headings and not context.headings[-1].has_place:
             context.headings[-1].has_place = True
             context.above = (*needs, unit)
             units.needs[needs[-1]] = (*units.needs[needs[-1]], unit)
+            units.salience[needs[-1]] = max(units.salience[needs[-1]], FIRST + WARNING)
         return needs
     message = context.blocks[-1]
     needs = message.chain
     if not message.has_place:
         message.chain, message.has_place = (*needs, unit), True
         units.needs[message.unit] = (*units.needs[message.unit], unit)
+        units.salience[message.unit] = max(units.salience[message.unit], FIRST + WARNING)
     return needs
 
 
@@ -205,15 +208,17 @@ def _form(line: str, before: str, following: str) -> str:
             return _RULED
         if not before and _is_head(line, following):
             return _TABLE
-    if _MATCH.match(following.lstrip()) and _PATH.match(line.strip()):
+    is_found = _MATCH.match(following.lstrip()) and not line.lstrip()[0].isdigit()
+    if is_found and _PATH.match(line.strip()):
         return "colon"
     if line[0].isspace() or len(line) > _MOST_HEADING or HEAD.match(line.rstrip("\n")):
         return ""
     if heading := _HEADING.match(line):
         return f"{heading.lastgroup} {heading['task'] or ''}".strip()
     is_flat = following[:1].strip() and not following.startswith("- ")
-    is_heading = is_flat and line.rstrip().endswith(":") and not _NUMBERED.match(line)
-    return "colon" if is_heading else ""
+    if not is_flat or not line.rstrip().endswith(":"):
+        return ""
+    return "colon" if _PATH.match(line.rstrip()[:-1]) or not _NUMBERED.match(line) else ""
 
 
 def _is_head(line: str, following: str) -> bool:

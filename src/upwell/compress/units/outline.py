@@ -19,7 +19,7 @@ from upwell.compress.units.base import (
     lines,
     split_lines,
 )
-from upwell.compress.units.belonging import add_context, shortened
+from upwell.compress.units.belonging import QUOTED, add_context, shortened
 from upwell.compress.units.reports import Report
 
 _MODIFIER = (
@@ -197,8 +197,8 @@ def _name_records(units: Units, text: str) -> None:
 
 
 def _raise_trouble(units: Units, text: str) -> None:
-    """Raise the lines that report results and errors. An error needs the line below it that gives
-    its location.
+    """Raise the lines that report results and errors, but not quoted source. An error needs the
+    line below it that gives its location.
     """
     trouble, report = Trouble(text), Report(text)
     before = -1
@@ -207,9 +207,12 @@ def _raise_trouble(units: Units, text: str) -> None:
         if units.salience[unit] <= BLANK:
             continue
         line = text[start:end]
+        if QUOTED.match(line):
+            continue
         role = report.salience(line, unit)
         if role > 0.0 or trouble.within(start, end):
-            units.salience[unit] = FIRST + (role or (0.0 if line in seen else 0.5))
+            worth = FIRST + (role or (0.0 if line in seen else 0.5))
+            units.salience[unit] = max(units.salience[unit], worth)
             seen.add(line)
             before = unit
         elif 0 <= before >= unit - 2 and _PLACE.match(text, start, end):
