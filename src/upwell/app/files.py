@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore, copy_in_memory
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, MemoryTtlStore, TtlStore
+from upwell.ground.types.memory import Memory
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import LearningStore, Ratings
 from upwell.memory.base import Store, UnavailableStore
@@ -250,8 +251,17 @@ def open_memory(
         clock=clock,
     )
     library.max_memories = config.limits.tenant_memories
-    imports = Imports(library, documents, sources, notes)
+    propose = partial(_propose_rules, config.home.inbox_file, files.locking)
+    key = export_key(config)
+    imports = Imports(library, documents, sources, notes, propose=propose, key=key)
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
+
+
+def _propose_rules(inbox_file: Path, locking: Locking, rules: Iterable[Memory]) -> None:
+    """Put the standing rules of an import into the inbox."""
+    from upwell.capture.inbox import imported_rule, inbox_at
+
+    inbox_at(inbox_file, locking).propose(map(imported_rule, rules))
 
 
 def _open_ltm(config: Config, ttl_store: TtlStore, patience: Patience) -> "LtmRecall | None":
@@ -429,6 +439,12 @@ def secret_of(config: Config) -> Secret:
         return now
 
     return current
+
+
+def export_key(config: Config) -> Secret:
+    """The key with which this home signs exports. Teammates have other keys: an export of theirs is
+    not this user's own."""
+    return partial(_own_secret, config.home.export_key_file)
 
 
 def _own_secret(path: Path) -> bytes:
