@@ -42,13 +42,14 @@ STAIRS = {
             "settings",
         ),
         *("trace", "background", "embed", "foreign", "remote_address", "text", "listener", "llm"),
-        *("project", "projects", "ttl_store", "session_state", "host_sessions", "pause"),
+        *("project", "walk", "projects", "ttl_store", "session_state", "host_sessions", "pause"),
         *("sqlite", "postgres"),
     ],
     "memory": [
         *("options", "ranking", "records", "stems", "sources", "places", "notes"),
         *("duplicates", "lookups", "embedding", "base", "recall", "topics", "team"),
-        *("relocation", "sqlite", "postgres", "documents", "external", "library", "transfer"),
+        *("relocation", "sqlite", "postgres", "documents", "external", "library", "line"),
+        "transfer",
     ],
     "surface": [
         *(

@@ -123,6 +123,25 @@ def test_a_scoped_rule_speaks_beside_its_files_through_the_hook(house: House) ->
     assert heard(house, house.file("api_orders.py"), "s3")
 
 
+@pytest.mark.parametrize("kind", ["a quotation", "a comment", "a link", "folders"])
+def test_a_repository_silences_no_rule(house: House, kind: str) -> None:
+    house.upwell("rules", "add", "--everywhere", TEXT)
+    rules_folder = house.project / ".claude/rules"
+    if kind == "a quotation":
+        (house.project / "CLAUDE.md").write_text(f"Do **not** {TEXT.lower()}, ever.\n")
+    elif kind == "a comment":
+        (house.project / "CLAUDE.md").write_text(f"<!--\n- {TEXT}\n-->\n")
+    elif kind == "a link":
+        rules_folder.parent.mkdir()
+        rules_folder.symlink_to("/usr")
+    else:
+        for number in range(3_000):
+            (rules_folder / f"{number}/more").mkdir(parents=True)
+    house.start()
+    start = claude_like("s1", str(house.project), "SessionStart", source="startup")
+    assert TEXT in json.dumps(house.hook("claude", event=start).json)
+
+
 def test_a_rule_that_is_replaced_on_the_command_line_is_replaced_by_a_rule(house: House) -> None:
     old = house.upwell("rules", "add", TEXT, "--tool", "Read").strip()
     new = house.upwell("remember", "Answer errors with plain text", "--supersedes", old).strip()

@@ -46,7 +46,7 @@ INSTRUCTIONS: Mapping[str, Callable[[Path], None]] = {
         b"\xef\xbb\xbf@a.md\r\n" + RULE.encode() + b"\r\n"
     ),
     "binary": lambda root: (root / "CLAUDE.md").write_bytes(
-        bytes(range(256)) * 400 + f"\n{RULE}\n".encode()
+        bytes(range(256)) * 400 + f"\n\n{RULE}\n".encode()
     ),
 }
 

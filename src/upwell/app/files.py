@@ -1,6 +1,8 @@
 """Opens a home's files: memory, TTL store, originals and the secret."""
 
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import ConfigError, StoreError
-from upwell.ground.files import Locking, exclusively
+from upwell.ground.files import Locking, create_once, exclusively, read_regular_file
 from upwell.ground.home import Home
 from upwell.ground.project import project_of, tracks
 from upwell.ground.sqlite.backup import Backups
@@ -20,6 +22,7 @@ from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore, copy_in_memory
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, MemoryTtlStore, TtlStore
+from upwell.ground.types.memory import Memory
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import LearningStore, Ratings
 from upwell.memory.base import Store, UnavailableStore
@@ -62,6 +65,7 @@ _USES_BYTES = 4_000_000
 _REMARKS_BYTES = 1_000_000
 
 Chore = Callable[[], Awaitable[object]]
+Secret = Callable[[], bytes]
 
 
 class Files(Struct, frozen=True):
@@ -237,8 +241,17 @@ def open_memory(
         clock=clock,
     )
     library.max_memories = config.limits.tenant_memories
-    imports = Imports(library, documents, sources, notes)
+    propose = partial(_propose_rules, config.home.inbox_file, files.locking)
+    key = export_key(config)
+    imports = Imports(library, documents, sources, notes, propose=propose, key=key)
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
+
+
+def _propose_rules(inbox_file: Path, locking: Locking, rules: Iterable[Memory]) -> None:
+    """Put the standing rules of an import into the inbox."""
+    from upwell.capture.inbox import imported_rule, inbox_at
+
+    inbox_at(inbox_file, locking).propose(map(imported_rule, rules))
 
 
 def _open_ltm(config: Config, ttl_store: TtlStore, patience: Patience) -> "LtmRecall | None":
@@ -358,3 +371,20 @@ def open_audit_log(config: Config, files: Files) -> Log:
     if files.team:
         return PostgresLog(files.team.postgres, files.team.tenant)
     return FileLog(config.home.audit_file)
+
+
+def export_key(config: Config) -> Secret:
+    """The key with which this home signs exports. Teammates have other keys: an export of theirs is
+    not this user's own."""
+    return partial(own_secret, config.home.export_key_file)
+
+
+def own_secret(path: Path) -> bytes:
+    """The content of a file, which is created once, atomically, with mode 0600. If it cannot be
+    used, a secret of this process."""
+    try:
+        create_once(path, secrets.token_bytes(32))
+        return read_regular_file(path)
+    except OSError as error:
+        LOG.warning("the secret in %s cannot be used: %s", path, error)
+        return secrets.token_bytes(32)

@@ -2,12 +2,10 @@
 connections to servers."""
 
 import hashlib
-import secrets
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
+from upwell.app.files import Secret, own_secret
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
@@ -15,16 +13,13 @@ from upwell.gateway.calls.cache import Cache
 from upwell.gateway.upstreams.connection import Connecting, connect
 from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.embed import Embedder
-from upwell.ground.files import create_once, read_regular_file, stamp
+from upwell.ground.files import read_regular_file, stamp
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.secrets.redact import has_secret
-from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, MemoryTtlStore, TtlStore
 from upwell.wire.logins import Logins
 
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
-
-Secret = Callable[[], bytes]
 
 
 def tools_of(config: Config, embedder: Embedder | None) -> Tools:
@@ -73,7 +68,7 @@ def secret_of(config: Config) -> Secret:
     if config.store.secret:
         configured = hashlib.sha256(config.store.secret.encode()).digest()
         return lambda: configured
-    path, now, then = config.home.secret_file, _own_secret(config.home.secret_file), None
+    path, now, then = config.home.secret_file, own_secret(config.home.secret_file), None
 
     def current() -> bytes:
         nonlocal now, then
@@ -83,12 +78,3 @@ def secret_of(config: Config) -> Secret:
         return now
 
     return current
-
-
-def _own_secret(path: Path) -> bytes:
-    try:
-        create_once(path, secrets.token_bytes(32))
-        return read_regular_file(path)
-    except OSError as error:
-        LOG.warning("the secret in %s cannot be used: %s", path, error)
-        return secrets.token_bytes(32)

@@ -16,7 +16,7 @@ from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.files import Locking, exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.project import is_own
 from upwell.ground.secrets.redact import redact
-from upwell.ground.types.memory import Memory, Provenance, Trust
+from upwell.ground.types.memory import IMPORT, Memory, Provenance, Trust
 
 MAX_WAITING = 1_000
 """The maximum number of open proposals per project. If there are more, the oldest are removed and
@@ -254,6 +254,21 @@ class Inbox:
             write_atomically(self._path, orjson.dumps(content).decode())
 
 
+def imported_rule(memory: Memory) -> Proposal:
+    """A memory from a file that wants to be a standing rule, as a proposal."""
+    return Proposal(
+        text=memory.text,
+        source=f"{IMPORT}:{memory.id}",
+        why=WHY_RULE,
+        namespace=memory.namespace,
+        paths=memory.paths,
+        symbols=memory.symbols,
+        triggers=memory.triggers,
+        project=memory.project,
+        at=memory.created_at,
+    )
+
+
 def inbox_at(path: Path, locking: Locking = exclusively) -> Inbox:
     """Return the inbox in this file. It masks secrets with `redact()`."""
     return Inbox(path, redact, locking)
@@ -342,7 +357,8 @@ def _situations(why: str, triggers: Sequence[str]) -> set[tuple[str, ...]]:
     where another one fails, only the later is worth saying."""
     if why == WHY_COMMAND:
         return {(trigger,) for trigger in triggers}
-    return {tuple(triggers)} if triggers else set()
+    # Several rules may hold for the same files or commands.
+    return {tuple(triggers)} if triggers and why != WHY_RULE else set()
 
 
 def _later(earlier: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:

@@ -96,12 +96,24 @@ def sessions(
 
     upwell records where files and symbols are. It proposes the standing rules that you gave, and
     commands that worked after others had failed. Without PATH it reads the sessions of every agent
-    on this machine. Transcripts that were read before are skipped.
+    on this machine, but not those that git tracks in this folder. Transcripts that were read before
+    are skipped.
 
     With --lessons, a model reads each session instead, once, and writes down what it taught."""
-    from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
+    from upwell.replay.transcripts import (
+        SPECSTORY,
+        format_named,
+        is_repositorys,
+        transcripts_at,
+        transcripts_of_user,
+    )
 
     format = format_named(host) if host else None
+    if not paths and is_repositorys(Path.cwd()):
+        note(
+            f"upwell: left out {SPECSTORY}, because it came with the repository; "
+            f"`upwell learn sessions {SPECSTORY}` learns from it"
+        )
     if paths:
         transcripts = transcripts_at([path.resolve() for path in paths], format)
     else:

@@ -15,6 +15,7 @@ from upwell.cli.triage import Answer, Card, Decision, decisions, edited, has_ter
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of, repository_of
 from upwell.ground.text.format import counted, iso
+from upwell.ground.types.memory import IMPORT
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -240,12 +241,21 @@ def _evidence(proposal: "Proposal", *, names_project: bool) -> "Sequence[str]":
         lines.append(f"project {proposal.project}")
     if proposal.paths:
         lines.append(f"files {', '.join(proposal.paths[:MAX_FILES])}")
+    if proposal.kind == "rule" and proposal.source.startswith(IMPORT):
+        lines.append(f"for {proposal.project or 'every project'}, {_scope_of(proposal)}")
+        return lines
     if proposal.triggers:
         lines.append(f"surfaces when {in_words(proposal.triggers[0])}")
     lines.append(_past(proposal.occurrences))
     if proposal.is_habit:
         lines.append(_HABIT.format(id=proposal.id))
     return lines
+
+
+def _scope_of(proposal: "Proposal") -> str:
+    from upwell.surface.scopes import scope_of
+
+    return scope_of(proposal.memory()).in_words()
 
 
 def _past(occurrences: int) -> str:

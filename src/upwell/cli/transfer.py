@@ -54,6 +54,13 @@ Everywhere = Annotated[
         help="With --from: memories from a project without a known folder apply to every project.",
     ),
 ]
+Own = Annotated[
+    bool,
+    Option(
+        "--own",
+        help="The JSON lines are your own export from another home: trust their rules and authors.",
+    ),
+]
 Remove = Annotated[bool, Option("--remove", help="Stop reading these files and folders.")]
 
 
@@ -64,6 +71,7 @@ def import_memories(
     dry_run: DryRun = False,
     project: Projects = None,
     everywhere: Everywhere = False,
+    own: Own = False,
     remove: Remove = False,
     as_json: Json = False,
 ) -> None:
@@ -71,6 +79,9 @@ def import_memories(
     cites them relative to this folder. JSON lines are copied, and the notes of an stm.json are
     copied into the one in use. --project OLD=NEW replaces a project in JSON lines. --from imports
     the store of another program.
+
+    What this home exported is restored as it was. Standing rules from anywhere else wait in the
+    inbox for your review, and no import changes a memory that you have.
     """
     import_paths = paths or []
     if program is None and (dry_run or everywhere):
@@ -79,8 +90,8 @@ def import_memories(
             hint="upwell import --from claude-mem --dry-run",
         )
     if program is not None:
-        if remove or form != "auto":
-            raise UsageError("--from takes neither --format nor --remove")
+        if remove or own or form != "auto":
+            raise UsageError("--from takes none of --format, --own and --remove")
         import_from(
             program,
             import_paths,
@@ -92,7 +103,7 @@ def import_memories(
     elif remove:
         with_memory(lambda app: _remove(app, import_paths))
     elif import_paths:
-        _import_files(import_paths, form, _new_projects(project or []), as_json)
+        _import_files(import_paths, form, _new_projects(project or []), own=own, as_json=as_json)
     else:
         _show(with_memory(lambda app: app.imports.all()), as_json)
 
@@ -105,13 +116,13 @@ def _new_projects(given: list[str]) -> dict[str, str]:
 
 
 def _import_files(
-    import_paths: list[Path], form: str, projects: dict[str, str], as_json: bool
+    import_paths: list[Path], form: str, projects: dict[str, str], *, own: bool, as_json: bool
 ) -> None:
     """Import files. If one fails, those before it are still reported."""
     done: list[Imported] = []
     try:
         with progress(f"importing {import_paths[0]}") as show:
-            with_memory(lambda app: _import(app, import_paths, form, projects, show, done))
+            with_memory(lambda app: _import(app, import_paths, form, projects, show, done, own=own))
     finally:
         if as_json:
             say_json({"imported": [_as_json(imported) for imported in done]})
@@ -127,19 +138,20 @@ def export(
         Option("--project", metavar="DIR", help="Only the memories of this project."),
     ] = None,
 ) -> None:
-    """Print every memory of every project. `upwell import` reads JSON lines back unchanged."""
-    from upwell.memory.transfer import exported, to_line, to_markdown
+    """Print every memory of every project. `upwell import` reads JSON lines back unchanged, in
+    another home with --own."""
+    from upwell.memory.line import to_line
+    from upwell.memory.transfer import exported, to_markdown
 
     if form not in ("jsonl", "markdown"):
         raise UsageError(f"--format {form!r} is not a format", hint="jsonl or markdown")
-    formatter = to_line if form == "jsonl" else to_markdown
     only = project_named(project) if project else None
 
     async def work(app: "MemoryApp") -> int:
-        count = 0
+        key, count = app.imports.key(), 0
         async for memory in exported(app.memory):
             if only is None or is_own(memory.project, only):
-                say(formatter(memory))
+                say(to_line(memory, key) if form == "jsonl" else to_markdown(memory))
                 count += 1
         return count
 
@@ -154,10 +166,13 @@ async def _import(
     projects: dict[str, str],
     show: "Progress",
     done: "list[Imported]",
+    *,
+    own: bool,
 ) -> None:
     for path in paths:
         app.config.projects.check(path)
-        done.append(await app.imports.add(path, Path(os.getcwd()), form, show, projects))
+        cwd = Path(os.getcwd())
+        done.append(await app.imports.add(path, cwd, form, show, projects, vouched=own))
     await app.embeddings.catch_up(show)
 
 
@@ -199,6 +214,13 @@ def _report(imported: "Imported") -> None:
         say(f"{imported.path}: {summary}; indexed in place")
     else:
         say(f"{imported.path}: {counted(imported.stored, 'memory', 'memories')} stored")
+    if imported.own:
+        note(f"upwell: {imported.own:,} of them as you exported them, with their rules and authors")
+    if imported.conflicts:
+        many = counted(len(imported.conflicts), "memory", "memories")
+        ids = ", ".join(imported.conflicts[:MAX_SHOWN])
+        more = ", …" if len(imported.conflicts) > MAX_SHOWN else ""
+        note(f"upwell: left out {many}, because you have others with their ids: {ids}{more}")
     if imported.rules:
         rules = counted(imported.rules, "standing rule")
-        note(f"upwell: including {rules} for every agent; check `upwell rules`")
+        note(f"upwell: {rules} not in force until you accept: `upwell inbox --every-project`")

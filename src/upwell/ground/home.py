@@ -89,6 +89,7 @@ class Home(Struct, frozen=True):
     backups = Inside("backups")
     logs = Inside("log")
     secret_file = Shared("secret")
+    export_key_file = Inside("export-key")
     offer_file = Inside("offer.json")
     lists_file = Inside("tools.json")
     token_file = Inside("token")

@@ -137,14 +137,15 @@ def _root(path: str) -> str:
 
 
 def tracks(root: str, path: str) -> bool:
-    """Return whether the repository at `root` tracks the file at `path` (relative, with `/`).
+    """Return whether the repository at `root` tracks the file at `path` (relative, with `/`). If
+    `path` ends with `/`, return whether it tracks any file in that folder.
 
     Clones contain tracked files, so somebody else may have written them. This reads git's index
     (gitformat-index(5)) without running git. The result is True if the index is too large or
     visibly damaged.
     """
     git = Path(root) / ".git"
-    name = path.encode() + b"\0"
+    name = os.fsencode(path) if path.endswith("/") else path.encode() + b"\0"
     try:
         if git.is_file():
             with git.open(encoding="utf-8") as file:
@@ -175,7 +176,7 @@ def _index(path: Path) -> bytes:
 
 
 def _lists(index: bytes, name: bytes) -> bool:
-    """Return whether the index contains `name`.
+    """Return whether the index contains a path that begins with `name`.
 
     Up to version 3, paths are stored in full. From version 4, a path is stored without the prefix
     that it shares with the previous path.
@@ -197,7 +198,7 @@ def _lists(index: bytes, name: bytes) -> bool:
         length += len(path)
         if len(path) > MAX_PATH_BYTES or length > MAX_PATHS_BYTES:
             raise ValueError("a path is too long")
-        if path + b"\0" == name:
+        if (path + b"\0").startswith(name):
             return True
         offset = end
     return False

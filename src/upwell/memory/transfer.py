@@ -2,47 +2,47 @@
 
 Markdown becomes a live source: it is not copied, and upwell reads it again when it changes
 (`memory/sources.py`). JSON lines are copied into the store, and the notes from another `stm.json`
-are copied into the one in use. Importing the same file again creates no duplicates. A JSON line is
-in the import format of `memory/records.py`, with the memory's other fields under `upwell`, so an
-export can be imported without loss.
+are copied into the one in use. Importing the same file again creates no duplicates, and no import
+changes a memory that is already there. Only lines that the user exported are the user's own
+(`memory/line.py`). The standing rules of other lines are proposed, not stored.
 """
 
 import asyncio
-import hashlib
-import json
-import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import fields, replace
+from msgspec.structs import asdict, replace
 
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import repository_of
 from upwell.ground.text.format import counted
-from upwell.ground.types.memory import Memory, Provenance, Trust
+from upwell.ground.types.memory import Memory, Trust
 from upwell.memory.documents.recall import Documents, Progress
 from upwell.memory.documents.scan import Problem
 from upwell.memory.library import Library
+from upwell.memory.line import Line, read_line
 from upwell.memory.notes.file import Origin
 from upwell.memory.notes.reading import read_notes
 from upwell.memory.notes.stm import ShortTerm
-from upwell.memory.records import check, check_pin, memory_of
 from upwell.memory.sources import Source, Sources, source_at
 
 
 class Imported(Struct, frozen=True, kw_only=True):
     """The outcome of an import.
 
-    `files`, `chunks` and `problems` describe a live source. `stored`, `redacted` and `rules`
-    describe a copy: the number of memories, the number of memories in which each masking rule
-    masked secrets, and the number of standing rules.
+    `files`, `chunks` and `problems` describe a live source. The others describe a copy:
+
+    - `stored`: the number of memories.
+    - `own`: how many of them the user had exported, so that they are as they were.
+    - `rules`: the number of standing rules that wait for the user's review.
+    - `conflicts`: the ids of memories that were left out, because another memory has the id.
+    - `redacted`: the number of memories in which each masking rule masked secrets.
     """
 
     path: str
@@ -51,20 +51,36 @@ class Imported(Struct, frozen=True, kw_only=True):
     chunks: int = 0
     problems: tuple[Problem, ...] = ()
     stored: int = 0
-    redacted: Mapping[str, int] = field(default_factory=dict)
+    own: int = 0
     rules: int = 0
+    conflicts: tuple[str, ...] = ()
+    redacted: Mapping[str, int] = field(default_factory=dict)
+
+
+Propose = Callable[[Sequence[Memory]], None]
+"""Puts memories that somebody else wants to be standing rules before the user."""
 
 
 class Imports:
-    """Imports files and folders, and removes live sources."""
+    """Imports files and folders, and removes live sources. `key` returns the key with which this
+    home signs its exports."""
 
     def __init__(
-        self, library: Library, documents: Documents, sources: Sources, notes: ShortTerm
+        self,
+        library: Library,
+        documents: Documents,
+        sources: Sources,
+        notes: ShortTerm,
+        *,
+        propose: Propose,
+        key: Callable[[], bytes],
     ) -> None:
         self._library = library
         self._documents = documents
         self._sources = sources
         self._notes = notes
+        self._propose = propose
+        self.key = key
 
     async def all(self) -> list[Source]:
         """The live sources."""
@@ -77,15 +93,18 @@ class Imports:
         format_name: str,
         progress: Progress,
         projects: Mapping[str, str] = MappingProxyType({}),
+        *,
+        vouched: bool = False,
     ) -> Imported:
         """Import `path` in the format `format_name`; "auto" chooses the format by the suffix.
         Citations of Markdown files are relative to `folder`. `projects` maps the projects named in
-        the file to folders on this machine.
+        the file to folders on this machine. `vouched`: the user says that the JSON lines are an
+        export of the user's own.
 
         Raises:
-            UsageError: there is nothing to import, the format is unknown, the format has no
-                projects but `projects` is given, a memory is malformed, the library is full, or
-                `path` is the home folder or contains it.
+            UsageError: there is nothing to import, the format is unknown, `projects` or `vouched`
+                is given for a file that has no JSON lines, a memory is malformed, the library is
+                full, or `path` is the home folder or contains it.
             StoreError: the store failed. If the file has JSON lines, its earlier batches stay
                 stored, and the hint reports how many memories they contain.
         """
@@ -94,19 +113,23 @@ class Imports:
         form = format_of(path, format_name)
         if projects and form != "jsonl":
             raise UsageError(f"{path} names no projects to replace", hint="only JSON lines do")
+        if vouched and form != "jsonl":
+            raise UsageError(f"{path} is no export of upwell", hint="JSON lines are")
         if form != "markdown":
             copied = (
                 await asyncio.to_thread(copy_notes, self._notes, path)
                 if form == "stm"
-                else await copy_memories(self._library, path, progress, projects)
+                else await copy_memories(
+                    self._library,
+                    path,
+                    progress,
+                    projects,
+                    propose=self._propose,
+                    key=self.key(),
+                    vouched=vouched,
+                )
             )
-            return Imported(
-                path=str(path),
-                format=form,
-                stored=copied.stored,
-                redacted=copied.redacted,
-                rules=copied.rules,
-            )
+            return Imported(path=str(path), format=form, **asdict(copied))
         _refuse_home(path)
         source = source_at(path, folder)
         is_known = source.path in [other.path for other in await self._sources.all()]
@@ -163,25 +186,24 @@ PAGE = 5_000
 MAX_LINE_BYTES = 16_000_000
 """The maximum length of a line. A memory of a million characters fits, with its other fields, even
 if every character is a JSON escape."""
-_OWN = "upwell"
 _MARKDOWN = (".md", ".markdown")
 _LINES = (".jsonl", ".ndjson")
 
 
-class Copied(Struct, frozen=True):
+class Copied(Struct):
     """The outcome of copying a file. The fields are as in `Imported`."""
 
-    stored: int
-    redacted: Mapping[str, int]
+    stored: int = 0
+    own: int = 0
     rules: int = 0
+    conflicts: tuple[str, ...] = ()
+    redacted: Counter[str] = field(default_factory=Counter[str])
 
 
 class _Item(Struct, frozen=True):
-    """A memory in a file. `position` names its file and line in messages. `end` is the byte offset
-    at which the line ends."""
+    """A line of a file, which ends at the byte offset `end`."""
 
-    position: str
-    memory: Memory
+    line: Line
     end: int
 
 
@@ -217,7 +239,11 @@ def copy_notes(notes: ShortTerm, path: Path) -> Copied:
     """
     origin = Origin(project=repository_of(str(path.resolve().parent)), trust=Trust.IMPORTED)
     stored, fired = notes.take_over([(entry, origin) for entry in read_notes(path)])
-    return Copied(len(stored), Counter(fired))
+    return Copied(stored=len(stored), redacted=Counter(fired))
+
+
+def no_proposals(rules: Sequence[Memory]) -> None:
+    """Propose nothing."""
 
 
 async def copy_memories(
@@ -225,9 +251,14 @@ async def copy_memories(
     path: Path,
     progress: Progress,
     projects: Mapping[str, str] = MappingProxyType({}),
+    *,
+    propose: Propose = no_proposals,
+    key: bytes = b"",
+    vouched: bool = False,
 ) -> Copied:
     """Copy memories from a file of JSON lines, batch by batch. A memory gets a new project if its
-    project is in `projects`, or is a folder inside one of them.
+    project is in `projects`, or is a folder inside one of them. Lines that are signed with `key`,
+    and all lines of a file that the user has `vouched` for, are the user's own.
 
     Raises:
         UsageError: the file cannot be read, a memory in it is malformed (the message gives the file
@@ -237,37 +268,65 @@ async def copy_memories(
     if not path.is_file():
         raise UsageError(f"cannot import {path}: not a regular file", hint="name another file")
     size = max(1, path.stat().st_size)
-    stored_count, rule_count, redacted = 0, 0, Counter[str]()
-    batch: list[_Item] = []
-    items = _lines(path)
+    copied, batch = Copied(), list[_Item]()
+    items = _lines(path, partial(read_line, key=key, vouched=vouched))
     while True:
         try:
             item = next(items, None)
         except UsageError as error:
             raise UsageError(
-                error.message, hint=_with_progress(stored_count, error.hint)
+                error.message, hint=_with_progress(copied.stored, error.hint)
             ) from error
         if item:
-            batch.append(replace(item, memory=_moved(item.memory, projects)))
+            line = replace(item.line, memory=_moved(item.line.memory, projects))
+            batch.append(replace(item, line=line))
         if batch and (item is None or len(batch) >= BATCH):
-            redacted.update(await _store(library, batch, stored_count))
-            stored_count += len(batch)
-            rule_count += sum(entry.memory.pinned for entry in batch)
+            try:
+                await _store(library, [each.line for each in batch], copied, propose)
+            except (StoreError, UsageError) as error:
+                error.hint = _with_progress(copied.stored, error.hint)
+                raise
             progress(batch[-1].end, size)
             batch = []
         if item is None:
-            return Copied(stored_count, redacted, rule_count)
+            return copied
 
 
-async def _store(library: Library, batch: list[_Item], stored_count: int) -> list[str]:
-    """Store a batch. Returns the rules that masked secrets, once for each memory."""
-    try:
-        memories = [await _with_earlier_times(library, item.memory) for item in batch]
-        added = await library.add_many(memories)
-    except (StoreError, UsageError) as error:
-        error.hint = _with_progress(stored_count, error.hint)
-        raise
-    return [rule for result in added for rule in result.redacted]
+async def _store(library: Library, lines: Sequence[Line], copied: Copied, propose: Propose) -> None:
+    """Store a batch, propose its rules, and count both in `copied`."""
+    stored = await library.store.get_many([line.memory.id for line in lines])
+    known = {memory.id: memory for memory in stored}
+    fresh: list[Memory] = []
+    proposed: list[Memory] = []
+    conflicts: list[str] = []
+    kept = own = 0
+    for line in lines:
+        memory, before = line.memory, known.get(line.memory.id)
+        if not _is_admitted(line, before):
+            conflicts.append(memory.id)
+        elif line.is_rule and not line.is_own and (before is None or not before.pinned):
+            proposed.append(memory)
+        else:
+            kept, own = kept + 1, own + line.is_own
+            if before is None or line.is_own or before.trust is Trust.IMPORTED:
+                known[memory.id] = _with_earlier_times(memory, before)
+                fresh.append(known[memory.id])
+    added = await library.add_many(fresh)
+    copied.stored += kept
+    copied.own += own
+    copied.conflicts += tuple(conflicts)
+    copied.redacted.update(rule for result in added for rule in result.redacted)
+    if proposed:
+        await asyncio.to_thread(propose, proposed)
+        copied.rules += len(proposed)
+
+
+def _is_admitted(line: Line, before: Memory | None) -> bool:
+    """False if another memory has the line's id, unless the line is a later version of it that the
+    user exported."""
+    if before is None or before.text == line.memory.text:
+        return True
+    return line.is_own and (line.memory.updated_at or 0.0) >= (before.updated_at or 0.0)
 
 
 def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
@@ -283,10 +342,8 @@ def _moved(memory: Memory, projects: Mapping[str, str]) -> Memory:
     return replace(memory, project=projects[old] + project[len(old) :])
 
 
-async def _with_earlier_times(library: Library, memory: Memory) -> Memory:
-    """If the store has a memory with the same id and text, take from it the times that the file
-    lacks."""
-    before = await library.store.get(memory.id)
+def _with_earlier_times(memory: Memory, before: Memory | None) -> Memory:
+    """If the store has the memory already, take from it the times that the file lacks."""
     if before is None or before.text != memory.text:
         return memory
     return replace(
@@ -306,20 +363,17 @@ def _with_progress(stored_count: int, hint: str) -> str:
     return f"{hint}; {progress}" if hint else progress
 
 
-def _lines(path: Path) -> Iterator[_Item]:
+def _lines(path: Path, read: Callable[[bytes], Line]) -> Iterator[_Item]:
     end = 0
     for number, raw in enumerate(_rows(path), 1):
         end += len(raw)
         text = raw.removeprefix(b"\xef\xbb\xbf").strip()
-        if text:
-            yield _read(f"{path}:{number}", end, partial(_from_text, text))
-
-
-def _read(position: str, end: int, read: Callable[[], Memory]) -> _Item:
-    try:
-        return _Item(position, read(), end)
-    except UsageError as error:
-        raise UsageError(f"{position}: {error.message}", hint=error.hint) from error
+        if not text:
+            continue
+        try:
+            yield _Item(read(text), end)
+        except UsageError as error:
+            raise UsageError(f"{path}:{number}: {error.message}", hint=error.hint) from error
 
 
 def _rows(path: Path) -> Iterator[bytes]:
@@ -342,39 +396,6 @@ def _rows(path: Path) -> Iterator[bytes]:
         ) from error
 
 
-def _parsed(data: bytes) -> Any:
-    try:
-        return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse)
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"not UTF-8 (byte {error.start})", hint="convert the file to UTF-8"
-        ) from error
-    except RecursionError as error:
-        raise UsageError("nested too deeply") from error
-    except ValueError as error:
-        raise UsageError(f"not JSON: {error}") from error
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-def _from_text(text: bytes) -> Memory:
-    raw = _parsed(text)
-    memory = _restored(memory_of(raw, trust=Trust.IMPORTED), raw.get(_OWN))
-    check_pin(memory)
-    return _named(memory)
-
-
-def _named(memory: Memory) -> Memory:
-    """Give the memory an id if it has none. The id is the same on every import of the file."""
-    check(memory)
-    if memory.id:
-        return memory
-    identity = json.dumps([memory.text, memory.namespace, memory.project, memory.source])
-    return replace(memory, id="i" + hashlib.sha256(identity.encode()).hexdigest()[:19])
-
-
 async def exported(library: Library) -> AsyncIterator[Memory]:
     """Every stored memory in every project, newest first. Memories derived from files are left out,
     because the files already contain them."""
@@ -383,35 +404,6 @@ async def exported(library: Library) -> AsyncIterator[Memory]:
         for memory in page:
             yield memory
         offset += len(page)
-
-
-def to_line(memory: Memory) -> str:
-    """The memory as a line of JSON that `copy_memories()` can read back without loss."""
-    origin = memory.provenance
-    own = {
-        "trust": str(memory.trust),
-        "pinned": memory.pinned,
-        "supersedes": memory.supersedes,
-        "lines": memory.lines,
-        "expires_at": memory.expires_at,
-        "updated_at": memory.updated_at,
-        "viewed_at": memory.viewed_at,
-        "provenance": {entry.name: getattr(origin, entry.name) for entry in fields(origin)},
-    }
-    shape = {
-        "id": memory.id,
-        "text": memory.text,
-        "namespace": memory.namespace,
-        "tags": memory.tags,
-        "paths": memory.paths,
-        "symbols": memory.symbols,
-        "triggers": memory.triggers,
-        "occurrences": memory.occurrences,
-        "project": memory.project,
-        "source": memory.source,
-        "created_at": memory.created_at,
-    }
-    return json.dumps({**shape, _OWN: own})
 
 
 def to_markdown(memory: Memory) -> str:
@@ -435,47 +427,3 @@ def to_markdown(memory: Memory) -> str:
 
 def _day(at: float | None) -> str:
     return "" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _restored(memory: Memory, own: object) -> Memory:
-    """Restore the fields that only exports contain."""
-    if own is None:
-        return memory
-    if not isinstance(own, Mapping):
-        raise UsageError(f"{_OWN} must be an object")
-    try:
-        return replace(
-            memory,
-            trust=Trust(own.get("trust", memory.trust)),
-            pinned=own.get("pinned") is True,
-            supersedes=_text_or_none(own.get("supersedes")),
-            lines=_span(own.get("lines")),
-            expires_at=_time(own.get("expires_at")),
-            updated_at=_time(own.get("updated_at")),
-            viewed_at=_time(own.get("viewed_at")),
-            provenance=Provenance(**own.get("provenance", {})),
-        )
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{_OWN} does not look like part of an export: {error}") from error
-
-
-def _text_or_none(value: object) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    raise ValueError(f"{value!a:.60} is not an id")
-
-
-def _span(value: object) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    if isinstance(value, list) and len(value) == 2 and all(type(line) is int for line in value):
-        return value[0], value[1]
-    raise ValueError(f"{value!a:.60} is not a pair of lines")
-
-
-def _time(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, int | float) and math.isfinite(value):
-        return float(value)
-    raise ValueError(f"{value!a:.60} is not a time")

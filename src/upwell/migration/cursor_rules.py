@@ -15,12 +15,13 @@ from pathlib import Path
 from upwell.ground.errors import UsageError
 from upwell.ground.foreign import read_text
 from upwell.ground.project import project_of, repository_of
+from upwell.ground.walk import Walk
 from upwell.migration.base import Item, LeftOut, Place, record, standing_rule
 from upwell.migration.front_matter import Fields, field, front_and_body, items
 from upwell.surface.scopes import checked_scope
 
 MAX_PATTERNS, MAX_PATTERN_CHARS = 32, 1_000
-MAX_FOLDERS = 20_000
+MAX_FOLDERS, MAX_ENTRIES = 20_000, 20_000
 _RULES = Path(".cursor", "rules")
 _LEGACY = ".cursorrules"
 _SKIPPED = {".git", "node_modules", ".venv", "venv", "target", "dist", "build"}
@@ -47,8 +48,9 @@ class CursorRules:
 
 
 def _files(folder: Path) -> Iterator[Path]:
+    walk = Walk(str(_root(folder)), MAX_ENTRIES)
     if folder.parts[-2:] == _RULES.parts:
-        yield from folder.rglob("*.mdc")
+        yield from walk.below(folder, ".mdc")
         return
     for number, (name, folders, files) in enumerate(os.walk(folder)):
         if number > MAX_FOLDERS:
@@ -56,7 +58,7 @@ def _files(folder: Path) -> Iterator[Path]:
         if _LEGACY in files:
             yield Path(name, _LEGACY)
         if ".cursor" in folders:
-            yield from Path(name, _RULES).rglob("*.mdc")
+            yield from walk.below(Path(name, _RULES), ".mdc")
         folders[:] = [inner for inner in folders if inner not in _SKIPPED and inner != ".cursor"]
 
 

@@ -246,9 +246,15 @@ def _session(db: sqlite3.Connection, transcript: int, entry: Entry) -> int:
 
 
 def _put_turn(db: sqlite3.Connection, session: int, entry: Entry, postings: "Postings") -> None:
-    """Store a turn, unless another session already contains it or it has not changed."""
+    """Store a turn, unless another session of the project already contains it or it has not
+    changed. Anybody can write a history that repeats a turn, so no history stands in for the
+    transcript of a host."""
     key = session << TURN_BITS | entry.number
-    others = db.execute("SELECT key FROM turn WHERE digest = ?", (entry.digest,)).fetchall()
+    others = db.execute(
+        f"SELECT key FROM turn JOIN session ON session.no = turn.key >> {TURN_BITS} "
+        "WHERE digest = ? AND project = ? AND (host = ? OR ? = 'specstory')",
+        (entry.digest, entry.project, entry.host, entry.host),
+    ).fetchall()
     if others and (key,) not in others:
         return
     db.execute(

@@ -1,15 +1,22 @@
-"""Finds texts that an agent already has, because its host loads instruction files (`CLAUDE.md`,
-`AGENTS.md` …) into every session."""
+"""Finds instructions that an agent already has, because its host loads instruction files
+(`CLAUDE.md`, `AGENTS.md` …) into every session.
+
+Those files may be somebody else's: they came with the repository. So little of it is looked at, and
+what is not looked at in time counts as not loaded. A file that only quotes, negates or withdraws an
+instruction does not load it."""
 
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple
 
-from upwell.ground.project import is_below, project_of, real_folder
+from upwell.ground.project import project_of, real_folder
+from upwell.ground.text.instructions import Instructions, prose_lines
+from upwell.ground.walk import Walk, is_inside
 from upwell.hosts import HOSTS
 from upwell.hosts.base import AutoLoaded
 
@@ -20,37 +27,61 @@ MAX_BYTES = 200_000
 """The maximum number of bytes read from one file. Hosts warn about much smaller files."""
 MAX_DEPTH = 5
 """Imports are followed over at most this many files, as Claude Code and Gemini CLI do."""
-_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
-_ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])\s")
+MAX_ENTRIES = 2_000
+"""The maximum number of entries of folders looked at for the patterns."""
+MAX_SECONDS = 0.2
+"""Files that were not read within this time count as not loaded."""
+_CUT = "\n(not read to its end)"
+"""The end of a text that was cut. What comes next may withdraw the last paragraph."""
 _BACKTICKS = re.compile(r"(`+)")
 _IMPORT = re.compile(r"(?:^|(?<=\s))@((?:[^\s\\@]|\\ )(?:[^\s\\]|\\ )*)")
 _PUNCTUATION = ".,;:!?)]}\"'*_"
+_LIMIT = re.compile(r"(?im)^(?:globs|paths|applyTo|alwaysApply)[ \t]*:")
+_NO_LIMIT = re.compile(
+    r"(?im)^(?:alwaysApply[ \t]*:[ \t]*true|applyTo[ \t]*:[ \t]*['\"]?\*\*['\"]?)[ \t]*$"
+)
 
 
-def loaded_by(host: str, cwd: str | None, texts: Iterable[str]) -> set[str]:
-    """The `texts` that occur word for word in the files that `host` loads for a session in `cwd`.
-    Empty for an unknown host. Reads files, so call it in a thread."""
+def loaded_by(
+    host: str,
+    cwd: str | None,
+    texts: Iterable[str],
+    always: Collection[str] = (),
+    now: Callable[[], float] = monotonic,
+) -> set[str]:
+    """The `texts` that are instructions in the files that `host` loads for a session in `cwd`. For
+    the texts in `always`, files for only some of the project's paths do not count. Empty for an
+    unknown host. Reads files for at most about `MAX_SECONDS`, so call it in a thread."""
     if host not in HOSTS:
         return set()
-    remaining = {text: _words(text) for text in texts}
+    remaining = set(texts)
     loaded: set[str] = set()
+    until = now() + MAX_SECONDS
     for path in _files(HOSTS[host].auto_loaded, cwd):
-        content = _words(_content(path))
-        loaded_texts = {text for text, words in remaining.items() if words in content}
-        loaded |= loaded_texts
-        remaining = {text: words for text, words in remaining.items() if text not in loaded_texts}
-        if not remaining:
+        content = _content(path)
+        instructions = Instructions(content)
+        sought = remaining.difference(always) if _is_limited(content) else remaining
+        loaded |= {text for text in sought if text in instructions}
+        remaining -= loaded
+        if not remaining or now() > until:
             break
     return loaded
 
 
+def _is_limited(content: str) -> bool:
+    """True if a file's front matter says that it is loaded for some paths only."""
+    front = content.partition("\n---")[0] if content.startswith("---") else ""
+    return bool(_LIMIT.search(front)) and not _NO_LIMIT.search(front)
+
+
 class _Loaded(NamedTuple):
-    """A file that a host may load. Its imports must be below `root`, if there is one. `depth` is
-    the number of imports that lead to it."""
+    """A file that a host may load. Its imports must be below `root`, if there is one, and so must
+    the file itself if it is the `project`'s. `depth` is the number of imports that lead to it."""
 
     path: Path
     root: str | None = None
     depth: int = 0
+    is_projects: bool = False
 
 
 def _files(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[Path]:
@@ -62,7 +93,7 @@ def _files(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[Path]:
         if place in tried:
             continue
         tried.add(place)
-        if not _is_file(file.path):
+        if not _is_file(file):
             continue
         found += 1
         yield file.path
@@ -71,9 +102,9 @@ def _files(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[Path]:
             pending += islice(_imported(file), MAX_LOOKED_FOR)
 
 
-def _is_file(path: Path) -> bool:
+def _is_file(file: _Loaded) -> bool:
     try:
-        return path.is_file()
+        return file.path.is_file() and (not file.is_projects or is_inside(file.path, file.root))
     except OSError:  # the name is too long
         return False
 
@@ -86,13 +117,17 @@ def _named(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[_Loaded]:
     if cwd is None or root is None:
         return
     place = Path(real_folder(cwd))
-    folders = [folder for folder in (place, *place.parents) if folder.is_relative_to(root)]
-    for folder in folders:
-        own = [path for pattern in auto_loaded.folder for path in folder.glob(pattern)]
-        for path in own or (folder / pattern for pattern in auto_loaded.fallback):
-            yield _Loaded(path, root)
+    walk = Walk(root, MAX_ENTRIES)
+    for folder in (place, *place.parents):
+        if not folder.is_relative_to(root):
+            return
+        own = [path for name in auto_loaded.folder if (path := folder / name).exists()]
+        for path in own or (folder / name for name in auto_loaded.fallback):
+            yield _Loaded(path, root, is_projects=True)
         for pattern in auto_loaded.scoped:
-            yield from (_Loaded(path, root) for path in folder.glob(pattern))
+            top, _, name = pattern.partition("/**/*")
+            for path in walk.below(folder / top, name):
+                yield _Loaded(path, root, is_projects=True)
 
 
 def _imported(file: _Loaded) -> Iterator[_Loaded]:
@@ -102,30 +137,15 @@ def _imported(file: _Loaded) -> Iterator[_Loaded]:
     for name in chain.from_iterable(forms):
         # `Path.expanduser` would raise for `@~team`, which is a mention, not a home folder.
         path = file.path.parent / os.path.expanduser(name)
-        if file.root is None or is_below(real_folder(str(path)), real_folder(file.root)):
+        if is_inside(path, file.root):
             yield _Loaded(path, file.root, file.depth + 1)
 
 
 def imports_in(text: str) -> Iterator[str]:
     """The paths that a Markdown file imports (`See @docs/rules.md`), at the beginning of a line or
     after white space. Text in code is skipped."""
-    fence, is_code, in_list = "", False, False
-    was_blank = True
-    for line in text.splitlines():
-        mark = _FENCE.match(line)
-        if fence:
-            is_end = mark and mark[1].startswith(fence) and not line[mark.end() :].strip()
-            fence = "" if is_end else fence
-            continue
-        if mark:
-            fence = mark[1]
-            continue
-        is_indented = line.startswith(("    ", "\t"))
-        is_code = is_indented and (is_code or (was_blank and not in_list))
-        if line.strip() and not is_indented:
-            in_list = bool(_ITEM.match(line)) or (in_list and line[0] == " ")
-        was_blank = not line.strip()
-        if "@" in line and not is_code:
+    for line in prose_lines(text):
+        if "@" in line:
             yield from (match[1].replace("\\ ", " ") for match in _IMPORT.finditer(_prose(line)))
 
 
@@ -145,11 +165,8 @@ def _prose(line: str) -> str:
 def _content(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(MAX_BYTES).decode("utf-8-sig", "replace")
+            raw = file.read(MAX_BYTES + 1)
     except OSError:
         return ""
-
-
-def _words(text: str) -> str:
-    """The text on one line, in lower case, without list markers and full stops at either end."""
-    return " ".join(text.split()).strip("-*• .").casefold()
+    text = raw[:MAX_BYTES].decode("utf-8-sig", "replace")
+    return text if len(raw) <= MAX_BYTES else text.rpartition("\n")[0] + _CUT

@@ -157,10 +157,14 @@ def _key(session: str, rule_id: str) -> str:
 
 
 async def _not_loaded(rules: list[Memory], cue: Cue) -> list[Memory]:
+    """The rules that the host does not load by itself. All of them if its files cannot be read."""
     if not rules or not cue.host:
         return rules
     texts = [rule.text for rule in rules]
-    loaded = await asyncio.to_thread(loaded_by, cue.host, cue.cwd, texts)
+    always = {rule.text for rule in rules if not _is_scoped(rule)}
+    loaded: set[str] = set()
+    with contained("looking for the rules that the agent has already"):
+        loaded = await asyncio.to_thread(loaded_by, cue.host, cue.cwd, texts, always)
     return [rule for rule in rules if rule.text not in loaded]
 
 

@@ -29,6 +29,8 @@ def test_a_tracked_file_came_with_the_clone(repository: Path) -> None:
     git(repository, "add", ".upwell/stm.json")
     assert tracks(str(repository), ".upwell/stm.json")
     assert not tracks(str(repository), ".upwell/other.json")
+    assert tracks(str(repository), ".upwell/")
+    assert not tracks(str(repository), ".upw/")
 
 
 @pytest.mark.parametrize("made", [["--index-version", "4"], ["--split-index"]])

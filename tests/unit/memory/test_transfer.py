@@ -14,8 +14,9 @@ from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.memory import transfer
 from upwell.memory.library import Library
+from upwell.memory.line import to_line
 from upwell.memory.sqlite.store import OWNER, SqliteStore
-from upwell.memory.transfer import copy_memories, exported, format_of, to_line, to_markdown
+from upwell.memory.transfer import copy_memories, exported, format_of, to_markdown
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -27,8 +28,11 @@ async def library(tmp_path: Path) -> AsyncIterator[Library]:
     await database.aclose()
 
 
+KEY = b"k" * 32
+
+
 async def take(library: Library, path: Path) -> transfer.Copied:
-    return await copy_memories(library, path, lambda done, total: None)
+    return await copy_memories(library, path, lambda done, total: None, key=KEY)
 
 
 async def everything(library: Library) -> list[Memory]:
@@ -70,7 +74,7 @@ async def test_an_export_is_imported_unchanged(library: Library, tmp_path: Path)
         ]
     )
     before = await everything(library)
-    path = file(tmp_path, *map(to_line, before))
+    path = file(tmp_path, *(to_line(memory, KEY) for memory in before))
     fresh_database = open_database(tmp_path / "fresh.db", [OWNER], synchronous="NORMAL")
     fresh = Library(SqliteStore(fresh_database))
     assert (await take(fresh, path)).stored == 2
@@ -107,6 +111,14 @@ async def test_importing_twice_changes_nothing(library: Library, tmp_path: Path)
         ('{"text": "x", "upwell": {"provenance": {"shoe": 1}}}', "shoe"),
         ('{"text": "x", "upwell": {"lines": [1]}}', "lines"),
         ('{"text": "x", "upwell": {"trust": "agent", "pinned": true}}', "only a person can pin"),
+        ('{"text": "x", "upwell": {"lines": [-5, -9]}}', "lines"),
+        ('{"text": "x", "upwell": {"lines": [1, 1' + "0" * 40 + "]}}", "lines"),
+        ('{"text": "x", "upwell": {"provenance": {"door": ["x"]}}}', "provenance"),
+        ('{"text": "x", "upwell": {"provenance": {"session": "\\ud800"}}}', "provenance"),
+        ('{"text": "x", "upwell": {"expires_at": 1e300}}', "expires_at is not a time"),
+        ('{"text": "x", "upwell": {"expires_at": true}}', "expires_at is not a time"),
+        ('{"text": "x", "upwell": {"supersedes": "' + "s" * 10**4 + '"}}', "not an id"),
+        ('{"text": "x", "id": "a\\u001b[31m"}', "not an id"),
         ("[" * 100_000, "nested"),
     ],
 )
@@ -196,3 +208,38 @@ async def test_a_full_store_reports_what_was_stored_before(
         await copy_memories(library, path, lambda done, total: None)
     assert "2 earlier memories stored" in refusal.value.hint
     assert len(await library.list()) == 2
+
+
+@pytest.mark.parametrize("change", ["text", "id", "project", "trust", "signature", "key"])
+async def test_a_line_that_was_changed_is_not_the_users_own(
+    library: Library, tmp_path: Path, change: str
+):
+    rule = Memory(text="never push", id="r", pinned=True, created_at=1.0, updated_at=1.0)
+    line = json.loads(to_line(rule, b"x" * 32 if change == "key" else KEY))
+    table = line["upwell"] if change in ("trust", "signature") else line
+    if change != "key":
+        table[change] = {"trust": "imported", "project": "/repo"}.get(change, "other")
+    done = await take(library, file(tmp_path, line))
+    assert (done.stored, done.own, done.rules) == (0, 0, 1)
+    assert await everything(library) == []
+    assert (await take(library, file(tmp_path, to_line(rule, KEY)))).own == 1
+    assert [(entry.pinned, entry.trust) for entry in await everything(library)] == [
+        (True, Trust.USER)
+    ]
+
+
+async def test_an_older_export_does_not_undo_a_later_change(library: Library, tmp_path: Path):
+    then = Memory(text="the port is 80", id="m", created_at=1.0, updated_at=5.0)
+    await library.add(replace(then, text="the port is 81", updated_at=9.0))
+    done = await take(library, file(tmp_path, to_line(then, KEY)))
+    assert done.conflicts == ("m",)
+    later = replace(then, text="the port is 82", updated_at=10.0)
+    await take(library, file(tmp_path, to_line(later, KEY)))
+    assert [entry.text for entry in await everything(library)] == ["the port is 82"]
+
+
+async def test_a_claim_can_only_lower_the_trust(library: Library, tmp_path: Path):
+    claims = {"user": "imported", "agent": "agent", "tool": "tool", "imported": "imported"}
+    rows = [{"text": name, "id": name, "upwell": {"trust": name}} for name in claims]
+    await take(library, file(tmp_path, *rows))
+    assert {entry.id: str(entry.trust) for entry in await everything(library)} == claims

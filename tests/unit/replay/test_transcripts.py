@@ -3,9 +3,11 @@
 import json
 import os
 import sqlite3
+import subprocess
 import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from upwell.ground.errors import UsageError
 from upwell.replay.transcripts import (
     FORMATS,
     format_named,
+    specstory,
     transcripts_at,
     transcripts_of_user,
 )
@@ -284,6 +287,53 @@ def test_the_transcripts_of_a_user_are_found_where_hosts_keep_them(tmp_path: Pat
     result = transcripts_of_user(home, history.parents[2], None)
     names = sorted(entry.format.name for entry in result)
     assert names == ["claude", "codex", "copilot", "gemini", "opencode", "specstory"]
+
+
+def histories(cwd: Path) -> list[str]:
+    return [entry.path.name for entry in transcripts_of_user(cwd / "user", cwd, None)]
+
+
+def test_a_history_that_came_with_the_repository_is_not_the_users(tmp_path: Path) -> None:
+    own = samples.specstory(tmp_path)
+    root = own.parents[2]
+    git = partial(subprocess.run, cwd=root, check=True, capture_output=True)
+    git(["git", "init", "-q"])
+    assert histories(root) == [own.name]
+    theirs = samples.specstory_old(tmp_path)
+    git(["git", "add", str(theirs)])
+    assert histories(root) == [], "nothing tells which of them are the user's"
+    assert len(transcripts_at([own.parent])) == 2, "the user may name them"
+
+
+def test_links_lead_to_no_history(tmp_path: Path) -> None:
+    own = samples.specstory(tmp_path / "own")
+    for name in ("file", "history", "specstory"):
+        (tmp_path / name / ".specstory/history").mkdir(parents=True)
+    (tmp_path / "file/.specstory/history/a.md").symlink_to(own)
+    (tmp_path / "history/.specstory/history").rmdir()
+    (tmp_path / "history/.specstory/history").symlink_to(own.parent)
+    (tmp_path / "specstory/.specstory/history").rmdir()
+    (tmp_path / "specstory/.specstory").rmdir()
+    (tmp_path / "specstory/.specstory").symlink_to(own.parents[1])
+    for name in ("file", "history", "specstory"):
+        assert histories(tmp_path / name) == []
+    assert transcripts_at([tmp_path / "file"]) == []
+    (tmp_path / "link").symlink_to(own.parents[2])
+    assert histories(tmp_path / "link") == [own.name]
+
+
+@pytest.mark.parametrize("line", ["_**User**_\n\nhi\n\n", "Read file: a\n"])
+def test_a_small_history_does_not_become_millions_of_events(tmp_path: Path, line: str) -> None:
+    path = samples.specstory(tmp_path)
+    path.write_text(f"{samples.SPECSTORY.splitlines()[0]}\n_**Agent**_\n\n" + line * 100_000)
+    assert len(told(path)) <= specstory.MAX_EVENTS + 2
+
+
+def test_a_huge_history_is_not_read(tmp_path: Path) -> None:
+    path = samples.specstory(tmp_path)
+    os.truncate(path, specstory.MAX_FILE_BYTES + 1)
+    with pytest.raises(Unreadable, match="over 32 MB"):
+        told(path)
 
 
 def test_a_file_that_is_not_a_transcript_is_reported(tmp_path: Path) -> None:

@@ -108,3 +108,72 @@ def test_imports_are_found_in_linear_time(text: str) -> None:
     began = time.process_time()
     list(imports_in(text))
     assert time.process_time() - began < 1
+
+
+SCOPED = {"claude": (".claude/rules", "md"), "cursor": (".cursor/rules", "mdc")}
+
+
+@pytest.mark.parametrize("host", SCOPED)
+def test_rules_in_folders_of_the_project_count(root: Path, host: str) -> None:
+    folder, suffix = SCOPED[host]
+    deep = root / "shop" / folder / "web/forms"
+    deep.mkdir(parents=True)
+    (deep / f"style.{suffix}").write_text(RULE)
+    assert is_loaded(root, host)
+
+
+def test_a_file_for_some_paths_is_not_loaded_into_every_session(root: Path) -> None:
+    rules = root / "shop/.claude/rules"
+    rules.mkdir(parents=True)
+    (rules / "web.md").write_text(f"---\npaths:\n  - none/**\n---\n{RULE}")
+    cwd = str(root / "shop")
+    assert loaded_by("claude", cwd, [RULE], always={RULE}) == set()
+    assert loaded_by("claude", cwd, [RULE]) == {RULE}, "a rule with a scope of its own"
+
+
+@pytest.mark.parametrize("host", SCOPED)
+@pytest.mark.parametrize("target", ["/", "/usr", "../../other", "rules", "../.."])
+def test_links_in_place_of_the_rules_are_bounded(root: Path, host: str, target: str) -> None:
+    folder, suffix = SCOPED[host]
+    place = root / "shop" / folder
+    place.parent.mkdir()
+    place.symlink_to(target)
+    (root / f"other/style.{suffix}").write_text(RULE)
+    began = time.process_time()
+    assert not is_loaded(root, host)
+    assert time.process_time() - began < 0.2
+
+
+def test_links_among_the_rules_are_not_followed_out(root: Path) -> None:
+    rules = root / "shop/.claude/rules"
+    rules.mkdir(parents=True)
+    (rules / "all").symlink_to("/usr")
+    (rules / "other").symlink_to(root / "other")
+    (rules / "style.md").symlink_to(root / "other/rules.md")
+    (root / "shop/CLAUDE.md").symlink_to(root / "other/rules.md")
+    assert not is_loaded(root, "claude")
+    (rules / "own.md").symlink_to(root / "shop/docs/rules.md")
+    assert is_loaded(root, "claude")
+
+
+@pytest.mark.parametrize(("width", "depth"), [(4_000, 1), (1, 300), (60, 2)])
+def test_any_number_of_folders_takes_a_moment(root: Path, width: int, depth: int) -> None:
+    for number in range(width):
+        (root / f"shop/.claude/rules/{number}/{'d/' * depth}").mkdir(parents=True)
+    began = time.process_time()
+    assert not is_loaded(root, "claude")
+    assert time.process_time() - began < 0.2
+
+
+def test_files_that_are_not_read_in_time_do_not_count(root: Path) -> None:
+    (root / "shop/CLAUDE.md").write_text("@docs/rules.md")
+    clock = iter([0.0, 10.0, 20.0])
+    assert not loaded_by("claude", str(root / "shop"), [RULE], now=lambda: next(clock))
+
+
+def test_the_end_of_a_file_that_was_cut_is_in_doubt(root: Path) -> None:
+    file = root / "shop/CLAUDE.md"
+    file.write_text("word\n" * 40_000 + f"\n{RULE}\n" + "is not true\n" * 10)
+    assert not is_loaded(root, "claude")
+    file.write_text(f"{RULE}\n\n" + "word\n" * 60_000)
+    assert is_loaded(root, "claude")

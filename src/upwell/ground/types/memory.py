@@ -85,9 +85,9 @@ class Provenance(Struct, frozen=True, kw_only=True):
     session: str = ""
 
 
-LESSON, STATE = "lesson", "state"
-"""The doors (`Provenance.door`) of what a model wrote down at the end of a session, and of the
-state in which a session left its work."""
+LESSON, STATE, IMPORT = "lesson", "state", "import"
+"""The doors (`Provenance.door`) of what a model wrote down at the end of a session, of the state in
+which a session left its work, and of what a file brought that the user did not export."""
 
 
 class Memory(Struct, frozen=True, kw_only=True):

@@ -3,12 +3,15 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
 
 from upwell.episodes.events import Event
 from upwell.ground.errors import UsageError
+from upwell.ground.project import real_folder, repository_of, tracks
+from upwell.ground.walk import is_inside
 from upwell.hosts import HOSTS
 from upwell.replay.transcripts import (
     claude,
@@ -32,8 +35,9 @@ FORMATS: tuple[Format, ...] = (
 )
 """The formats in the order in which they are tried, strictest first."""
 NAMES = tuple(sorted(format.name for format in FORMATS))
-SPECSTORY_FILES = ".specstory/history/*.md"
-"""The pattern of SpecStory's files, relative to a project and not to the user's home folder."""
+SPECSTORY = ".specstory/history"
+"""SpecStory's folder, relative to a project and not to the user's home folder."""
+MAX_HISTORIES = 5_000
 _SUFFIXES = frozenset({".jsonl", ".json", ".md", ".db"})
 _SKIPPED = frozenset({"node_modules", ".git", "__pycache__", "subagents", "tool-results"})
 
@@ -111,16 +115,39 @@ def own_bytes(path: str) -> int:
 
 
 def transcripts_of_user(home: Path, cwd: Path, format: Format | None) -> list[Transcript]:
-    """The hosts' transcripts in the user's home folder, and the SpecStory histories in `cwd`. With
-    `format`, only those in that format."""
+    """The hosts' transcripts in the user's home folder, and the SpecStory histories in `cwd` if
+    they are the user's own. With `format`, only those in that format."""
     transcripts: list[Transcript] = []
     for candidate in [format] if format else FORMATS:
-        root, patterns = home, _patterns_of(candidate)
         if candidate is specstory.FORMAT:
-            root, patterns = cwd, [SPECSTORY_FILES]
-        files = {path for pattern in patterns for path in root.glob(pattern)}
+            files = set() if is_repositorys(cwd) else _histories(cwd)
+        else:
+            files = {path for pattern in _patterns_of(candidate) for path in home.glob(pattern)}
         transcripts += [Transcript(path, candidate) for path in sorted(files) if _is_session(path)]
     return transcripts
+
+
+def is_repositorys(cwd: Path) -> bool:
+    """Whether git tracks SpecStory histories in `cwd`. A clone contains them, so they tell what
+    others did, or claim to have done, and nothing tells which of them are this user's."""
+    folder = Path(real_folder(str(cwd)), SPECSTORY)
+    if not folder.is_dir() or (root := repository_of(str(cwd))) is None:
+        return False
+    return tracks(root, f"{folder.relative_to(root).as_posix()}/")
+
+
+def _histories(cwd: Path) -> set[Path]:
+    """This user's files among the SpecStory histories in `cwd`. Links are not followed."""
+    folder = cwd / SPECSTORY
+    if real_folder(str(folder)) != os.path.join(real_folder(str(cwd)), SPECSTORY):
+        return set()
+    try:
+        with os.scandir(folder) as found:
+            names = [entry.name for entry in islice(found, MAX_HISTORIES)]
+    except OSError:
+        return set()
+    paths = {folder / name for name in names if name.endswith(".md")}
+    return {path for path in paths if own_bytes(str(path.absolute()))}
 
 
 def _patterns_of(format: Format) -> list[str]:
@@ -139,6 +166,8 @@ def _below(folder: Path, only: Format | None) -> Iterator[Transcript]:
         for name in sorted(files):
             path = root / name
             if path.suffix not in _SUFFIXES or not _is_session(path):
+                continue
+            if path.is_symlink() and not is_inside(path, str(folder)):
                 continue
             recognised = _format_of(path)
             if recognised is not None and only in (None, recognised):

@@ -11,6 +11,7 @@ import html
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -87,21 +88,25 @@ _FILE_TITLE = re.compile(r"(?:Read|Edit|Write|Create) file: ([^\n<]+)")
 _SEARCH_TITLE = re.compile(
     r'(?:Grep(?: search)? for|Searched codebase) "([^"\n]+)"(?: in "([^"\n]+)")?'
 )
+MAX_FILE_BYTES, MAX_EVENTS = 32_000_000, 10_000
+"""Limits far above what a session needs. A line of some bytes can become an event of kilobytes."""
 PROMPT_SECONDS, CALL_SECONDS = 5.0, 8.0
 """The assumed time between events that have no time of their own."""
 
 
 def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
-    """The events of a session.
+    """The events of a session, at most `MAX_EVENTS`.
 
     Raises:
-        Unreadable: the file is not UTF-8.
+        Unreadable: the file is too large, or not UTF-8.
     """
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise Unreadable(f"over {MAX_FILE_BYTES // 1_000_000} MB")
     try:
         raw = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise Unreadable(f"not UTF-8 (byte {error.start})") from error
-    return closed(_events(path, raw, tally))
+    return closed(islice(_events(path, raw, tally), MAX_EVENTS))
 
 
 def _events(path: Path, raw: str, tally: Tally) -> Iterator[Event]:
