@@ -28,7 +28,7 @@ def needs_of(text: str, line: str) -> list[str]:
         ("src/a-109-b.py\n12:x\n13:y\n", "13:y", ["src/a-109-b.py"]),
         ("E1 bad\n  --> a.py:1\n   |\n12 | if x:\n13 | y\n", "13 | y", ["E1 bad", "--> a.py:1"]),
         ("key:\n- name: a\n  size: 1\n", "size: 1", ["key:", "- name: a"]),
-        ("kind: P\nmetadata:\n  name: a\nspec: 1\n", "spec: 1", ["kind: P", "metadata:", "name: a"]),
+        ("kind: P\nmetadata:\n  name: a\nx: 1\n", "x: 1", ["kind: P", "metadata:", "name: a"]),
         ("[[t]]\nname = 'a'\nsize = 1\n", "size = 1", ["[[t]]", "name = 'a'"]),
         ("NAME   AGE\nweb    12d\n\nother line\n", "web    12d", ["NAME   AGE"]),
         ("NAME   AGE\nweb    12d\n\nother line\n", "other line", []),
