@@ -47,6 +47,9 @@ QUOTED = re.compile(
 """A line of a file, with its number. It belongs to the message above, whatever its indentation."""
 _PLACE = re.compile(r"[ \t]++(?:-->|Location:)[ \t]++[^\s:]++:\d")
 _BARE_PLACE = re.compile(r"(?=\S*[/.])[^\s:]++:\d++(?::\d++)?(?!\S)")
+_NUMBERS_AND_BARS, _RULED_BY = frozenset("0123456789|│"), frozenset("-=+|")
+_INDENTED_BY = frozenset(" \t\xa0│|├└`+\\")
+"""The characters with which matches of `QUOTED`, `_RULE` and `_BRANCH` begin, spaces apart."""
 _MOST_HEADING = 200
 _NUMBER = re.compile(r"(?<!\S)[\d.,:%/-]++(?!\S)")
 _WORD = re.compile(r"\S+")
@@ -111,6 +114,11 @@ class _Context(Struct):
             self.blocks.pop()
         return self.blocks[-1].chain if self.blocks else self.above
 
+    def is_below_key(self, depth: int) -> bool:
+        """Return whether an item of this depth belongs to a key of the same depth."""
+        same = next((block for block in reversed(self.blocks) if block.depth <= depth), None)
+        return same is not None and same.depth == depth and same.is_key
+
     def open(self, depth: int, needs: tuple[int, ...], unit: int, *, is_key: bool) -> None:
         """Let a line enclose the deeper lines below it."""
         self.blocks.append(_Block(depth, shortened((*needs, unit)), unit, is_key))
@@ -131,8 +139,8 @@ def add_context(units: Units, text: str) -> None:
     context = _Context()
     before = ""
     for unit, line in enumerate(lines):
-        if unit and not lines[unit - 1].endswith("\n"):
-            units.needs[unit] = (*units.needs[unit - 1], unit - 1)
+        if unit and lines[unit - 1][-1] != "\n":
+            units.needs[unit] = units.needs[unit - 1]
             continue
         bare = line.strip()
         if not bare:
@@ -146,8 +154,12 @@ def add_context(units: Units, text: str) -> None:
             units.needs[unit] = (*units.needs[unit - 1], unit - 1)
             continue
         following = lines[unit + 1] if unit + 1 < len(lines) else ""
-        form = "" if QUOTED.match(line) else _form(line, before, following)
-        if form and not (form == _COMMENT and skips_comments):
+        if bare[0] in _NUMBERS_AND_BARS and QUOTED.match(line):
+            units.needs[unit] = context.blocks[-1].chain if context.blocks else context.above
+            context.is_bare = False
+        elif (form := _form(line, bare, before, following)) and not (
+            form == _COMMENT and skips_comments
+        ):
             units.needs[unit] = context.begin(form, unit)
         else:
             units.needs[unit] = _needs(units, context, unit, line, before)
@@ -158,23 +170,22 @@ def add_context(units: Units, text: str) -> None:
 
 def _needs(units: Units, context: _Context, unit: int, line: str, before: str) -> tuple[int, ...]:
     """Return the units that a line needs that is no heading. `before` is the line above it."""
-    context.is_bare = context.is_bare and _RULE.match(line) is not None
-    if line.startswith("[") and (head := HEAD.match(line.rstrip("\n"))):
+    if line[0] == "[" and (head := HEAD.match(line.rstrip("\n"))):
         line = head[2]
-    if QUOTED.match(line):
-        return context.blocks[-1].chain if context.blocks else context.above
-    branch = _BRANCH.match(line)
-    depth = 2 * (branch.end() if branch else 0)
-    if _BARE_PLACE.match(line) and before and not context.headings:
+    bare = line.strip() or line
+    is_rule = bare[0] in _RULED_BY and _RULE.match(line) is not None
+    context.is_bare = context.is_bare and is_rule
+    branch = _BRANCH.match(line) if line[0] in _INDENTED_BY else None
+    depth = 2 * branch.end() if branch else 0
+    if not depth and before and not context.headings and _BARE_PLACE.match(line):
         return _placed(units, context, unit)
-    is_item = line.lstrip().startswith("- ")
-    if is_item and any(block.is_key and block.depth == depth for block in context.blocks):
+    if bare.startswith("- ") and context.is_below_key(depth):
         depth += 1
     needs = context.enclosing(depth)
-    if _PLACE.match(line):
+    if depth and _PLACE.match(line):
         return _placed(units, context, unit)
-    if line.lstrip()[0] not in "})]" and not _RULE.match(line):
-        context.open(depth, needs, unit, is_key=line.rstrip().endswith(":"))
+    if not is_rule and bare[0] not in "})]":
+        context.open(depth, needs, unit, is_key=bare[-1] == ":")
     return needs
 
 
@@ -198,27 +209,26 @@ def _placed(units: Units, context: _Context, unit: int) -> tuple[int, ...]:
     return needs
 
 
-def _form(line: str, before: str, following: str) -> str:
-    """Return the form of a heading, or "" if the line is none. `before` and `following` are the
-    lines around it."""
-    if _RULE.match(line):
+def _form(line: str, bare: str, before: str, following: str) -> str:
+    """Return the form of a heading, or "" if the line is none. `bare` is the line without spaces
+    around it. `before` and `following` are the lines around it."""
+    if bare[0] in _RULED_BY and _RULE.match(line):
         return "document" if _DOCUMENT.match(line) and _FIELD.match(following) else ""
-    if (not before or _RULE.match(before)) and following.strip():
-        if _RULE.match(following) and _FRAME.match(following):
+    if (not before or (before[0] in _RULED_BY and _RULE.match(before))) and following.strip():
+        if _FRAME.match(following) and _RULE.match(following):
             return _RULED
         if not before and _is_head(line, following):
             return _TABLE
-    is_found = _MATCH.match(following.lstrip()) and not line.lstrip()[0].isdigit()
-    if is_found and _PATH.match(line.strip()):
+    below = following.lstrip()
+    if below[:1].isdigit() and not bare[0].isdigit() and _MATCH.match(below) and _PATH.match(bare):
         return "colon"
-    if line[0].isspace() or len(line) > _MOST_HEADING or HEAD.match(line.rstrip("\n")):
+    if line[0].isspace() or len(line) > _MOST_HEADING or HEAD.match(bare):
         return ""
     if heading := _HEADING.match(line):
         return f"{heading.lastgroup} {heading['task'] or ''}".strip()
-    is_flat = following[:1].strip() and not following.startswith("- ")
-    if not is_flat or not line.rstrip().endswith(":"):
+    if bare[-1] != ":" or not following[:1].strip() or following.startswith("- "):
         return ""
-    return "colon" if _PATH.match(line.rstrip()[:-1]) or not _NUMBERED.match(line) else ""
+    return "colon" if _PATH.match(bare[:-1]) or not _NUMBERED.match(line) else ""
 
 
 def _is_head(line: str, following: str) -> bool:
