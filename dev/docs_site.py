@@ -13,11 +13,11 @@ from upwell.ground.remote_address import address_of
 ROOT = Path(__file__).parents[1]
 COPIES = {"CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md"}
 SEARCH_BOOSTS = {
-    **dict.fromkeys(("faq.md", "troubleshooting.md"), 4.0),
-    **dict.fromkeys(("quickstart.md", "privacy.md", "comparison.md", "hooks.md"), 2.0),
+    "faq.md": 4.0,
+    **dict.fromkeys(("quickstart.md", "privacy.md", "hooks.md"), 2.0),
     "moving-in.md": 2.0,
-    **dict.fromkeys(("measurements.md", "promises.md", "changes.md"), 0.25),
-    **dict.fromkeys(("contributing.md", "decisions.md", "end-to-end.md", "names.md"), 0.05),
+    "changes.md": 0.25,
+    **dict.fromkeys(("contributing.md", "decisions.md", "end-to-end.md"), 0.05),
 }
 """Pages that the search box ranks before or after the others: a user's question first leads to an
 answer, and only then to the pages for maintainers."""
@@ -57,39 +57,33 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 def commands_page() -> str:
     """Every command with its arguments and options."""
-    from upwell.cli.help import grouped
+    from click import Context
+
+    from upwell.cli.help import GROUPS
     from upwell.cli.main import COMMAND
 
-    commands: dict[str, Any] = COMMAND.commands
     lines = ["# Commands", "", "Every command with its arguments and options, from the code.", ""]
-    for title, names in grouped(list(commands)).items():
-        lines += [f"## {title}", ""]
-        for name in names:
-            lines += _described(f"upwell {name}", commands[name])
+    with Context(COMMAND, info_name="upwell") as context:
+        for title, names in GROUPS.items():
+            lines += [f"## {title}", ""]
+            for name in names:
+                lines += _described(COMMAND.get_command(context, name), f"upwell {name}")
     return "\n".join(lines)
 
 
-def _described(line: str, command: Any) -> list[str]:
-    import typer
+def _described(command: Any, line: str) -> list[str]:
+    from click import Context
 
-    context = typer.Context(command, info_name=line)
+    context = Context(command, info_name=line)
     usage = " ".join(command.collect_usage_pieces(context))
     lines = [f"### {line}", "", f"`{line} {usage}`", "", _text(command.help or ""), ""]
-    rows = [_row(parameter) for parameter in command.params if not getattr(parameter, "hidden", 0)]
-    if rows := [row for row in rows if row]:
+    records = [parameter.get_help_record(context) for parameter in command.params]
+    if records:
+        rows = [f"| `{_text(names)}` | {_text(text)} |" for names, text in records]
         lines += ["| argument or option | |", "|---|---|", *rows, ""]
     for name, part in getattr(command, "commands", {}).items():
-        lines += _described(f"{line} {name}", part)
+        lines += _described(part, f"{line} {name}")
     return lines
-
-
-def _row(parameter: Any) -> str:
-    value = f" {parameter.metavar}" if parameter.metavar else ""
-    names = ", ".join(f"`{name}{value}`" for name in (*parameter.opts, *parameter.secondary_opts))
-    help_text = _text(getattr(parameter, "help", "") or "")
-    if not parameter.opts or not parameter.opts[0].startswith("-"):
-        names = f"`{parameter.metavar}`"
-    return f"| {names} | {help_text} |".replace("||", "|")
 
 
 def _text(help_text: str) -> str:

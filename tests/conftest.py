@@ -23,7 +23,7 @@ SLOW_PATHS = (
     ROOT / "tests/unit/memory/test_relocation.py",
     DOORS / "seeds",
 )
-"""Chromium, injected faults, a test for each name of docs/names.md, and other tests that take ten
+"""Chromium, injected faults, a test for each name of tests/NAMES.md, and other tests that take ten
 seconds or more per file.
 """
 CLI_DEADLINE = 60

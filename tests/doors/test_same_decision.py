@@ -1,5 +1,5 @@
 """Every door gives the same decision for the same cue, and the digest of `memory_context` follows
-seed 003 (docs/names.md) byte for byte.
+seed 003 (tests/NAMES.md) byte for byte.
 """
 
 import asyncio

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ class User:
         self.write(".claude.json", CLAUDE_JSON)
         self.write(".codex/config.toml", CODEX_CONFIG, mode=0o640)
         self.write("code/shop/.git/HEAD", b"ref: refs/heads/main\n")
-        self.write(".claude/projects/-shop/s1.jsonl", self._claude_session())
+        self.write(".claude/projects/-shop/s1.jsonl", self.claude_session())
         self.write(".codex/sessions/2026/01/05/rollout-2.jsonl", self._codex_session())
         self.environment = {
             "PATH": os.environ["PATH"],
@@ -102,8 +103,8 @@ class User:
         path.write_bytes(content)
         path.chmod(mode)
 
-    def _claude_session(self) -> bytes:
-        own = {"sessionId": "s1", "cwd": str(self.project), "timestamp": "2026-01-05T10:00:00Z"}
+    def claude_session(self, name: str = "s1", at: str = "2026-01-05T10:00:00Z") -> bytes:
+        own = {"sessionId": name, "cwd": str(self.project), "timestamp": at}
         lines: list[object] = [
             {"type": "user", **own, "message": {"role": "user", "content": RULE}}
         ]
@@ -158,7 +159,7 @@ def test_a_dry_run_shows_every_change_and_makes_none(user: User) -> None:
     before = user.state()
     out, err = user.run("setup", "--dry-run")
     assert user.state() == before
-    assert not (user.home / "config.toml").exists()
+    assert not (user.folder / ".local").exists()
     for name in (".claude/settings.json", ".claude.json", ".codex/config.toml"):
         assert f"+++ {user.folder / name}" in out
     assert f"+++ {user.folder / '.codex/hooks.json'}" in out
@@ -167,6 +168,22 @@ def test_a_dry_run_shows_every_change_and_makes_none(user: User) -> None:
     assert "nothing was changed" in err
     for secret in ("files-secret-1", "ghp_0123456789", "of-no-form"):
         assert secret not in out
+
+
+def test_before_it_asks_it_says_what_would_have_been_said_in_the_last_month(user: User) -> None:
+    """Five days after a session that found the missing option, another one meets the same error."""
+    own = ("-c", "user.name=Ann", "-c", "user.email=ann@shop.example")
+    for verb in (["init"], [*own, "commit", "--allow-empty", "--message", "First"]):
+        subprocess.run(["git", "-C", user.project, *verb, "--quiet"], check=True)
+    for number in (1, 2):
+        day = datetime.now(UTC) - timedelta(days=10 - 5 * number)
+        session = user.claude_session(f"recent-{number}", f"{day:%Y-%m-%dT%H:%M:%SZ}")
+        user.write(f".claude/projects/-shop/recent-{number}.jsonl", session)
+    out, _ = user.answer("n", "setup", code=1)
+    (line,) = [line for line in out.splitlines() if "of the last month" in line]
+    assert "In the 2 sessions of the last month" in line
+    assert "would have said 2 memories (1 at a question, 1 where a command failed)" in line
+    assert "`upwell replay --since 30d` shows them" in line
 
 
 def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(user: User) -> None:
@@ -244,13 +261,17 @@ def test_undo_restores_every_byte_and_keeps_what_was_learned(user: User) -> None
 def test_wrapped_servers_keep_their_places_until_setup_is_undone(user: User) -> None:
     before = user.state()
     out, _ = user.run("setup", "--yes")
-    assert "claude: files is wrapped in its place" in out
+    assert "claude: files → wrapped in its place" in out
     assert "tested: claude ran its hook" in out
     claude = json.loads((user.folder / ".claude.json").read_text())["mcpServers"]
     assert list(claude) == ["files", "upwell"]
     assert claude["files"]["args"][-4:] == ["--", "npx", "-y", "files-mcp"]
     assert claude["files"]["env"] == {"KEY": "files-secret-1"}
     codex = tomllib.loads((user.folder / ".codex/config.toml").read_text())["mcp_servers"]
+    launcher = Path(claude["files"]["command"])
+    launcher.unlink()
+    assert f"{launcher} was gone and is there again" in user.run("doctor")[0]
+    assert launcher.is_file()
     assert list(codex) == ["docs", "upwell"]
     assert codex["docs"]["args"][-2:] == ["--", "docs-mcp"]
     assert "server" not in tomllib.loads((user.home / "config.toml").read_text())

@@ -217,8 +217,8 @@ def test_a_later_read_is_of_the_trace_of_its_call(gateway: Gateway) -> None:
 
 @row("Langfuse, OpenTelemetry")
 def test_the_recipe_for_langfuse(gateway: Gateway, tmp_path: Path) -> None:
-    """The variables of docs/gateway.md, at the address of a local receiver."""
-    text = (ROOT / "docs" / "gateway.md").read_text()
+    """The variables of docs/servers.md, at the address of a local receiver."""
+    text = (ROOT / "docs" / "servers.md").read_text()
     recipe = text[text.index("### Langfuse") :]
     lines = recipe[recipe.index("```sh") : recipe.index("```\n", recipe.index("```sh") + 5)]
     keys = base64.b64encode(b"pk-lf-1:sk-lf-2").decode()

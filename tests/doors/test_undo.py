@@ -142,7 +142,7 @@ def test_setup_gives_back_what_an_older_version_moved_and_wraps_it(
         (user.home / "clients.json").unlink()
     said = user.run("setup", "--yes")
     assert "back     claude: its servers leave the gateway, each to its place" in said
-    assert "claude: fs is wrapped in its place" in said
+    assert "claude: fs → wrapped in its place" in said
     assert user.servers() == ({"fs", "upwell"}, {"git", "upwell"})
     assert '"--", "fs-mcp"' in user.state()[".claude.json"]
     assert "its servers leave" not in user.run("setup", "--yes")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from upwell.app.wiring import Settings, build
+from upwell.app.memory import Settings
+from upwell.app.wiring import build
 from upwell.gateway.front.handshake import Hello
 from upwell.wire.lines import Line
 

@@ -171,7 +171,7 @@ async def test_no_module_of_the_folder_runs(
     repository = tmp_path / "shop"
     (repository / "upwell").mkdir(parents=True)
     module = f"open({str(tmp_path / 'ran')!r}, 'w').close()\n"
-    for name in ("upwell/__init__.py", "upwell/__main__.py", "json.py", "typer.py"):
+    for name in ("upwell/__init__.py", "upwell/__main__.py", "json.py", "click.py"):
         (repository / name).write_text(module)
     monkeypatch.chdir(repository)
     app = await build(Settings(home=tmp_path / "home", environment={"PATH": os.environ["PATH"]}))

@@ -254,6 +254,25 @@ def test_surfacing_beside_our_own_tools_is_refused(home):
     written(home, '[tool."*".surface]\nmin_score = 0.9\n')
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user@/db?host=/run/postgresql",
+        "postgresql:///db",
+        "postgresql://user@%2Frun%2Fpostgresql/db",
+        "postgres://host/db",
+    ],
+)
+def test_a_database_may_be_at_a_socket(home, url):
+    assert written(home, f'[store]\nurl = "{url}"\n').store.url == url
+
+
+@pytest.mark.parametrize("url", ["postgresql://", "mysql:///db", "https:///path", "/run/x"])
+def test_an_address_names_a_host_or_a_database(home, url):
+    with pytest.raises(ConfigError, match="not the address"):
+        written(home, f'[store]\nurl = "{url}"\n')
+
+
 def test_every_mistake_is_reported_with_its_line(home):
     (home / "config.toml").write_text(
         "[surface]\nmin_scor = 1\nrace_ms = 'x'\nmax_count = 3\n"

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from upwell.app.damage import damage
-from upwell.app.files import connecting
+from upwell.app.memory import Settings
+from upwell.app.results import connecting
 from upwell.app.running import config_mistakes
-from upwell.app.wiring import App, Settings, build
+from upwell.app.wiring import App, build
 from upwell.config import Config
 from upwell.gateway.options import Auth, ServerOptions
 from upwell.gateway.upstreams.fleet import probe
@@ -102,7 +103,7 @@ def _files(config: Config, cwd: str | None) -> list[tuple[str, Ping]]:
     """Report the agents' transcripts and hooks, and damage to this home's own files."""
     reports = {"transcripts": _transcripts(cwd), "damage": damage(config.home)}
     found = [(part, report) for part, report in reports.items() if report]
-    return [*found, *_hooks(config)]
+    return [*found, *_wrapped(config), *_hooks(config)]
 
 
 def _transcripts(cwd: str | None) -> Ping | None:
@@ -176,6 +177,33 @@ def _hooks(config: Config) -> list[tuple[str, Ping]]:
         proofs = pool.map(lambda host: _hook(installer, own, host), hosts)
         rows = [(f"hook {host}", ping) for host, ping in zip(hosts, proofs, strict=True)]
     return [("hooks", _daemon(home, hosts)), *rows]
+
+
+def _wrapped(config: Config) -> list[tuple[str, Ping]]:
+    """Report the agents' files whose servers start with this home's launcher, which is written
+    again if it is gone: without it, none of them starts."""
+    from upwell.hook.launcher import refresh
+    from upwell.hosts.installation import Installation
+    from upwell.setup.takeover import Clients
+
+    home = config.home
+    own = Installation(user_folder=Path.home(), environment=config.environment, command=("upwell",))
+    launcher = home.server_launcher
+    files = [
+        str(plan.path)
+        for plan in Clients(own, home).wrapping.unwrapping().files
+        if plan.changes and str(launcher) in (plan.before or "")
+    ]
+    if not files:
+        return []
+    was_there = launcher.is_file()
+    refresh(home)
+    detail = f"wrapped in {', '.join(files)}"
+    if launcher.is_file():
+        note = "" if was_there else f"; {launcher} was gone and is there again: restart the agents"
+        return [("servers", Ping(ok=True, detail=detail + note))]
+    hint = "make upwell's home writable, or run `upwell setup --undo`"
+    return [("servers", Ping(ok=False, detail=f"{detail}; {launcher} is gone", hint=hint))]
 
 
 def _hook(installer: "Installer", own: "Installation", host: str) -> Ping:

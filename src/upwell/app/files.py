@@ -1,9 +1,7 @@
 """Opens a home's files: memory, TTL store, originals and the secret."""
 
-import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from upwell.app.team import Team, no_driver, open_team
-from upwell.compress.base import Tools
-from upwell.compress.originals import Originals
 from upwell.config import Config
-from upwell.gateway.calls.cache import Cache
-from upwell.gateway.upstreams.connection import Connecting, connect
 from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import Embedder
@@ -26,12 +20,9 @@ from upwell.ground.files import (
     exclusively,
     file_exists,
     read_regular_file,
-    stamp,
 )
 from upwell.ground.home import Home
-from upwell.ground.llm import OpenAIChat
 from upwell.ground.project import project_of, tracks
-from upwell.ground.secrets.redact import has_secret
 from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore, copy_in_memory
@@ -64,7 +55,6 @@ from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
 from upwell.memory.transfer import Imports
 from upwell.sessions.recall import States
 from upwell.usage.audit import FileLog, Log, PostgresLog
-from upwell.wire.logins import Logins
 
 if TYPE_CHECKING:
     from upwell.ground.postgres.connection import Postgres
@@ -79,7 +69,6 @@ _CUTS_BYTES = _WAYS_BYTES = 16_000_000
 _QUERIES_BYTES = 8_000_000
 _USES_BYTES = 4_000_000
 _REMARKS_BYTES = 1_000_000
-_ORIGINALS_BYTES_IN_MEMORY = 64_000_000
 
 Chore = Callable[[], Awaitable[object]]
 Secret = Callable[[], bytes]
@@ -386,37 +375,6 @@ def _with_team(team: Team, own: TtlStore, options: ttl_stores.Options, clock: Cl
     return TeamTtlStore(own, shared)
 
 
-def tools_of(config: Config, embedder: Embedder | None) -> Tools:
-    """The embedder and the model that compression may use, as configured."""
-    return Tools(
-        embedder=embedder,
-        chat=OpenAIChat(config.llm) if config.llm.base_url else None,
-        may_send=lambda text: not has_secret(text),
-    )
-
-
-def private_ttl_store() -> TtlStore:
-    return MemoryTtlStore(
-        options=ttl_stores.Options(max_bytes={Kind.ORIGINAL: _ORIGINALS_BYTES_IN_MEMORY})
-    )
-
-
-def open_originals(config: Config, ttl_store: TtlStore, private: TtlStore) -> Originals:
-    return Originals(
-        durable=ttl_store,
-        private=private,
-        secret=secret_of(config),
-        has_secret=has_secret,
-        options=config.compress,
-    )
-
-
-def connecting(config: Config) -> Connecting:
-    """The function that connects to servers with this home's logins."""
-    logins = Logins(config.home.logins_file)
-    return partial(connect, environment=config.environment, logins=logins)
-
-
 def open_audit_log(config: Config, files: Files) -> Log:
     """The audit log of the home's tenant."""
     if files.team:
@@ -424,40 +382,15 @@ def open_audit_log(config: Config, files: Files) -> Log:
     return FileLog(config.home.audit_file)
 
 
-def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
-    """The cache of servers' results; None if `cache.tools` is empty."""
-    if not config.cache.tools:
-        return None
-    return Cache(ttl_store, secret_of(config), config.cache, has_secret)
-
-
-def secret_of(config: Config) -> Secret:
-    """The secret for the keys of originals and cached results. It is `store.secret` if that is set.
-    Otherwise it is the content of a file in the home, which is created once, atomically, with mode
-    0600. A changed file is read again, so a replica that started without the team's database adopts
-    the team's secret once the file contains it."""
-    if config.store.secret:
-        configured = hashlib.sha256(config.store.secret.encode()).digest()
-        return lambda: configured
-    path, now, then = config.home.secret_file, _own_secret(config.home.secret_file), None
-
-    def current() -> bytes:
-        nonlocal now, then
-        if (changed := stamp(path)) not in (None, then):
-            with suppress(OSError):
-                now, then = read_regular_file(path) or now, changed
-        return now
-
-    return current
-
-
 def export_key(config: Config) -> Secret:
     """The key with which this home signs exports. Teammates have other keys: an export of theirs is
     not this user's own."""
-    return partial(_own_secret, config.home.export_key_file)
+    return partial(own_secret, config.home.export_key_file)
 
 
-def _own_secret(path: Path) -> bytes:
+def own_secret(path: Path) -> bytes:
+    """The content of a file, which is created once, atomically, with mode 0600. If it cannot be
+    used, a secret of this process."""
     try:
         create_once(path, secrets.token_bytes(32))
         return read_regular_file(path)

@@ -11,12 +11,13 @@ from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
 from upwell.app.dashboard.desk import desk_of
+from upwell.app.memory import Settings
 from upwell.app.metrics import gateway_metrics
 from upwell.app.principals import team_token
 from upwell.app.running import housekeeping, report_problems
 from upwell.app.team_access import TeamAccess
 from upwell.app.tenants import Tenants
-from upwell.app.wiring import App, Settings, build
+from upwell.app.wiring import App, build
 from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
 from upwell.gateway.upstreams.supervisor import State

@@ -4,7 +4,8 @@ from filelock import FileLock, Timeout
 from msgspec import Struct
 
 from upwell.app.local_copy import LOCK
-from upwell.app.wiring import Settings, build
+from upwell.app.memory import Settings
+from upwell.app.wiring import build
 from upwell.config import Config, load
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.files import exclusively, write_atomically

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upwell.app.files import Files, Memories
+from upwell.app.memory import mark_viewed
 from upwell.capture.transcript import has_lost_marks, written_in
 from upwell.config import Config
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -57,7 +58,7 @@ def open_learning(
     rarity = Rarity(files.indexed)
 
     async def used(ids: Sequence[str]) -> None:
-        await asyncio.to_thread(_viewed, memory.notes, ids)
+        await asyncio.to_thread(mark_viewed, memory.notes, ids)
 
     return Learning(learned, ttl_store, config.learn, rare=rarity.rare, mark_used=used, clock=clock)
 
@@ -98,17 +99,6 @@ async def _is_due(ttl_store: TtlStore, chore: str, seconds: float) -> bool:
         return False
     await ttl_store.put(Kind.CHORE, {chore: b""}, ttl_seconds=seconds)
     return True
-
-
-def _viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
-    if not ids:
-        return
-    try:
-        viewed_ids = {note.id for note in notes.entries()}.intersection(ids)
-        if viewed_ids:
-            notes.viewed(viewed_ids)
-    except StoreError as error:
-        LOG.warning("the use of notes was not recorded: %s", error)
 
 
 async def end_turn(

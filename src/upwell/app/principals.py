@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
-from upwell.app.files import secret_of
+from upwell.app.results import secret_of
 from upwell.config import Config
 from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Client

@@ -5,7 +5,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from msgspec.structs import replace
 from tomlkit.exceptions import TOMLKitError
 
 from upwell.app.capture import SessionCapture, every_proposal
-from upwell.app.wiring import App, Settings, build
+from upwell.app.memory import Settings, build_memory
+from upwell.app.wiring import App, build
 from upwell.capture.git import proposals_of
 from upwell.capture.inbox import Proposal
 from upwell.capture.sessions import findings_in
@@ -28,9 +30,10 @@ from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.memory.transfer import exported
 from upwell.replay.memories import Projects, With
-from upwell.replay.run import Replay, SimulatedClock
+from upwell.replay.run import Replay, SimulatedClock, Summary
 from upwell.replay.silence import Material
-from upwell.replay.timeline import Timeline
+from upwell.replay.timeline import Timeline, selecting
+from upwell.replay.transcripts import Transcript
 from upwell.sessions.turns import Turn, turns_of
 
 COMMITS = 5_000
@@ -118,6 +121,40 @@ async def replaying(
             yield Replaying(simulation=replay, projects=projects, app=app, lacking=lacking)
         finally:
             await app.aclose()
+
+
+class Heard(Struct, kw_only=True):
+    """What upwell would have said in past sessions. `moments` counts the memories by the moment at
+    which they surfaced. If `is_partial`, these are only the earliest sessions."""
+
+    summary: Summary = field(default_factory=Summary)
+    moments: Counter[str] = field(default_factory=Counter[str])
+    is_partial: bool = False
+
+
+async def heard_in(
+    transcripts: Sequence[Transcript],
+    since: float,
+    seconds: float,
+    show: Callable[[int, int], None],
+) -> Heard:
+    """Replay the sessions that began at or after `since` (epoch seconds) with all kinds of memory,
+    for about so many seconds. For errors, see `replaying()`."""
+    ends, heard = time.monotonic() + seconds, Heard()
+    timeline = Timeline(transcripts, lambda line: None, selecting(since, None))
+    if not timeline.sessions:
+        return heard
+    total = timeline.events
+    async with replaying(timeline, frozenset(With)) as running:
+        async for decision in running.simulation.decisions(timeline):
+            heard.summary.add(decision)
+            if decision.hits:
+                heard.moments[decision.moment] += len(decision.hits)
+            show(timeline.done, total)
+            if time.monotonic() > ends:
+                heard.is_partial = True
+                break
+    return heard
 
 
 class _AppProduct(Struct, frozen=True):
@@ -231,7 +268,7 @@ async def _memories_of(config: Config, copy: Path) -> list[Memory]:
 
 
 async def _exported(settings: Settings) -> list[Memory]:
-    app = await build(settings)
+    app = await build_memory(settings)
     try:
         memories = [memory async for memory in exported(app.memory)]
         return [*memories, *(replace(note, lines=None) for note in app.notes.memories())]

@@ -1,12 +1,10 @@
 """Memories that a person may want to remove, each with its reason."""
 
-import asyncio
 import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import partial
 
 from msgspec import Struct, field
 
@@ -18,12 +16,10 @@ from upwell.ground.types.memory import Memory, Trust
 from upwell.learn.thresholds import Use
 from upwell.memory.library import Library
 from upwell.memory.notes.stm import ShortTerm
-from upwell.memory.transfer import exported
 from upwell.surface.episodes import lack_of
 from upwell.surface.learning import Learning
 
 MAX_REVIEWED = 20_000
-MAX_TRASH = 1_000_000
 MIN_SAID = 3
 """A memory that agents ignored this often and never used counts as useless."""
 UNMATCHED_SECONDS = 30 * 86_400.0
@@ -106,35 +102,6 @@ class Review:
         """
         await self._library.delete(memory.id)
         forget_for_good(self._inbox, memory, duplicates=duplicates)
-
-    async def forget(self, memory_id: str, *, for_good: bool) -> bool:
-        """Move a memory to the trash, or delete it for good. Do not learn it again from sessions.
-        Returns False for an unknown id.
-
-        Raises:
-            UsageError: the memory comes from a file.
-        """
-        memory = await self._library.store.get(memory_id)
-        deleted = await self._library.delete(memory_id, for_good=for_good)
-        if deleted and memory is not None:
-            forget_for_good(self._inbox, memory)
-        return deleted
-
-    async def forget_project(self, project: str, *, for_good: bool) -> tuple[int, int]:
-        """Forget a project's memories as `forget()` does, along with its short notes and its
-        proposals. Memories that the project shares under its remote address stay. Returns the
-        numbers of forgotten memories and notes.
-        """
-        memories = [memory async for memory in exported(self._library)]
-        if for_good:
-            memories += await self._library.store.trash(limit=MAX_TRASH)
-        ids = [memory.id for memory in memories if memory.project == project]
-        for memory_id in ids:
-            await self.forget(memory_id, for_good=for_good)
-        waiting = self._inbox.waiting()
-        self._inbox.withdraw([proposal.id for proposal in waiting if proposal.project == project])
-        forget = partial(self._notes.forget_project, project, for_good=for_good)
-        return len(ids), await asyncio.to_thread(forget)
 
     async def _evidence(self, memories: Sequence[Memory]) -> Evidence:
         sightings = await self._learning.sightings()

@@ -13,17 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from upwell import __version__
-from upwell.app.files import (
-    ltm_mistakes,
-    open_files,
-    open_originals,
-    open_ttl_store,
-    private_ttl_store,
-    tools_of,
-)
+from upwell.app.files import ltm_mistakes, open_files, open_ttl_store
 from upwell.app.learning import forget_notes
+from upwell.app.memory import Settings
+from upwell.app.results import open_originals, private_ttl_store, tools_of
 from upwell.app.team import current_files
-from upwell.app.wiring import App, Settings, build
+from upwell.app.wiring import App, build
 from upwell.config import Config, load, read, read_valid
 from upwell.gateway.calls.fit import Cut, Fitter
 from upwell.gateway.calls.worker_pool import work

@@ -32,13 +32,15 @@ class Teaching(IntEnum):
     RULE = 0
     LESSON = 1
     COMMAND = 2
-    STATE = 3
+    MISTAKE = 3
+    STATE = 4
 
 
 LABELS = {
     Teaching.RULE: "rule you gave",
     Teaching.LESSON: "lesson",
     Teaching.COMMAND: "command that works here",
+    Teaching.MISTAKE: "mistake that sessions repeat",
     Teaching.STATE: "where the work stands",
 }
 
@@ -129,13 +131,14 @@ async def learned(app: App) -> Learned:
     """
     found = await everything_taught(app)
     places = await app.session_capture().places_known()
-    lessons, commands, rules = (
+    lessons, commands, mistakes, rules = (
         sum(taught.kind is kind for taught in found)
-        for kind in (Teaching.LESSON, Teaching.COMMAND, Teaching.RULE)
+        for kind in (Teaching.LESSON, Teaching.COMMAND, Teaching.MISTAKE, Teaching.RULE)
     )
     parts = (
         (lessons, "lesson", ""),
         (commands, "command that works here", "commands that work here"),
+        (mistakes, LABELS[Teaching.MISTAKE], "mistakes that sessions repeat"),
         (rules, "rule you gave", "rules you gave"),
         (places, "place of files and symbols", "places of files and symbols"),
     )
@@ -164,8 +167,15 @@ async def _states(app: App) -> list[Taught]:
 def _kind(memory: Memory) -> Teaching | None:
     if is_lesson(memory):
         return Teaching.LESSON
-    kinds = {WHY_RULE: Teaching.RULE, WHY_COMMAND: Teaching.COMMAND}
-    return kinds.get(memory.provenance.tool) if memory.provenance.door == "capture" else None
+    is_captured = memory.provenance.door == "capture"
+    return _of_capture(memory.provenance.tool, memory.triggers) if is_captured else None
+
+
+def _of_capture(why: str, triggers: Sequence[str]) -> Teaching | None:
+    """The kind of a finding. Only a rule that follows from mistakes has triggers."""
+    if why == WHY_RULE:
+        return Teaching.MISTAKE if triggers else Teaching.RULE
+    return Teaching.COMMAND if why == WHY_COMMAND else None
 
 
 def _of_memory(memory: Memory, kind: Teaching) -> Taught:
@@ -183,10 +193,9 @@ def _of_memory(memory: Memory, kind: Teaching) -> Taught:
 
 
 def _of_proposal(proposal: Proposal) -> Taught | None:
-    kinds = {WHY_RULE: Teaching.RULE, WHY_COMMAND: Teaching.COMMAND}
-    if proposal.why not in kinds:
+    kind = _of_capture(proposal.why, proposal.triggers)
+    if kind is None:
         return None
-    kind = kinds[proposal.why]
     seen: Sequence[str] = [name for name, _ in reversed(proposal.seen)]
     return Taught(
         kind=kind,

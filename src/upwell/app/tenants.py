@@ -12,7 +12,8 @@ from dataclasses import replace
 from msgspec import Struct
 
 from upwell.app.learning import forget_notes
-from upwell.app.wiring import App, Settings, assemble
+from upwell.app.memory import Settings
+from upwell.app.wiring import App, assemble
 from upwell.gateway.calls.pipeline import Pipeline
 from upwell.gateway.clients import Client
 from upwell.gateway.upstreams.supervisor import Upstream

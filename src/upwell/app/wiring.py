@@ -2,42 +2,34 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from upwell.app.carried_commands import commands_in
 from upwell.app.cited_texts import CitedTexts
 from upwell.app.cuts import Cuts
-from upwell.app.files import (
-    Chore,
-    Files,
-    Memories,
-    connecting,
-    ltm_mistakes,
-    open_audit_log,
-    open_cache,
-    open_files,
-    open_memory,
-    open_originals,
-    open_ttl_store,
-    private_ttl_store,
-    tools_of,
-)
+from upwell.app.files import Chore, Files, Memories, open_audit_log
 from upwell.app.follow_up import FollowUp
 from upwell.app.learning import answered_elsewhere, end_turn, load_learned, open_learning, tidy
 from upwell.app.local_copy import copy_ping, keep_copy
+from upwell.app.memory import MemoryApp, Settings, opened, prepared
 from upwell.app.principals import ManyTenants, NameOf, SeenResources, Toolboxes
+from upwell.app.results import (
+    connecting,
+    open_cache,
+    open_originals,
+    private_ttl_store,
+    tools_of,
+)
 from upwell.app.shortening import Shortening, read_command
 from upwell.app.team import TeamChanges
 from upwell.app.toolbox import Parts, known_tool, toolbox_of
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
-from upwell.config import Config, read_valid
+from upwell.config import Config
 from upwell.gateway.calls.fit import Fitter
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import WorkerPool
@@ -45,15 +37,13 @@ from upwell.gateway.front.handshake import save_offer
 from upwell.gateway.routing.definitions import Definitions
 from upwell.gateway.server import Gateway, OwnServer, Records, ToolListing
 from upwell.gateway.upstreams.tool_lists import ToolLists
-from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.embed import embedder_of
-from upwell.ground.errors import ConfigError, StoreError
+from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions, Joined
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.session_state import LocalSessionState, SessionState, StoredSessionState
-from upwell.ground.trace import LOG, log_to
+from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.principal import OWNER, Principal
@@ -62,10 +52,8 @@ from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, OptIns, TurnEnd, ignore_turn_end
 from upwell.learn.budgets import Budgets
 from upwell.memory.base import Recall
-from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.notes.stm import ping_of
 from upwell.memory.recall import FallBack, StoreRecall
-from upwell.memory.topics import Topics
 from upwell.surface.guards import Guards
 from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
@@ -80,33 +68,10 @@ if TYPE_CHECKING:
     from upwell.app.lessons import Lessons
     from upwell.app.past_sessions import SeenSessions
     from upwell.app.review import Review
-    from upwell.capture.inbox import Inbox
     from upwell.ground.postgres.connection import Postgres
-    from upwell.sessions.index import SessionIndex
 
 
-class Settings(Struct, frozen=True, kw_only=True):
-    """The input of `build()`. `home` defaults to `default_home()`. `flags` maps dotted keys to
-    values that override `config.toml` and the environment. A `tolerant` app, which the gateway and
-    the hooks use, runs without memory if the memory cannot be opened. `cwd` determines the project
-    of a cue that has no folder. If `watches` is false, only `documents.refresh()` and
-    `documents.lines()` read imported files again. With `waits_for_judge`, every decision waits for
-    the verdict of the model that judges it. With `is_replica`, a session may continue on another
-    replica.
-    """
-
-    home: Path | None = None
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, str] | None = None
-    tolerant: bool = False
-    cwd: str | None = None
-    clock: Clock = SYSTEM_CLOCK
-    watches: bool = True
-    waits_for_judge: bool = False
-    is_replica: bool = False
-
-
-class App:
+class App(MemoryApp):
     """All parts of upwell for one home, wired together. Close it with `aclose()`."""
 
     def __init__(
@@ -119,33 +84,16 @@ class App:
         memory: Memories,
         tools: Tools,
     ) -> None:
-        self.config = config
-        self.mistakes: Sequence[ConfigError] = ()
-        """The mistakes in the configuration. The settings concerned are ignored."""
-        self._cwd = settings.cwd
-        self._clock = settings.clock
-        self._files = files
+        super().__init__(config, settings, files, memory)
         self._ttl_store = ttl_store
         self._private = private
         self._tools = tools
         self.audit = Audit(open_audit_log(config, files), settings.clock)
         files.chores.append(self.audit.expire)
         self.pause = Pause(config.home.pause_file, files.locking)
-        self._add_memory(memory)
+        self._places = memory.places
         self._add_surfacing(memory, settings)
         self._add_compression(memory)
-
-    def _add_memory(self, memory: Memories) -> None:
-        self.memory = memory.library
-        self.notes = memory.notes
-        self.documents = memory.documents
-        self.imports = memory.imports
-        self.embeddings = Embeddings(memory.library.vector_indexes)
-        self.topics = Topics(self._files.indexed, catch_up=self.documents.catch_up)
-        self._places = memory.places
-        self._qmd = memory.qmd
-        self._ltm = memory.ltm
-        self._past_sessions: SessionIndex | None = None
 
     def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
         config, clock, options = self.config, settings.clock, self.config.surfacing()
@@ -430,17 +378,6 @@ class App:
         parts = (self.memory, self._ttl_store, self.learning.counts)
         return lessons_by(models, self.config, *parts, self._clock)
 
-    def past_sessions(self) -> "SessionIndex":
-        """The sessions of every agent on this machine."""
-        # Imported here, because the transcript readers load slowly.
-        from upwell.app.past_sessions import index_of_user
-
-        if self._past_sessions is None:
-            excludes = self.config.projects.excludes
-            home = self.config.home
-            self._past_sessions = index_of_user(home, self._cwd, excludes, self._clock)
-        return self._past_sessions
-
     def _seen_sessions(self, cwd: str | None) -> "SeenSessions":
         from upwell.app.past_sessions import SeenSessions
 
@@ -451,12 +388,6 @@ class App:
         from upwell.app.review import Review
 
         return Review(self.memory, self.learning, self._ttl_store, self.inbox(), self.notes)
-
-    def inbox(self) -> "Inbox":
-        """The proposals that wait for a decision."""
-        from upwell.capture.inbox import inbox_at
-
-        return inbox_at(self.config.home.inbox_file, self._files.locking)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """The stored decisions of surfacing, oldest first."""
@@ -499,16 +430,11 @@ class App:
         ]
         return [(name, place) for name, place in places if place is not None]
 
-    async def run_housekeeping(self) -> None:
-        """Remove expired data, adjust thresholds, and make the daily backup."""
+    @property
+    def chores(self) -> Sequence[Chore]:
         journal, learned = self.surfacer.journal, self.learning.learned
         learning = partial(tidy, self.config, self._ttl_store, journal, learned)
-        chores: list[Chore] = [*self._files.chores, self.budgets.flush, learning]
-        for chore in chores:
-            try:
-                await chore()
-            except StoreError as error:
-                LOG.warning("housekeeping: %s", error)
+        return [*super().chores, self.budgets.flush, learning]
 
     async def follow_team(self) -> None:
         """Adopt the changes that the team's other machines make, until cancelled."""
@@ -538,16 +464,8 @@ class App:
         await self.budgets.flush()
         await self.cuts.aclose()
         await self.surfacer.aclose()
-        if self._qmd:
-            await self._qmd.aclose()
-        if self._ltm:
-            await self._ltm.aclose()
-        await self.memory.aclose()
-        await self.documents.aclose()
-        if self._past_sessions:
-            await self._past_sessions.aclose()
         await self.audit.aclose()
-        await self._files.aclose()
+        await super().aclose()
 
 
 async def build(settings: Settings | None = None) -> App:
@@ -559,16 +477,9 @@ async def build(settings: Settings | None = None) -> App:
             a store in memory takes over.
     """
     settings = settings or Settings()
-    config, mistakes = read_valid(settings.home, settings.flags, settings.environment)
-    mistakes += ltm_mistakes(config)
-    config.home.prepare()
-    log_to(config.home.logs)
-    for mistake in mistakes:
-        if mistake.key.startswith(("store.", "memory.")) and not settings.tolerant:
-            raise mistake  # because a command would use another store than the user's
-        LOG.error("ignoring an invalid setting: %s", mistake)
+    config, mistakes = prepared(settings)
     app = await assemble(config, settings)
-    app.mistakes = tuple(mistakes)
+    app.mistakes = mistakes
     return app
 
 
@@ -579,21 +490,7 @@ async def assemble(config: Config, settings: Settings, postgres: "Postgres | Non
         ConfigError: the driver is missing, and the app is not tolerant.
         StoreError: a file cannot be used.
     """
-    files = open_files(config, tolerant=settings.tolerant, postgres=postgres)
-    if files.team:
-        await files.team.pull()
-    ttl_store = open_ttl_store(config, files, settings.clock)
-    embedder = embedder_of(config.embed)
-    memory = open_memory(
-        config,
-        files,
-        ttl_store,
-        settings.cwd,
-        embedder,
-        tolerant=settings.tolerant,
-        clock=settings.clock,
-        watches=settings.watches,
-    )
+    files, ttl_store, embedder, memory = await opened(config, settings, postgres)
     tools = tools_of(config, embedder)
     app = App(config, settings, files, ttl_store, private_ttl_store(), memory, tools)
     await load_learned(app.learning.learned, tolerant=settings.tolerant)

@@ -25,7 +25,7 @@ stay valid as long as it exists.
 """
 MEASURED = frozenset({WHY_COMMAND})
 """The kinds of proposals that `capture.accept = "episodes"` accepts, because their precision was
-measured (`docs/measurements.md`)."""
+measured (`benchmarks/RESULTS.md`)."""
 
 
 class Findings(Struct):

@@ -1,14 +1,13 @@
-"""The commands `learn git`, `learn sessions` and `hook capture`."""
+"""The commands `learn git` and `learn sessions`."""
 
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec.structs import asdict
 
-from upwell.cli.hooks import hook
+from upwell.cli.command import Argument, Group, Option
 from upwell.cli.inbox import open_inbox, say_displaced
 from upwell.cli.output import Json, note, note_masked, say, say_json
 from upwell.cli.parameters import TranscriptHost, TranscriptPaths
@@ -26,27 +25,21 @@ if TYPE_CHECKING:
 MAX_COMMITS = 12
 """The most commits that `learn git` proposes at once: nobody decides on a hundred."""
 
-learn = typer.Typer(help="Propose memories from existing history.", no_args_is_help=True)
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(learn, name="learn")
+learn = Group("Propose memories from existing history.")
 
 
 @learn.command("git")
 def git(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A folder in the repository.")
-    ] = Path("."),
+    path: Annotated[Path, Argument(metavar="PATH", help="A folder in the repository.")] = Path("."),
     commits: Annotated[
-        int, typer.Option("-n", min=1, help="Number of commits to read, newest first.")
+        int, Option("-n", min=1, help="Number of commits to read, newest first.")
     ] = 1000,
     everything: Annotated[
-        bool, typer.Option("--all", help="Read every commit, and propose all that give a reason.")
+        bool, Option("--all", help="Read every commit, and propose all that give a reason.")
     ] = False,
     since: Annotated[
         str | None,
-        typer.Option(metavar="T", help="Only commits since T, for example 90d or 2026-01-31."),
+        Option(metavar="T", help="Only commits since T, for example 90d or 2026-01-31."),
     ] = None,
 ) -> None:
     """Propose memories from the commits that say best why. Each proposal lists the files that its
@@ -84,18 +77,18 @@ def sessions(
     paths: TranscriptPaths = None,
     host: TranscriptHost = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Also read transcripts that were read before.")
+        bool, Option("--again", help="Also read transcripts that were read before.")
     ] = False,
     lessons: Annotated[
-        bool, typer.Option("--lessons", help="Have the model of lessons.model write down lessons.")
+        bool, Option("--lessons", help="Have the model of lessons.model write down lessons.")
     ] = False,
     since: Annotated[
         str | None,
-        typer.Option(metavar="T", help="With --lessons: only sessions that ended since T."),
+        Option(metavar="T", help="With --lessons: only sessions that ended since T."),
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(min=1, help="With --lessons: the budget, instead of lessons.daily_tokens."),
+        Option(min=1, help="With --lessons: the budget, instead of lessons.daily_tokens."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -221,18 +214,3 @@ async def learned_from(
     for line in census.lines():
         note(f"upwell: {line}")
     return total
-
-
-@hook.command("capture")
-def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
-    """Learn from each turn when it ends. Off by default.
-
-    upwell then records where files and symbols are. It proposes the standing rules that you gave,
-    and commands that worked after others had failed.
-    """
-    from upwell.setup.config_file import set_setting
-
-    if state not in ("on", "off"):
-        raise UsageError(f"{state[:20]!r} is not a state", hint="give on or off")
-    path = set_setting("hook", "capture", state == "on")
-    say(f"capture is {state} ({path}); `upwell inbox` lists the proposals")

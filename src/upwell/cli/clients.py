@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from click.exceptions import Exit
 
+from upwell.cli.command import Option
 from upwell.cli.output import Json, note, raw, say, say_json
 from upwell.ground.text.format import counted
 
@@ -17,19 +18,12 @@ if TYPE_CHECKING:
     from upwell.setup.takeover import Clients, OutdatedRule, Takeover
     from upwell.setup.wrapping import WrappingPlan
 
-Apply = Annotated[
-    bool, typer.Option("--apply", help="Write the change instead of only showing it.")
-]
-Project = Annotated[bool, typer.Option("--project", help="Include agent settings in this folder.")]
+Apply = Annotated[bool, Option("--apply", help="Write the change instead of only showing it.")]
+Project = Annotated[bool, Option("--project", help="Include agent settings in this folder.")]
 Wrap = Annotated[
-    bool, typer.Option("--wrap", help="Wrap each server in its place; none moves to config.toml.")
+    bool, Option("--wrap", help="Wrap each server in its place; none moves to config.toml.")
 ]
 NO_AGENT = "no known agent found; configure any other agent to run `upwell serve`"
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(init)
-    app.command()(eject)
 
 
 def init(
@@ -66,7 +60,7 @@ def _move(clients: "Clients", *, apply: bool, as_json: bool) -> None:
     if apply:
         _refuse(plan.refused | _write(clients.apply, changes, quiet=as_json))
     elif as_json and plan.refused:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _wrap(clients: "Clients", *, apply: bool, as_json: bool) -> None:
@@ -170,8 +164,8 @@ def say_places(plan: "WrappingPlan") -> None:
     from upwell.hosts.wrapped import BEHIND_UPWELL
 
     for place in plan.places:
-        left = f"stays as it is: {place.left}" if place.left else "is wrapped in its place"
-        say(f"{place.client}: {place.name} {left}")
+        left = f"stays as it is: {place.left}" if place.left else "wrapped in its place"
+        say(f"{place.client}: {place.name} → {left}")
     behind = list(dict.fromkeys(p.client for p in plan.places if p.left == BEHIND_UPWELL))
     if behind:
         note(
@@ -242,7 +236,7 @@ def _refuse(refused: dict[str, str]) -> None:
     for path, why in refused.items():
         note(f"upwell: {path}: {why}")
     if refused:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _as_json(plan: "Takeover", changes: "list[Plan]", applied: bool) -> dict[str, Any]:

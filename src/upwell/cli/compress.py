@@ -4,8 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from upwell.cli.command import Argument, Option
 from upwell.cli.output import Json, note, raw, say_json
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
@@ -16,21 +15,14 @@ if TYPE_CHECKING:
     from upwell.ground.types.compression import Compressed
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(compress)
-    app.command()(read)
-
-
 def compress(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The text; omit to read stdin.")
+        Path | None, Argument(metavar="FILE", help="The text; omit to read stdin.")
     ] = None,
-    strategy: Annotated[str, typer.Option(help="Strategy; auto picks one by content.")] = "auto",
-    max_tokens: Annotated[int | None, typer.Option(min=1)] = None,
-    max_chars: Annotated[int | None, typer.Option(min=1)] = None,
-    query: Annotated[
-        str | None, typer.Option(help="The question that the text should answer.")
-    ] = None,
+    strategy: Annotated[str, Option(help="Strategy; auto picks one by content.")] = "auto",
+    max_tokens: Annotated[int | None, Option(min=1)] = None,
+    max_chars: Annotated[int | None, Option(min=1)] = None,
+    query: Annotated[str | None, Option(help="The question that the text should answer.")] = None,
     as_json: Json = False,
 ) -> None:
     """Fit a text to a budget. `upwell read KEY` prints the whole text again."""
@@ -77,12 +69,10 @@ def _whole(key: str) -> str:
 def read(
     key: Annotated[
         str,
-        typer.Argument(
-            metavar="KEY", help="The key from the notice, a memory's id, or a citation."
-        ),
+        Argument(metavar="KEY", help="The key from the notice, a memory's id, or a citation."),
     ],
     lines: Annotated[
-        str | None, typer.Option(metavar="FIRST-LAST", help="Print only these lines.")
+        str | None, Option(metavar="FIRST-LAST", help="Print only these lines.")
     ] = None,
 ) -> None:
     """Print a whole text by the key in its notice, or a memory by its id or address."""

@@ -4,17 +4,12 @@ import sys
 import time
 from typing import Annotated, Any
 
-import typer
-
+from upwell.cli.command import Group, Option
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.ground.errors import UpwellError
 
 START_SECONDS = 15.0
-daemon = typer.Typer(help="The warm process that answers hooks.", no_args_is_help=True)
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(daemon, name="daemon")
+daemon = Group("The warm process that answers hooks.")
 
 
 @daemon.command("run")
@@ -55,7 +50,7 @@ def start() -> None:
 @daemon.command("stop")
 def stop(
     everything: Annotated[
-        bool, typer.Option("--all", help="Stop the daemons of all your homes.")
+        bool, Option("--all", help="Stop the daemons of all your homes.")
     ] = False,
 ) -> None:
     """Stop the daemon of this home. The next hook starts it again."""

@@ -1,12 +1,8 @@
 """The command `demo`."""
 
-import typer
+import click
 
 from upwell.cli.session import read_config
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(demo)
 
 
 def demo() -> None:
@@ -16,4 +12,4 @@ def demo() -> None:
     from upwell.app import decisions
     from upwell.demo.play import play
 
-    asyncio.run(play(typer.echo, read_config().environment, decisions))
+    asyncio.run(play(click.echo, read_config().environment, decisions))

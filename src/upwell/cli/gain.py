@@ -4,8 +4,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
+from upwell.cli.command import Option
 from upwell.cli.output import Json, note, say, say_json
 from upwell.cli.parameters import Days, Session, Since
 from upwell.cli.session import with_app
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 5
 SHOWN_EVENTS = 20
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(gain)
-    app.command()(top)
 
 
 def gain(days: Days = 30, since: Since = None, as_json: Json = False) -> None:
@@ -74,16 +70,14 @@ def _card(figures: Mapping[str, Any]) -> list[str]:
 
 
 def top(
-    host: Annotated[str | None, typer.Option(help="Only this agent.")] = None,
+    host: Annotated[str | None, Option(help="Only this agent.")] = None,
     session: Session = None,
-    tool: Annotated[str | None, typer.Option(help="Only this tool.")] = None,
-    file: Annotated[
-        str | None, typer.Option(help="Only files whose path contains this text.")
-    ] = None,
+    tool: Annotated[str | None, Option(help="Only this tool.")] = None,
+    file: Annotated[str | None, Option(help="Only files whose path contains this text.")] = None,
     spoke: Annotated[
-        bool, typer.Option("--spoke", help="Only events with a memory or a shortened result.")
+        bool, Option("--spoke", help="Only events with a memory or a shortened result.")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Print the latest events and stop.")] = False,
+    once: Annotated[bool, Option("--once", help="Print the latest events and stop.")] = False,
     as_json: Json = False,
 ) -> None:
     """Watch calls, prompts and decisions as they happen. Ctrl-C stops it."""
@@ -115,7 +109,7 @@ def _show(rows: Any, *, as_json: bool) -> None:
 
     for event in rows:
         if as_json:
-            typer.echo(json.dumps(event))
+            click.echo(json.dumps(event))
         else:
             for line in _lines(event):
                 say(line)

@@ -1,48 +1,108 @@
-"""`upwell --help`: the commands in groups, in the order in which a newcomer needs them."""
+"""The commands, in the sections of `upwell --help` and in the order in which a newcomer needs them.
+The module of a command is imported when the command is used."""
 
-from typing import Any
+from importlib import import_module
 
-from typer.core import TyperGroup
+import click
+from click.exceptions import NoSuchCommand
+
+from upwell.cli.command import Command, Group
 
 GROUPS = {
-    "Start": ("setup", "demo", "doctor", "on", "off"),
-    "Memory": (
-        *("remember", "recall", "context", "forget", "restore", "topics"),
-        *("rules", "lessons", "inbox", "review", "learn", "import", "export", "stm", "backup"),
-        "migrate",
-    ),
-    "See what it does": (
-        *("dashboard", "top", "explain", "stats", "gain", "replay", "feedback", "tune"),
-    ),
-    "Tool results": ("compress", "read", "cache"),
-    "Servers and hooks": (
-        *("init", "eject", "serve", "wrap", "add", "list", "remove", "login", "logout"),
-        *("token", "tenant", "team", "hook", "daemon", "config"),
-    ),
+    "Start": {
+        "setup": "setup",
+        "demo": "demo",
+        "doctor": "upkeep",
+        "on": "servers",
+        "off": "servers",
+    },
+    "Memory": {
+        "remember": "memories",
+        "recall": "memories",
+        "context": "memories",
+        "forget": "memories",
+        "restore": "memories",
+        "topics": "memories",
+        "rules": "rules",
+        "lessons": "lessons",
+        "inbox": "inbox",
+        "review": "review",
+        "learn": "capturing",
+        "import": "transfer.import_memories",
+        "export": "transfer",
+        "stm": "notes",
+        "backup": "upkeep",
+        "migrate": "migrate",
+    },
+    "See what it does": {
+        "dashboard": "dashboard",
+        "top": "gain",
+        "explain": "learning",
+        "stats": "stats",
+        "gain": "gain",
+        "replay": "replay",
+        "feedback": "learning",
+        "tune": "learning",
+    },
+    "Tool results": {
+        "compress": "compress",
+        "read": "compress",
+        "cache": "upkeep",
+    },
+    "Servers and hooks": {
+        "init": "clients",
+        "eject": "clients",
+        "serve": "servers",
+        "wrap": "servers",
+        "add": "servers",
+        "list": "servers.list_servers",
+        "remove": "servers",
+        "login": "logins",
+        "logout": "logins",
+        "token": "tokens",
+        "tenant": "tenant",
+        "team": "team",
+        "hook": "hooks",
+        "daemon": "daemon",
+        "config": "upkeep",
+    },
 }
-REST = "Other commands"
+"""The module in which each command is, and the function if it has another name."""
+PLACES = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 
-def grouped(names: list[str]) -> dict[str, list[str]]:
-    """The commands in `names`, listed by group. Those without a group come last."""
-    groups = {title: [name for name in group if name in names] for title, group in GROUPS.items()}
-    known = {name for group in GROUPS.values() for name in group}
-    groups[REST] = [name for name in names if name not in known]
-    return {title: group for title, group in groups.items() if group}
+class Commands(Group):
+    """All commands of `upwell`."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(PLACES)
 
-class GroupedCommands(TyperGroup):
-    """A group whose help lists the commands in sections."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in PLACES:
+            return None
+        module, _, function = PLACES[cmd_name].partition(".")
+        found = getattr(import_module(f"upwell.cli.{module}"), function or cmd_name)
+        if isinstance(found, click.Command):
+            return found
+        return click.command(cmd_name, cls=Command)(found)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        shown = [name for name, command in commands.items() if command and not command.hidden]
-        width = max(map(len, shown))
-        for title, names in grouped(shown).items():
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as error:
+            raise NoSuchCommand(error.command_name, possibilities=PLACES, ctx=ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, PLACES))
+        for title, names in GROUPS.items():
+            commands = {name: self.get_command(ctx, name) for name in names}
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), _line(commands[name])) for name in names])
-
-
-def _line(command: Any) -> str:
-    short: str = command.get_short_help_str(limit=200)
-    return short
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), command.get_short_help_str(limit=200))
+                        for name, command in commands.items()
+                        if command
+                    ]
+                )

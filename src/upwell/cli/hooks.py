@@ -1,14 +1,13 @@
-"""The commands `hook install|uninstall|export|hosts`. The command that the hooks themselves run is
-in `hook/client.py`."""
+"""The commands `hook install|uninstall|export|hosts|capture`. The command that the hooks themselves
+run is in `hook/client.py`."""
 
 import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from upwell.cli.clients import masked_diff
+from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, raw, say, say_json, table
 from upwell.ground.errors import UsageError
 
@@ -17,19 +16,12 @@ if TYPE_CHECKING:
     from upwell.hosts.install import Installer, Plan
     from upwell.hosts.installation import HttpAddress, Installation
 
-hook = typer.Typer(
-    help="Connect upwell to agents' own events. `upwell hook HOST [EVENT]` answers one event "
+hook = Group(
+    "Connect upwell to agents' own events. `upwell hook HOST [EVENT]` answers one event "
     "from stdin on stdout.",
-    no_args_is_help=True,
 )
-HostName = Annotated[str, typer.Argument(metavar="HOST", help="`upwell hook hosts` lists them.")]
-Apply = Annotated[
-    bool, typer.Option("--apply", help="Write the change instead of only showing it.")
-]
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(hook, name="hook")
+HostName = Annotated[str, Argument(metavar="HOST", help="`upwell hook hosts` lists them.")]
+Apply = Annotated[bool, Option("--apply", help="Write the change instead of only showing it.")]
 
 
 @hook.command("install")
@@ -38,7 +30,7 @@ def install(
     apply: Apply = False,
     http: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--http",
             help="For Claude Code and Copilot: after a tool call, call the daemon over HTTP.",
         ),
@@ -114,6 +106,21 @@ def hosts(as_json: Json = False) -> None:
         say_json({"hosts": rows})
     else:
         table(("host", "present", "installed", "file"), rows, "No hosts.")
+
+
+@hook.command("capture")
+def capture(state: Annotated[str, Argument(metavar="on|off")]) -> None:
+    """Learn from each turn when it ends. Off by default.
+
+    upwell then records where files and symbols are. It proposes the standing rules that you gave,
+    and commands that worked after others had failed.
+    """
+    from upwell.setup.config_file import set_setting
+
+    if state not in ("on", "off"):
+        raise UsageError(f"{state[:20]!r} is not a state", hint="give on or off")
+    path = set_setting("hook", "capture", state == "on")
+    say(f"capture is {state} ({path}); `upwell inbox` lists the proposals")
 
 
 def _show(installer: "Installer", plan: "Plan", apply: bool, secret: str = "") -> None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec.structs import asdict
 
+from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import read_config, with_app
 from upwell.cli.triage import Answer, Card, Decision, decisions, edited, has_terminal
@@ -24,26 +24,17 @@ if TYPE_CHECKING:
 
 MAX_FILES = 8
 _HABIT = "a habit; `upwell rules keep {id}` makes it a standing rule"
-inbox = typer.Typer(help="Proposed memories. No agent sees them until you accept them.")
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of proposals.")]
-All = Annotated[bool, typer.Option("--all", help="All proposals of this project.")]
+Ids = Annotated[list[str] | None, Argument(metavar="ID", help="Ids of proposals.")]
+All = Annotated[bool, Option("--all", help="All proposals of this project.")]
 Project = Annotated[
     str | None,
-    typer.Option("--project", metavar="PATH", help="Only the project at PATH."),
+    Option("--project", metavar="PATH", help="Only the project at PATH."),
 ]
-Every = Annotated[bool, typer.Option("--every-project", help="Every project.")]
-KindOf = Annotated[
-    str | None, typer.Option("--kind", help="Only this kind: commit, rule or command.")
-]
+Every = Annotated[bool, Option("--every-project", help="Every project.")]
+KindOf = Annotated[str | None, Option("--kind", help="Only this kind: commit, rule or command.")]
 
 
-def register(app: typer.Typer) -> None:
-    app.add_typer(inbox, name="inbox")
-
-
-@inbox.callback(invoke_without_command=True)
 def waiting(
-    context: typer.Context,
     project: Project = None,
     every: Every = False,
     kind: KindOf = None,
@@ -51,8 +42,6 @@ def waiting(
 ) -> None:
     """Decide on the proposals of this project, one by one. Without a terminal, or with --json, list
     the proposals of every project."""
-    if context.invoked_subcommand:
-        return
     box = open_inbox()
     if has_terminal() and not as_json:
         _decide(box, _asked_about(box, project, every), kind)
@@ -67,6 +56,9 @@ def waiting(
     ]
     table(("id", "from", "why", "text"), rows, "The inbox is empty.")
     say_displaced(sum(box.displaced().values()))
+
+
+inbox = Group("Proposed memories. No agent sees them until you accept them.", waiting)
 
 
 @inbox.command("accept")
@@ -93,7 +85,7 @@ def refuse(
     kind: KindOf = None,
     never: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--never",
             help="Also refuse duplicates: the same words in any project, or another conclusion for "
             "the same situation.",

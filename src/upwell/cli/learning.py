@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from upwell.cli.command import Argument, Option
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.parameters import Session
 from upwell.cli.session import with_app
@@ -17,16 +16,11 @@ if TYPE_CHECKING:
     from upwell.app import App
 
 
-def register(app: typer.Typer) -> None:
-    for verb in (feedback, tune, explain):
-        app.command()(verb)
-
-
 def feedback(
-    surfacing: Annotated[str, typer.Argument(metavar="SURFACING", help="A surfacing id, s_….")],
-    rating: Annotated[str, typer.Argument(metavar="RATING", help=" · ".join(Rating))],
+    surfacing: Annotated[str, Argument(metavar="SURFACING", help="A surfacing id, s_….")],
+    rating: Annotated[str, Argument(metavar="RATING", help=" · ".join(Rating))],
     memory: Annotated[
-        str | None, typer.Option(help="Rate only this memory. Default: all of them.")
+        str | None, Option(help="Rate only this memory. Default: all of them.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -57,11 +51,11 @@ def feedback(
 def tune(
     apply: Annotated[
         bool,
-        typer.Option("--apply", help="Apply the learned values now, even in running sessions."),
+        Option("--apply", help="Apply the learned values now, even in running sessions."),
     ] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget everything learned.")] = False,
+    reset: Annotated[bool, Option("--reset", help="Forget everything learned.")] = False,
     memory: Annotated[
-        str | None, typer.Option(help="With --reset: forget only the ratings of this memory.")
+        str | None, Option(help="With --reset: forget only the ratings of this memory.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -126,7 +120,7 @@ async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
 
 
 def explain(
-    number: Annotated[int, typer.Option("-n", min=1, help="Number of decisions.")] = 20,
+    number: Annotated[int, Option("-n", min=1, help="Number of decisions.")] = 20,
     session: Session = None,
     as_json: Json = False,
 ) -> None:

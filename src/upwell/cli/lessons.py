@@ -3,8 +3,7 @@
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
-import typer
-
+from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import folder, with_app
@@ -19,27 +18,16 @@ if TYPE_CHECKING:
     from upwell.app.lessons import LessonGain
     from upwell.replay.transcripts import Transcript
 
-lessons = typer.Typer(help="What past sessions taught, as a model wrote it down.")
-Id = Annotated[
-    str, typer.Argument(metavar="ID", help="An id of `upwell lessons`, or its beginning.")
-]
+Id = Annotated[str, Argument(metavar="ID", help="An id of `upwell lessons`, or its beginning.")]
 
 
-def register(app: typer.Typer) -> None:
-    app.add_typer(lessons, name="lessons")
-
-
-@lessons.callback(invoke_without_command=True)
 def listed(
-    context: typer.Context,
     every_project: Annotated[
-        bool, typer.Option("--every-project", help="Those of every project.")
+        bool, Option("--every-project", help="Those of every project.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """List the lessons of this project, newest first."""
-    if context.invoked_subcommand:
-        return
     from upwell.ground.project import project_of
 
     project = None if every_project else project_of(folder())
@@ -59,6 +47,9 @@ def listed(
     table(columns, found, nothing)
 
 
+lessons = Group("What past sessions taught, as a model wrote it down.", listed)
+
+
 async def _found(app: "App", project: str | None) -> "tuple[list[dict[str, Any]], int]":
     """The lessons of a project; if there are none, how many other projects have."""
     from upwell.app.lesson_book import rows
@@ -70,7 +61,7 @@ async def _found(app: "App", project: str | None) -> "tuple[list[dict[str, Any]]
 @lessons.command("edit")
 def edit(
     lesson: Id,
-    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="The new text.")],
+    text: Annotated[list[str], Argument(metavar="TEXT", help="The new text.")],
 ) -> None:
     """Change a lesson's text. It is then yours: no later session replaces it."""
     from upwell.app.lesson_book import edit as changed

@@ -3,37 +3,23 @@
 import time
 from typing import Annotated
 
-import typer
-
+from upwell.cli.command import Argument, Option
 from upwell.cli.output import note, say
 from upwell.cli.session import run
 
 
-def register(app: typer.Typer) -> None:
-    for verb in (login, logout):
-        app.command()(verb)
-
-
 def login(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A server configured with --url.")],
-    client_id: Annotated[
-        str, typer.Option(help="Client id, if the server registered one for you.")
-    ] = "",
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1 that the browser returns to.")] = 0,
+    name: Annotated[str, Argument(metavar="NAME", help="A server configured with --url.")],
+    client_id: Annotated[str, Option(help="Client id, if the server registered one for you.")] = "",
+    port: Annotated[int, Option(help="Port on 127.0.0.1 that the browser returns to.")] = 0,
     client_secret_env: Annotated[
         str,
-        typer.Option(
-            help="Environment variable with a client secret, to sign in without a browser."
-        ),
+        Option(help="Environment variable with a client secret, to sign in without a browser."),
     ] = "",
-    issuer: Annotated[
-        str, typer.Option(help="Authorization server that may receive the secret.")
-    ] = "",
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Only print the address.")
-    ] = False,
+    issuer: Annotated[str, Option(help="Authorization server that may receive the secret.")] = "",
+    no_browser: Annotated[bool, Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
-    """Sign in to a server with OAuth in your browser. upwell renews the login from then on."""
+    """Sign in to a server with OAuth in your browser. From then on, upwell renews the login."""
     from upwell.app.login import log_in
 
     async def show(address: str) -> None:
@@ -56,7 +42,7 @@ def login(
     say(f"signed in to {name} ({new_login.described(time.time())})")
 
 
-def logout(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+def logout(name: Annotated[str, Argument(metavar="NAME")]) -> None:
     """Sign out of a server."""
     from upwell.app.login import log_out
 

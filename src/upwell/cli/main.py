@@ -1,104 +1,43 @@
-"""The `upwell` command: registers its subcommands, and reports an error as one line and an exit
-status."""
+"""The `upwell` command. It reports an error as one line and an exit status."""
 
 import shlex
-import sys
 from collections.abc import Sequence
 
-import typer
-from typer.exceptions import TyperException
+import click
+from click.exceptions import NoArgsIsHelpError
 
-from upwell.cli import (
-    capturing,
-    clients,
-    compress,
-    daemon,
-    dashboard,
-    demo,
-    gain,
-    hooks,
-    inbox,
-    learning,
-    lessons,
-    logins,
-    memories,
-    migrate,
-    notes,
-    replay,
-    review,
-    rules,
-    servers,
-    setup,
-    stats,
-    team,
-    tenant,
-    tokens,
-    transfer,
-    upkeep,
-)
-from upwell.cli.help import GroupedCommands
+from upwell.cli.help import PLACES, Commands
 from upwell.cli.output import note, say
-from upwell.cli.parameters import complaint, worded
-from upwell.cli.version import version_line
 from upwell.ground.errors import UpwellError, UsageError
-from upwell.ground.trace import LOG
 
 FAILED = 1
 USAGE = 2
+INTERRUPTED = 130
 
-app = typer.Typer(
-    name="upwell",
-    cls=GroupedCommands,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Reminds a coding agent of what was learned earlier, and keeps its context free of what "
-    "it does not need.",
+
+def _print_version(ctx: click.Context, param: click.Parameter, is_given: bool) -> None:
+    if is_given:
+        from upwell.cli.version import version_line
+
+        say(version_line())
+        ctx.exit()
+
+
+COMMAND = Commands(
+    "Reminds a coding agent of what was learned earlier, and keeps its context free of what it "
+    "does not need."
 )
-for verbs in (
-    demo,
-    setup,
-    clients,
-    servers,
-    memories,
-    rules,
-    notes,
-    transfer,
-    migrate,
-    compress,
-    learning,
-    stats,
-    gain,
-    replay,
-    upkeep,
-    dashboard,
-    daemon,
-    hooks,
-    inbox,
-    lessons,
-    review,
-    capturing,
-    tokens,
-    tenant,
-    team,
-    logins,
-):
-    verbs.register(app)
-
-
-@app.callback(invoke_without_command=True)
-def upwell(
-    context: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Print the version."),
-) -> None:
-    if version:
-        typer.echo(version_line())
-        raise typer.Exit
-
-
-COMMAND = worded(app)
-VERBS = frozenset(getattr(COMMAND, "commands", ()))
+COMMAND.context_settings["help_option_names"] = ["-h", "--help"]
+COMMAND.params.append(
+    click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_version,
+        help="Print the version.",
+    )
+)
 
 
 def main(args: Sequence[str]) -> int:
@@ -106,37 +45,37 @@ def main(args: Sequence[str]) -> int:
     was interrupted.
     """
     try:
-        result = COMMAND(list(args), prog_name="upwell", standalone_mode=False)
-    except typer.Exit as done:
-        return int(done.exit_code)
-    except typer.Abort:
-        return FAILED
-    except TyperException as error:
-        message = complaint(error)
-        if "\n" in message:
-            say(message)
-            return USAGE
-        return _complain(message, _advice(args), USAGE)
+        result = COMMAND.main(list(args), prog_name="upwell", standalone_mode=False)
+    except click.Abort as error:
+        return INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else FAILED
+    except NoArgsIsHelpError as error:
+        say(error.message)
+        return USAGE
+    except click.ClickException as error:
+        return _complain(_complaint(error), _advice(args), USAGE)
     except UsageError as error:
         return _complain(error.message, error.hint, USAGE)
     except UpwellError as error:
         return _complain(error.message, error.hint, FAILED)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
-    except KeyboardInterrupt:
-        return 130
     except Exception as error:
+        from upwell.ground.trace import LOG
+
         LOG.exception("the command failed: %s", " ".join(args[:1]))
         return _complain(f"internal error: {error!r}", "the log has the details", FAILED)
     return result if isinstance(result, int) else 0
+
+
+def _complaint(error: click.ClickException) -> str:
+    if likely := getattr(error, "possibilities", None):
+        return f"{error.message} Did you mean {likely[0]!r}?"
+    return error.format_message().rstrip(".")
 
 
 def _advice(args: Sequence[str]) -> str:
     if args[:1] == ["add"] and "--" not in args and len(args) > 2 and not args[1].startswith("-"):
         name, *line = args[1:]
         return f"did you mean `upwell add {name} -- {shlex.join(line)}`?"
-    verb = f" {args[0]}" if args and args[0] in VERBS else ""
+    verb = f" {args[0]}" if args and args[0] in PLACES else ""
     return f"see `upwell{verb} --help`"
 
 

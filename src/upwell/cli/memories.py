@@ -1,13 +1,14 @@
 """The commands `remember`, `recall`, `forget`, `restore`, `topics` and `context`."""
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec.structs import replace
 
+from upwell.cli.command import Argument, Option
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.parameters import Everywhere
 from upwell.cli.past import (
@@ -20,7 +21,7 @@ from upwell.cli.past import (
     recall_sessions,
 )
 from upwell.cli.progress import progress
-from upwell.cli.session import with_app
+from upwell.cli.session import with_app, with_memory
 from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import project_named, repository_of
@@ -31,7 +32,7 @@ from upwell.ground.types.surfacing import Surfacing
 from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app import App, MemoryApp
     from upwell.memory.base import Added
     from upwell.memory.documents.recall import Progress
     from upwell.memory.topics import Topic
@@ -39,29 +40,22 @@ if TYPE_CHECKING:
 MAX_FOUND, MAX_LISTED = 10, 100
 
 
-def register(app: typer.Typer) -> None:
-    for verb in (remember, recall, forget, restore, topics, context):
-        app.command()(verb)
-
-
 def remember(
-    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="The memory. `-` reads stdin.")],
-    namespace: Annotated[str, typer.Option(help="decisions, patterns, learnings …")] = "context",
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; repeatable.")] = None,
+    text: Annotated[list[str], Argument(metavar="TEXT", help="The memory. `-` reads stdin.")],
+    namespace: Annotated[str, Option(help="decisions, patterns, learnings …")] = "context",
+    tag: Annotated[list[str] | None, Option(help="A tag; repeatable.")] = None,
     path: Annotated[
-        list[str] | None, typer.Option(help="A file that the memory is about; repeatable.")
+        list[str] | None, Option(help="A file that the memory is about; repeatable.")
     ] = None,
     pin: Annotated[
-        bool, typer.Option("--pin", help="Make it a standing rule, given at every session start.")
+        bool, Option("--pin", help="Make it a standing rule, given at every session start.")
     ] = False,
     supersedes: Annotated[
-        str | None, typer.Option(metavar="ID", help="The memory that this one replaces.")
+        str | None, Option(metavar="ID", help="The memory that this one replaces.")
     ] = None,
-    ttl: Annotated[
-        str | None, typer.Option(help="Expire after this time, for example 30d.")
-    ] = None,
+    ttl: Annotated[str | None, Option(help="Expire after this time, for example 30d.")] = None,
     share: Annotated[
-        bool, typer.Option("--share", help="Share it with the team of `store.url`.")
+        bool, Option("--share", help="Share it with the team of `store.url`.")
     ] = False,
     everywhere: Everywhere = False,
     as_json: Json = False,
@@ -69,7 +63,7 @@ def remember(
     """Store a memory and print its id."""
     from upwell.memory.team.sharing import shared_namespace
 
-    content = typer.get_text_stream("stdin").read() if text == ["-"] else " ".join(text)
+    content = sys.stdin.read() if text == ["-"] else " ".join(text)
     memory = Memory(
         text=content,
         namespace=shared_namespace(namespace) if share else namespace,
@@ -81,7 +75,7 @@ def remember(
         supersedes=id_in(supersedes) if supersedes else None,
         expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
-    added, identical_ids = with_app(
+    added, identical_ids = with_memory(
         lambda app: _added(app, memory, share=share, everywhere=everywhere)
     )
     note_masked(added.redacted)
@@ -111,7 +105,7 @@ def _absent(memory: Memory) -> list[str]:
     return [path for path in plain if not any((place / path).exists() for place in places)]
 
 
-async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
+async def _as_rule(app: "MemoryApp", memory: Memory, *, everywhere: bool) -> Memory:
     """If the memory replaces one of the user's standing rules, make it a standing rule too. It then
     keeps the old rule's triggers and tags (a tag marks a guard or a paused rule) and, unless
     `everywhere` is set, its project."""
@@ -129,7 +123,7 @@ async def _as_rule(app: "App", memory: Memory, *, everywhere: bool) -> Memory:
 
 
 async def _added(
-    app: "App", memory: Memory, *, share: bool, everywhere: bool
+    app: "MemoryApp", memory: Memory, *, share: bool, everywhere: bool
 ) -> "tuple[Added, set[str]]":
     """Store the memory. Also returns the ids of older memories with the same text."""
     from upwell.app.local_copy import send_now
@@ -157,17 +151,17 @@ async def _added(
 def recall(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUERY", help="What to look for; omit it to list everything."),
+        Argument(metavar="QUERY", help="What to look for; omit it to list everything."),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "-k", min=1, max=1_000_000, help="At most N. Default: 10 for a query, 100 for a list."
         ),
     ] = None,
-    namespace: Annotated[str | None, typer.Option(help="Only in this namespace.")] = None,
-    pinned: Annotated[bool, typer.Option("--pinned", help="List the standing rules.")] = False,
-    trash: Annotated[bool, typer.Option("--trash", help="List the trash.")] = False,
+    namespace: Annotated[str | None, Option(help="Only in this namespace.")] = None,
+    pinned: Annotated[bool, Option("--pinned", help="List the standing rules.")] = False,
+    trash: Annotated[bool, Option("--trash", help="List the trash.")] = False,
     past: PastSessions = False,
     file: FileOption = None,
     project: ProjectOption = None,
@@ -177,8 +171,6 @@ def recall(
 ) -> None:
     """Search or list the memories of all projects. Lists are newest first. With --sessions, search
     the past sessions of every agent on this machine."""
-    from upwell.tools.recall import entry
-
     query = " ".join(words) if words else None
     if past:
         if namespace or pinned or trash:
@@ -191,7 +183,7 @@ def recall(
         raise UsageError("a query, --pinned and --trash cannot be combined", hint="give only one")
     names = (namespace,) if namespace else ()
 
-    async def work(app: "App") -> list[Hit]:
+    async def work(app: "MemoryApp") -> list[Hit]:
         if query is None:
             return await _listed(app, pinned, trash, names, limit or MAX_LISTED)
         hits = await _recall(app, query, limit or MAX_FOUND, names, show)
@@ -200,8 +192,10 @@ def recall(
         return hits
 
     with progress("searching" if query else "listing") as show:
-        hits = with_app(work)
+        hits = with_memory(work)
     if as_json:
+        from upwell.tools.recall import entry
+
         say_json({"hits": [entry(hit) for hit in hits]})
     else:
         columns = ("id", "score", "namespace", "date", "where", "text")
@@ -209,7 +203,7 @@ def recall(
 
 
 async def _listed(
-    app: "App", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
+    app: "MemoryApp", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
 ) -> list[Hit]:
     from upwell.memory.ranking.scoring import SUPERSEDED
 
@@ -227,7 +221,7 @@ async def _listed(
 
 
 async def _recall(
-    app: "App", query: str, limit: int, names: tuple[str, ...], show: "Progress"
+    app: "MemoryApp", query: str, limit: int, names: tuple[str, ...], show: "Progress"
 ) -> list[Hit]:
     """Search the memories, after reading new documents. Unlike in an agent's search, the reading
     has no time limit."""
@@ -239,7 +233,7 @@ async def _recall(
     result = await app.memory.find(query, limit=limit, namespaces=names)
     for source in result.missing:
         note(f"upwell: could not search {source}")
-    await app.learning.viewed([hit.memory for hit in result.hits])
+    await app.viewed([hit.memory for hit in result.hits])
     return list(result.hits)
 
 
@@ -267,13 +261,13 @@ def _row(hit: Hit) -> dict[str, str]:
 
 
 def forget(
-    memory_id: Annotated[str | None, typer.Argument(metavar="ID")] = None,
+    memory_id: Annotated[str | None, Argument(metavar="ID")] = None,
     now: Annotated[
-        bool, typer.Option("--now", help="Delete for good, from the trash and every index.")
+        bool, Option("--now", help="Delete for good, from the trash and every index.")
     ] = False,
     project: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--project",
             metavar="DIR",
             help="Forget all memories, notes and proposals of this project.",
@@ -291,7 +285,7 @@ def forget(
 
 def _forget_project(folder: Path, now: bool) -> None:
     project = project_named(folder)
-    memories, notes = with_app(lambda app: app.review().forget_project(project, for_good=now))
+    memories, notes = with_memory(lambda app: app.forget_project(project, for_good=now))
     what = counted(memories, "memory", "memories")
     if notes:
         what += f" and {counted(notes, 'note')}"
@@ -302,7 +296,7 @@ def _forget_project(folder: Path, now: bool) -> None:
 
 
 def _forget_one(memory_id: str, now: bool) -> None:
-    if not with_app(lambda app: app.review().forget(memory_id, for_good=now)):
+    if not with_memory(lambda app: app.forget(memory_id, for_good=now)):
         raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` lists ids")
     if now:
         say(f"deleted {memory_id} for good; older daily backups expire within seven days")
@@ -310,10 +304,10 @@ def _forget_one(memory_id: str, now: bool) -> None:
         say(f"forgot {memory_id}; `upwell restore {memory_id}` restores it")
 
 
-def restore(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+def restore(memory_id: Annotated[str, Argument(metavar="ID")]) -> None:
     """Restore a memory from the trash."""
     memory_id = id_in(memory_id)
-    if not with_app(lambda app: app.memory.restore(memory_id)):
+    if not with_memory(lambda app: app.memory.restore(memory_id)):
         raise StoreError(
             f"no memory {memory_id!r} in the trash",
             hint="the trash keeps memories for 30 days; `upwell recall --trash` lists them",
@@ -325,11 +319,11 @@ def topics(as_json: Json = False) -> None:
     """List the topics of the memories. Topics are tags, namespaces and shared words."""
     from upwell.tools.resources import described
 
-    async def work(app: "App") -> "list[Topic]":
+    async def work(app: "MemoryApp") -> "list[Topic]":
         await app.documents.refresh()
         return await app.topics.all()
 
-    topics = with_app(work)
+    topics = with_memory(work)
     if as_json:
         say_json({"count": len(topics), "topics": [described(topic) for topic in topics]})
         return
@@ -343,14 +337,14 @@ def topics(as_json: Json = False) -> None:
 def context(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="MESSAGE",
             help="The user's message. `-` reads stdin. Omit it for --door session.",
         ),
     ] = None,
-    door: Annotated[str, typer.Option(help="ask, prompt or session.")] = "ask",
-    form: Annotated[str, typer.Option("--format", help="digest or json.")] = "digest",
-    session: Annotated[str, typer.Option(help="Session to record this in; omit to preview.")] = "",
+    door: Annotated[str, Option(help="ask, prompt or session.")] = "ask",
+    form: Annotated[str, Option("--format", help="digest or json.")] = "digest",
+    session: Annotated[str, Option(help="Session to record this in; omit to preview.")] = "",
     as_json: Json = False,
 ) -> None:
     """Show what upwell would say to a message. If it would stay silent, show the reason instead."""
@@ -361,7 +355,7 @@ def context(
     message = " ".join(words) if words else None
     if message is None and door != Door.SESSION:
         raise UsageError("context needs a message", hint="only --door session works without one")
-    text = typer.get_text_stream("stdin").read() if message == "-" else message
+    text = sys.stdin.read() if message == "-" else message
     cue = Cue(door=Door(door), text=text or "", session=session, cwd=os.getcwd())
     with_app(lambda app: _show_context(app, cue, as_json or form == "json"))
 

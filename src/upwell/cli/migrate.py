@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec.structs import asdict
 
+from upwell.cli.command import Option
 from upwell.cli.output import Json, note, say, say_json
 from upwell.cli.progress import progress
 from upwell.cli.session import run
@@ -15,26 +15,20 @@ if TYPE_CHECKING:
     from upwell.app.relocating import Outcome
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(migrate)
-
-
 def migrate(
     to: Annotated[
         str,
-        typer.Option(metavar="URL", help="postgresql://…, or sqlite for this home's own files."),
+        Option(metavar="URL", help="postgresql://…, or sqlite for this home's own files."),
     ],
     origin: Annotated[
         str,
-        typer.Option(
-            "--from", metavar="URL", help="With --to sqlite: the database. Default: store.url."
-        ),
+        Option("--from", metavar="URL", help="With --to sqlite: the database. Default: store.url."),
     ] = "",
     apply: Annotated[
-        bool, typer.Option("--apply", help="Copy the memories. Without it, only count them.")
+        bool, Option("--apply", help="Copy the memories. Without it, only count them.")
     ] = False,
     notes: Annotated[
-        bool, typer.Option("--notes", help="Also copy the notes of stm.json as memories, once.")
+        bool, Option("--notes", help="Also copy the notes of stm.json as memories, once.")
     ] = False,
     as_json: Json = False,
 ) -> None:

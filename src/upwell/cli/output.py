@@ -5,21 +5,22 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
-import typer
+import click
 
+from upwell.cli.command import Option
 from upwell.ground.text.invisible import visible, visible_json
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
 def say(text: str = "") -> None:
     """Print a line on stdout. On a terminal, invisible characters are escaped."""
-    typer.echo(_harmless(text) if sys.stdout.isatty() else _writable(text))
+    click.echo(_harmless(text) if sys.stdout.isatty() else _writable(text))
 
 
 def note(text: str) -> None:
     """Print a remark on stderr. On a terminal, invisible characters are escaped."""
-    typer.echo(_harmless(text) if sys.stderr.isatty() else _writable(text), err=True)
+    click.echo(_harmless(text) if sys.stderr.isatty() else _writable(text), err=True)
 
 
 def note_masked(rules: Iterable[str]) -> None:
@@ -31,9 +32,9 @@ def note_masked(rules: Iterable[str]) -> None:
 def say_json(value: Any) -> None:
     """Print JSON. On a terminal it is indented, and invisible characters are escaped."""
     if sys.stdout.isatty():
-        typer.echo(visible_json(json.dumps(value, ensure_ascii=not _utf8(), indent=2)))
+        click.echo(visible_json(json.dumps(value, ensure_ascii=not _utf8(), indent=2)))
     else:
-        typer.echo(json.dumps(value, ensure_ascii=not _utf8()))
+        click.echo(json.dumps(value, ensure_ascii=not _utf8()))
 
 
 def raw(text: str) -> None:

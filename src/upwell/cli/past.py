@@ -5,12 +5,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec import Struct
 
+from upwell.cli.command import Option
 from upwell.cli.output import note, say, say_json
 from upwell.cli.progress import progress
-from upwell.cli.session import folder, with_app
+from upwell.cli.session import folder, with_memory
 from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import project_of
@@ -18,33 +18,29 @@ from upwell.ground.text.format import counted
 from upwell.ground.uris import SESSION_LOCATOR
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app import MemoryApp
     from upwell.sessions.answer import Answer
 
 MAX_SESSIONS = 5
 PastSessions = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--sessions",
         help="Search past sessions for a question or an error, or print the turn at a locator.",
     ),
 ]
 FileOption = Annotated[
     str | None,
-    typer.Option(
-        "--file", metavar="PATH", help="With --sessions: only those that changed this file."
-    ),
+    Option("--file", metavar="PATH", help="With --sessions: only those that changed this file."),
 ]
 ProjectOption = Annotated[
     Path | None,
-    typer.Option("--project", metavar="DIR", help="With --sessions: only in this project."),
+    Option("--project", metavar="DIR", help="With --sessions: only in this project."),
 ]
-HostOption = Annotated[
-    str | None, typer.Option("--host", help="With --sessions: only of this agent.")
-]
+HostOption = Annotated[str | None, Option("--host", help="With --sessions: only of this agent.")]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", help="With --sessions: only within this time, for example 30d."),
+    Option("--since", help="With --sessions: only within this time, for example 30d."),
 ]
 
 
@@ -68,7 +64,7 @@ def recall_sessions(
         )
     with progress("reading sessions") as show:
 
-        async def work(app: "App") -> "list[Answer]":
+        async def work(app: "MemoryApp") -> "list[Answer]":
             past = app.past_sessions()
             try:
                 await past.refresh(show)
@@ -76,7 +72,7 @@ def recall_sessions(
                 note(f"upwell: the index of sessions is out of date: {error}")
             return await _answers(app, question, file, filters, limit or MAX_SESSIONS)
 
-        answers = with_app(work)
+        answers = with_memory(work)
     if as_json:
         say_json({"sessions": [described(answer) for answer in answers]})
     elif question is not None and question.startswith(SESSION_LOCATOR):
@@ -88,7 +84,7 @@ def recall_sessions(
 
 
 async def _answers(
-    app: "App", question: str | None, file: str | None, filters: Filters, limit: int
+    app: "MemoryApp", question: str | None, file: str | None, filters: Filters, limit: int
 ) -> "list[Answer]":
     from upwell.sessions.answer import answers_to, changes_of, turn_at
     from upwell.sessions.index import Scope
@@ -114,9 +110,9 @@ def index_sessions() -> None:
     """Bring the index of past sessions up to date, and print its size."""
     with progress("indexing sessions") as show:
 
-        async def work(app: "App") -> tuple[int, int]:
+        async def work(app: "MemoryApp") -> tuple[int, int]:
             await app.past_sessions().refresh(show)
             return await app.past_sessions().counts()
 
-        sessions, turns = with_app(work)
+        sessions, turns = with_memory(work)
     say(f"indexed {counted(sessions, 'session')} with {counted(turns, 'turn')} for `recall`")

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from click.exceptions import Exit
 from msgspec import Struct
 
+from upwell.cli.command import Option
 from upwell.cli.output import Json, note, say, table
 from upwell.cli.parameters import TranscriptHost, TranscriptPaths
 from upwell.cli.progress import progress
@@ -48,47 +49,35 @@ class _Request(Struct, frozen=True, kw_only=True):
     remark: str
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(replay)
-
-
 def replay(
     paths: TranscriptPaths = None,
     host: TranscriptHost = None,
     repo: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The repository of all these sessions.")
+        Path | None, Option(metavar="DIR", help="The repository of all these sessions.")
     ] = None,
     kinds: Annotated[
-        str | None,
-        typer.Option(
-            "--with",
-            metavar="KINDS",
-            help="The kinds of memory to replay with.",
-            show_default=EVERYTHING,
-        ),
-    ] = None,
+        str, Option("--with", metavar="KINDS", help="The kinds of memory to replay with.")
+    ] = EVERYTHING,
     since: Annotated[
         str | None,
-        typer.Option(metavar="T", help="Only sessions since T, for example 30d or 2026-01-31."),
+        Option(metavar="T", help="Only sessions since T, for example 30d or 2026-01-31."),
     ] = None,
     sample: Annotated[
         int | None,
-        typer.Option("--sample", min=1, help="With --label: the number of memories to rate."),
+        Option("--sample", min=1, help="With --label: the number of memories to rate."),
     ] = None,
     label: Annotated[
-        bool, typer.Option("--label", help="Ask you whether each memory of a sample is useful.")
+        bool, Option("--label", help="Ask you whether each memory of a sample is useful.")
     ] = False,
     fit: Annotated[
         bool,
-        typer.Option(
-            "--fit", help="With --label: offer a surface.min_score that fits your answers."
-        ),
+        Option("--fit", help="With --label: offer a surface.min_score that fits your answers."),
     ] = False,
     judge: Annotated[
-        bool, typer.Option("--judge", help="Let the model configured in llm.* choose the memories.")
+        bool, Option("--judge", help="Let the model configured in llm.* choose the memories.")
     ] = False,
     events: Annotated[
-        bool, typer.Option("--events", help="Print the sessions as neutral events instead.")
+        bool, Option("--events", help="Print the sessions as neutral events instead.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -102,7 +91,7 @@ def replay(
         raise UsageError(
             "--json cannot be combined with --label or --events", hint="leave out --json"
         )
-    choices = _kinds(EVERYTHING if kinds is None else kinds)
+    choices = _kinds(kinds)
     timeline = _timeline(paths or [], host, repo, since)
     if events:
         _print_events(timeline)
@@ -114,7 +103,7 @@ def replay(
         fit=fit,
         judge=judge,
         as_json=as_json,
-        remark="" if kinds is not None or as_json else ASSUMPTION,
+        remark=ASSUMPTION if kinds == EVERYTHING and not as_json else "",
     )
     _report_replay(timeline, request)
 
@@ -195,7 +184,7 @@ def _report_replay(timeline: "Timeline", request: _Request) -> None:
     if request.sample_size is not None and not interrupted:
         _label(sample, reports[0], fit=request.fit)
     if interrupted:
-        raise typer.Exit(INTERRUPTED)
+        raise Exit(INTERRUPTED)
 
 
 async def _run(

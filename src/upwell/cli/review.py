@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from upwell.cli.command import Option
 from upwell.cli.inbox import Every, Project, owner_of
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_app
@@ -17,21 +16,15 @@ if TYPE_CHECKING:
     from upwell.app.review import Offer, Reason, Review
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(review)
-
-
 def review(
     project: Project = None,
     every: Every = False,
     reason: Annotated[
         str | None,
-        typer.Option(
-            help="Only this reason: contradicted, stale, useless, duplicate or unmatched."
-        ),
+        Option(help="Only this reason: contradicted, stale, useless, duplicate or unmatched."),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="With --reason: remove them all without asking.")
+        bool, Option("--yes", "-y", help="With --reason: remove them all without asking.")
     ] = False,
     as_json: Json = False,
 ) -> None:

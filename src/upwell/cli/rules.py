@@ -1,44 +1,41 @@
 """The `rules` commands: the standing rules, and where each of them applies."""
 
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from msgspec.structs import replace
 
+from upwell.cli.command import Argument, Group, Option
 from upwell.cli.hooks import hosts_without_guard_hooks
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.parameters import Everywhere
-from upwell.cli.session import with_app
+from upwell.cli.session import with_memory
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import repository_of
 from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
 from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app import MemoryApp
     from upwell.surface.scopes import RuleScope
 
 MAX_LISTED = 1_000
-rules = typer.Typer(
-    help="Standing rules. A rule without a scope opens every session; a rule with a scope surfaces "
-    "once a session, at a call on a matching file or command."
-)
-Id = Annotated[str, typer.Argument(metavar="ID", help="`upwell rules` lists them.")]
+Id = Annotated[str, Argument(metavar="ID", help="`upwell rules` lists them.")]
 Paths = Annotated[
     list[str] | None,
-    typer.Option("--path", metavar="GLOB", help="Files of the project (src/api/**); repeatable."),
+    Option("--path", metavar="GLOB", help="Files of the project (src/api/**); repeatable."),
 ]
 Tools = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--tool", metavar="NAME", help="Tools and commands (Bash, 'Bash(git push*)'); repeatable."
     ),
 ]
 Guard = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--guard",
         help="Refuse a matching command (--tool 'Bash(git push*--force*)') once a session, with "
         "the rule as the reason.",
@@ -46,22 +43,14 @@ Guard = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.add_typer(rules, name="rules")
-
-
-@rules.callback(invoke_without_command=True)
-def listed(context: typer.Context, as_json: Json = False) -> None:
+def listed(as_json: Json = False) -> None:
     """List the standing rules of every project, newest first."""
-    if context.invoked_subcommand:
-        return
-
     from upwell.app.proposals import described_rules
 
-    async def work(app: "App") -> list[Memory]:
+    async def work(app: "MemoryApp") -> list[Memory]:
         return list(await app.memory.store.pinned(Scope(), limit=MAX_LISTED))
 
-    rows = described_rules(with_app(work))
+    rows = described_rules(with_memory(work))
     if as_json:
         say_json({"rules": rows})
         return
@@ -73,9 +62,16 @@ def listed(context: typer.Context, as_json: Json = False) -> None:
     table(("id", "project", "scope", "state", "text"), rows, "No standing rules.")
 
 
+rules = Group(
+    "Standing rules. A rule without a scope opens every session; a rule with a scope surfaces "
+    "once a session, at a call on a matching file or command.",
+    listed,
+)
+
+
 @rules.command("add")
 def add(
-    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="The rule. `-` reads stdin.")],
+    text: Annotated[list[str], Argument(metavar="TEXT", help="The rule. `-` reads stdin.")],
     path: Paths = None,
     tool: Tools = None,
     everywhere: Everywhere = False,
@@ -89,7 +85,7 @@ def add(
     if guard:
         check_guard(scope)
     rule = Memory(
-        text=typer.get_text_stream("stdin").read() if text == ["-"] else " ".join(text),
+        text=sys.stdin.read() if text == ["-"] else " ".join(text),
         namespace="patterns",
         project=None if everywhere else repository_of(os.getcwd()),
         provenance=Provenance(door="cli"),
@@ -97,7 +93,7 @@ def add(
         tags=(GUARD,) if guard else (),
         triggers=scope.triggers(),
     )
-    added = with_app(lambda app: app.memory.add(rule))
+    added = with_memory(lambda app: app.memory.add(rule))
     note_masked(added.redacted)
     say(added.id)
     if guard:
@@ -117,7 +113,7 @@ def _note_missing_hooks(scope: "RuleScope") -> None:
 
 @rules.command("keep")
 def keep(
-    rule: Annotated[str, typer.Argument(metavar="ID", help="The id of a proposal or memory.")],
+    rule: Annotated[str, Argument(metavar="ID", help="The id of a proposal or memory.")],
     path: Paths = None,
     tool: Tools = None,
 ) -> None:
@@ -129,7 +125,7 @@ def keep(
     proposals = [item for item in box.waiting() if item.id == rule]
     scope = checked_scope(path or (), tool or ())
 
-    async def work(app: "App") -> Memory:
+    async def work(app: "MemoryApp") -> Memory:
         memory = proposals[0].memory() if proposals else await app.memory.get(id_in(rule))
         if memory is None or memory.trust is not Trust.USER:
             raise StoreError(
@@ -140,7 +136,7 @@ def keep(
         await (app.memory.add(rule_kept) if proposals else app.memory.update(rule_kept))
         return rule_kept
 
-    _report(_row(with_app(work)))
+    _report(_row(with_memory(work)))
     box.take([item.id for item in proposals])
 
 
@@ -177,20 +173,20 @@ def resume(rule: Id) -> None:
 def remove(rule: Id) -> None:
     """Move a rule to the trash. `upwell restore ID` brings it back within 30 days."""
 
-    async def work(app: "App") -> None:
+    async def work(app: "MemoryApp") -> None:
         await app.memory.delete((await _standing_rule(app, rule)).id)
 
-    with_app(work)
+    with_memory(work)
     say(f"removed {id_in(rule)}")
 
 
 def _change(rule: str, change: Callable[[Memory], Memory]) -> None:
     from upwell.app.proposals import change_rule
 
-    async def work(app: "App") -> Memory:
+    async def work(app: "MemoryApp") -> Memory:
         return await change_rule(app, id_in(rule), change)
 
-    _report(_row(with_app(work)))
+    _report(_row(with_memory(work)))
 
 
 def _report(row: dict[str, Any]) -> None:
@@ -198,7 +194,7 @@ def _report(row: dict[str, Any]) -> None:
     say(f"{row['id']}: {'paused' if row['paused'] else scope_text}")
 
 
-async def _standing_rule(app: "App", rule: str) -> Memory:
+async def _standing_rule(app: "MemoryApp", rule: str) -> Memory:
     memory = await app.memory.get(id_in(rule))
     if memory is None or not memory.pinned:
         raise StoreError(f"no standing rule {rule!r}", hint="`upwell rules` lists them")

@@ -4,34 +4,28 @@ import shutil
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
+from click.exceptions import Exit
 
+from upwell.cli.command import Argument, Option
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.parameters import Session
 from upwell.cli.session import folder, read_config
 from upwell.ground.errors import UsageError
 
-_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(serve)
-    app.command(context_settings=_PASS_ON)(wrap)
-    app.command(context_settings=_PASS_ON)(add)
-    app.command("list")(list_servers)
-    for verb in (remove, on, off):
-        app.command()(verb)
+Command = Annotated[
+    list[str] | None, Argument(metavar="-- CMD ARGS", help="Command that starts the server.")
+]
 
 
 def serve(
     http: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="HOST:PORT", help="Serve HTTP: /mcp /hook /dashboard /metrics /healthz /readyz."
         ),
     ] = None,
     tools: Annotated[
-        bool, typer.Option("--tools", help="Serve only upwell's own tools, without servers.")
+        bool, Option("--tools", help="Serve only upwell's own tools, without servers.")
     ] = False,
 ) -> None:
     """Run the gateway on stdio, or for many clients over HTTP."""
@@ -39,20 +33,20 @@ def serve(
         raise UsageError("--tools takes only --home", hint="upwell serve --tools [--home DIR]")
     from upwell.cli.serve import main
 
-    raise typer.Exit(main(http))
+    raise Exit(main(http))
 
 
 def wrap(
-    context: typer.Context,
     name: Annotated[
-        str, typer.Option(metavar="NAME", help='The server\'s name in [tool."NAME__*"].')
+        str, Option(metavar="NAME", help='The server\'s name in [tool."NAME__*"].')
     ] = "",
-    home: Annotated[str, typer.Option(metavar="DIR", help="upwell's home.")] = "",
-    url: Annotated[str, typer.Option(help="Address of an HTTP server, instead of a command.")] = "",
+    home: Annotated[str, Option(metavar="DIR", help="upwell's home.")] = "",
+    url: Annotated[str, Option(help="Address of an HTTP server, instead of a command.")] = "",
     header: Annotated[
         list[str] | None,
-        typer.Option(metavar="K: V", help="A header for every request; repeatable."),
+        Option(metavar="K: V", help="A header for every request; repeatable."),
     ] = None,
+    command: Command = None,
 ) -> None:
     """Run one MCP server under its own name: `upwell wrap -- CMD ARGS…`."""
     from upwell.wrap.start import main
@@ -60,37 +54,31 @@ def wrap(
     named = {"--name": name, "--home": home, "--url": url}
     options = [f"{option}={value}" for option, value in named.items() if value]
     options += [f"--header={value}" for value in header or ()]
-    raise typer.Exit(main([*options, *(["--", *context.args] if context.args else [])]))
+    raise Exit(main([*options, *(["--", *command] if command else [])]))
 
 
 def add(
-    context: typer.Context,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Prefix for its tools: NAME__tool.")
-    ] = "",
+    name: Annotated[str, Argument(metavar="NAME", help="Prefix for its tools: NAME__tool.")] = "",
     env: Annotated[
         list[str] | None,
-        typer.Option(metavar="K=V", help="An environment variable for the server; repeatable."),
+        Option(metavar="K=V", help="An environment variable for the server; repeatable."),
     ] = None,
-    url: Annotated[str, typer.Option(help="Address of an HTTP server.")] = "",
+    url: Annotated[str, Option(help="Address of an HTTP server.")] = "",
     header: Annotated[
         list[str] | None,
-        typer.Option(metavar="K: V", help="A header for every request; repeatable."),
+        Option(metavar="K: V", help="A header for every request; repeatable."),
     ] = None,
     transport: Annotated[
-        str, typer.Option(help="http, or sse for servers that still use HTTP with SSE.")
+        str, Option(help="http, or sse for servers that still use HTTP with SSE.")
     ] = "",
-    auth: Annotated[str, typer.Option(help="oauth if the server needs `upwell login`.")] = "",
+    auth: Annotated[str, Option(help="oauth if the server needs `upwell login`.")] = "",
     from_clients: Annotated[
-        bool, typer.Option("--from-clients", help="Add the servers of all agents on this machine.")
+        bool, Option("--from-clients", help="Add the servers of all agents on this machine.")
     ] = False,
     project: Annotated[
-        bool, typer.Option("--project", help="With --from-clients: also from this folder.")
+        bool, Option("--project", help="With --from-clients: also from this folder.")
     ] = False,
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- CMD ARGS", help="Command that starts the server."),
-    ] = None,
+    command: Command = None,
 ) -> None:
     """Put an MCP server behind the gateway. The server is a command (upwell add NAME -- CMD ARGS…)
     or an address (upwell add NAME --url URL). `upwell add --from-clients` adds the agents' own
@@ -98,7 +86,7 @@ def add(
     from upwell.cli.clients import add_from_clients
     from upwell.setup.servers import add_server
 
-    line = [*(command or []), *context.args]
+    line = command or []
     if from_clients or project:
         if name or line or url or not from_clients:
             raise UsageError("--from-clients takes no name and no command", hint="omit them")
@@ -169,7 +157,7 @@ def list_servers(as_json: Json = False) -> None:
         table(columns, rows, "No servers yet: upwell add NAME -- CMD ARGS…")
 
 
-def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+def remove(name: Annotated[str, Argument(metavar="NAME")]) -> None:
     """Remove an MCP server from the gateway."""
     from upwell.setup.servers import remove_server
 
@@ -178,7 +166,7 @@ def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
 
 EXCLUDE_VARIABLE = "UPWELL_PROJECTS__EXCLUDE"
 ThisProject = Annotated[
-    bool, typer.Option("--project", help="Only the project of this folder; changes `config.toml`.")
+    bool, Option("--project", help="Only the project of this folder; changes `config.toml`.")
 ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from upwell.cli.output import note
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app import App, MemoryApp
     from upwell.config import Config
     from upwell.ground.home import Home
 
@@ -19,11 +19,22 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
     `tolerant` app works without the memory store if the store cannot be opened.
     """
 
-    async def whole() -> T:
-        from upwell.app import Settings, build
+    from upwell.app import Settings, build
 
+    return _with(build(Settings(cwd=folder(), tolerant=tolerant)), work)
+
+
+def with_memory[T](work: Callable[["MemoryApp"], Awaitable[T]], *, tolerant: bool = False) -> T:
+    """Like `with_app()`, with the memory alone, which loads faster."""
+    from upwell.app.memory import Settings, build_memory
+
+    return _with(build_memory(Settings(cwd=folder(), tolerant=tolerant)), work)
+
+
+def _with[A: "MemoryApp", T](building: Awaitable[A], work: Callable[[A], Awaitable[T]]) -> T:
+    async def whole() -> T:
         began = time.time()
-        app = await build(Settings(cwd=folder(), tolerant=tolerant))
+        app = await building
         try:
             for mistake in app.mistakes:
                 _note_ignored(str(mistake))

@@ -3,14 +3,17 @@ setup."""
 
 import os
 import shlex
+import shutil
 import sys
 import time
 from collections import Counter
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
+from click.exceptions import Exit
 
 from upwell.cli.capturing import learned_from, say_learned
 from upwell.cli.clients import (
@@ -21,6 +24,7 @@ from upwell.cli.clients import (
     say_improvised,
     say_places,
 )
+from upwell.cli.command import Option
 from upwell.cli.hooks import has_guards, hook_installation, installer_of
 from upwell.cli.inbox import open_inbox
 from upwell.cli.lessons import offer_question, offer_state, write_past_lessons
@@ -28,12 +32,12 @@ from upwell.cli.moving import say_stores
 from upwell.cli.output import note, raw, say
 from upwell.cli.past import index_sessions
 from upwell.cli.progress import progress
-from upwell.cli.session import with_app
-from upwell.ground.errors import UsageError
+from upwell.cli.session import run, with_app
+from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from upwell.app import App
     from upwell.app.capture import Gain, Holdings
@@ -46,26 +50,36 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 20
 DAY_SECONDS = 86_400.0
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(setup)
+REPLAY_SECONDS = 20.0
+"""How long setup may replay the last month before it asks."""
+MOMENTS = {
+    "question": "at a question",
+    "first_request": "at a first request",
+    "asking_call": "at a search in words",
+    "nothing_found": "where a search found nothing",
+    "failed": "where a command failed",
+    "file": "at a file",
+    "name": "at a name",
+    "trigger": "where an earlier situation returned",
+    "lesson": "where a lesson bore on a call",
+    "session_start": "at a session's start",
+}
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done.")]
 
 
 def setup(
     yes: Yes = False,
     dry_run: DryRun = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Restore what setup changed.")] = False,
+    undo: Annotated[bool, Option("--undo", help="Restore what setup changed.")] = False,
     shorten: Annotated[
-        bool, typer.Option("--shorten", help="Also shorten long results of the agents' own tools.")
+        bool, Option("--shorten", help="Also shorten long results of the agents' own tools.")
     ] = False,
     lessons: Annotated[
-        bool, typer.Option("--lessons", help="Also have a model write down what sessions taught.")
+        bool, Option("--lessons", help="Also have a model write down what sessions taught.")
     ] = False,
     forget: Annotated[
-        bool, typer.Option("--forget", help="With --undo: also drop what setup learned.")
+        bool, Option("--forget", help="With --undo: also drop what setup learned.")
     ] = False,
 ) -> None:
     """Set up upwell for every agent on this machine. Installs hooks, wraps MCP servers, and learns
@@ -80,14 +94,32 @@ def setup(
             "setup asks before it changes anything, and there is no terminal to ask on",
             hint="--dry-run shows the changes, --yes makes them",
         )
-    clients = clients_of_user(project=False)
-    setting_up = _setting_up(clients)
-    say_damage(setting_up.damage)
-    if undo:
-        _undo(setting_up, clients, dry_run=dry_run, yes=yes, forget=forget)
-    else:
-        planned = partial(setting_up.plan, shorten=shorten)
-        _set_up(setting_up, clients, planned, dry_run=dry_run, yes=yes, lessons=lessons)
+    with _leaving_no_home() if dry_run else nullcontext():
+        clients = clients_of_user(project=False)
+        setting_up = _setting_up(clients)
+        say_damage(setting_up.damage)
+        if undo:
+            _undo(setting_up, clients, dry_run=dry_run, yes=yes, forget=forget)
+        else:
+            planned = partial(setting_up.plan, shorten=shorten)
+            _set_up(setting_up, clients, planned, dry_run=dry_run, yes=yes, lessons=lessons)
+
+
+@contextmanager
+def _leaving_no_home() -> "Iterator[None]":
+    """If upwell's home does not exist yet, remove it at the end."""
+    from upwell.ground.home import default_home
+
+    home = default_home()
+    missing = [folder for folder in (home, *home.parents) if not folder.exists()]
+    try:
+        yield
+    finally:
+        if missing:
+            shutil.rmtree(home, ignore_errors=True)
+            with suppress(OSError):
+                for folder in missing[1:]:
+                    folder.rmdir()
 
 
 def _set_up(
@@ -115,14 +147,14 @@ def _set_up(
 
     if dry_run:
         show()
-    _summarise(plan, transcripts, offer, lessons=lessons)
+    _summarise(plan, transcripts, offer, lessons=lessons, replays=dry_run or not yes)
     if dry_run:
         note("upwell: nothing was changed; without --dry-run, setup asks and then does all of this")
-        raise typer.Exit(1 if plan.refused else 0)
+        raise Exit(1 if plan.refused else 0)
     if not yes:
         _confirm("Do all of this?", show)
         if offer.setting and not offer.is_on and not lessons:
-            lessons = typer.confirm(offer_question(offer), default=False)
+            lessons = click.confirm(offer_question(offer), default=False)
             plan = planned(lessons=offer.setting if lessons else "")
     faults = [*plan.refused]
     setting_up.write(plan, _reporting(faults))
@@ -130,7 +162,7 @@ def _set_up(
     _prove(setting_up, faults)
     _say_next_steps(plan, _replay(setting_up))
     if faults:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _undo(
@@ -164,7 +196,7 @@ def _undo(
     elif count:
         say("what setup learned stays; `upwell setup --undo --forget` drops it")
     if faults:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _summarise_undo(plans: "UndoPlan") -> None:
@@ -217,7 +249,12 @@ def _offered(plan: "SetupPlan", transcripts: "list[Transcript]") -> "Offer":
 
 
 def _summarise(
-    plan: "SetupPlan", transcripts: "list[Transcript]", offer: "Offer", *, lessons: bool
+    plan: "SetupPlan",
+    transcripts: "list[Transcript]",
+    offer: "Offer",
+    *,
+    lessons: bool,
+    replays: bool,
 ) -> None:
     say_places(plan.wrapping)
     say("upwell would")
@@ -244,7 +281,46 @@ def _summarise(
     say("  test     run each agent's hook once, as the agent does")
     say("`upwell setup --undo` reverts all of it.")
     say_stores()
+    if replays:
+        _say_heard(transcripts)
     _refuse(plan.refused)
+
+
+def _say_heard(transcripts: "list[Transcript]") -> None:
+    """Say what upwell would have said in the sessions of the last month."""
+    from upwell.app.replaying import heard_in
+
+    since = time.time() - 30 * DAY_SECONDS
+    recent = [one for one in transcripts if _modified(one.path) >= since]
+    if not recent:
+        return
+    try:
+        with progress("replaying the last month") as show:
+            heard = run(heard_in(recent, since, REPLAY_SECONDS, show))
+    except UpwellError as error:
+        note(f"upwell: the last month cannot be replayed: {error}")
+        return
+    if not heard.summary.sessions:
+        return
+    sessions = counted(heard.summary.sessions, "session")
+    which = f"the first {sessions}" if heard.is_partial else f"the {sessions}"
+    if heard.summary.memories:
+        memories = counted(heard.summary.memories, "memory", "memories")
+        kinds = ", ".join(
+            f"{count} {MOMENTS.get(moment, 'elsewhere')}"
+            for moment, count in heard.moments.most_common()
+        )
+        told = f"would have said {memories} ({kinds}); `upwell replay --since 30d` shows them"
+    else:
+        told = "would have said nothing; lessons, which a model writes, are said more often"
+    say(f"In {which} of the last month, with what it had learned by then, upwell {told}.")
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _savings(offer: "Offer") -> str:
@@ -274,7 +350,7 @@ def _state(plan: "Plan") -> str:
 
 def _confirm(question: str, show: "Callable[[], None]") -> None:
     while True:
-        answer = typer.prompt(
+        answer = click.prompt(
             f"{question} [y/N, d shows every changed line]", "n", show_default=False
         )
         match answer.strip().lower():
@@ -284,7 +360,7 @@ def _confirm(question: str, show: "Callable[[], None]") -> None:
                 show()
             case _:
                 note("upwell: nothing was changed")
-                raise typer.Abort
+                raise click.Abort
 
 
 def _show(plans: "Iterable[Plan]") -> None:

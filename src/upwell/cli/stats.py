@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from upwell.cli.command import Option
 from upwell.cli.output import Json, say, say_json, table
 from upwell.cli.parameters import Days, Since
 from upwell.cli.session import with_app
@@ -15,15 +14,11 @@ if TYPE_CHECKING:
     from upwell.usage.stats import Stats
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(stats)
-
-
 def stats(
     days: Days = 7,
     since: Since = None,
     by: Annotated[
-        str | None, typer.Option(help="Show one row for each project, tool, host or day.")
+        str | None, Option(help="Show one row for each project, tool, host or day.")
     ] = None,
     as_json: Json = False,
 ) -> None:

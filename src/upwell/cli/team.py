@@ -3,8 +3,10 @@
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
+from click.exceptions import Exit
 
+from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, say, say_json
 from upwell.cli.session import run, with_app
 from upwell.ground.errors import UsageError
@@ -14,31 +16,19 @@ if TYPE_CHECKING:
     from upwell.app import App
     from upwell.ground.types.rpc import Ping
 
-team = typer.Typer(
-    help="Share memories with a team, using a token for its gateway.", no_args_is_help=True
-)
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(team, name="team")
+team = Group("Share memories with a team, using a token for its gateway.")
 
 
 @team.command("join")
 def join(
-    url: Annotated[
-        str, typer.Argument(metavar="URL", help="The gateway's address, like https://HOST.")
-    ],
+    url: Annotated[str, Argument(metavar="URL", help="The gateway's address, like https://HOST.")],
 ) -> None:
     """Copy a team's memories to this machine. Asks for the token that the gateway's owner created
     with `upwell token add`, or reads it from stdin."""
     from upwell.app.joining import join as try_and_store
 
     is_asked = sys.stdin.isatty()
-    token = (
-        typer.prompt("Token", hide_input=True, err=True)
-        if is_asked
-        else typer.get_text_stream("stdin").read()
-    )
+    token = click.prompt("Token", hide_input=True, err=True) if is_asked else sys.stdin.read()
     joined = run(try_and_store(url, token))
     say(f"joined the team of {joined.gateway}")
     if not joined.may_write:
@@ -66,13 +56,13 @@ def status(as_json: Json = False) -> None:
         if not found.ok and found.hint:
             note(f"upwell: {found.hint}")
     if not found.ok:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @team.command("leave")
 def leave(
     yes: Annotated[
-        bool, typer.Option("--yes", help="Leave even if some of your changes have not been sent.")
+        bool, Option("--yes", help="Leave even if some of your changes have not been sent.")
     ] = False,
 ) -> None:
     """Leave the team. Removes the copy of its memories, its token and its address from this home.

@@ -2,22 +2,16 @@
 
 from typing import Annotated
 
-import typer
 from msgspec.structs import asdict
 
+from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import run
 from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted, iso
 
-tenant = typer.Typer(
-    help="The data of a tenant: export it, delete it, read its audit log.", no_args_is_help=True
-)
-Name = Annotated[str, typer.Argument(metavar="TENANT", help="The name of the tenant.")]
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(tenant, name="tenant")
+tenant = Group("The data of a tenant: export it, delete it, read its audit log.")
+Name = Annotated[str, Argument(metavar="TENANT", help="The name of the tenant.")]
 
 
 @tenant.command("export")
@@ -41,7 +35,7 @@ def export(name: Name) -> None:
 def delete(
     name: Name,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Confirm the deletion. Without it, nothing is deleted.")
+        bool, Option("--yes", help="Confirm the deletion. Without it, nothing is deleted.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -66,10 +60,8 @@ def delete(
 
 @tenant.command("audit")
 def audit(
-    name: Annotated[
-        str, typer.Argument(metavar="[TENANT]", help="Default: the home's own tenant.")
-    ] = "",
-    limit: Annotated[int, typer.Option("-n", metavar="N", help="The number of entries.")] = 100,
+    name: Annotated[str, Argument(metavar="TENANT", help="Default: the home's own tenant.")] = "",
+    limit: Annotated[int, Option("-n", help="The number of entries.")] = 100,
     as_json: Json = False,
 ) -> None:
     """List who changed the memory and who was denied access. The newest entry comes first."""

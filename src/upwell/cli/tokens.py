@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import run
 from upwell.ground.types.principal import Role
@@ -13,11 +12,7 @@ if TYPE_CHECKING:
 
     from upwell.ground.files import Locking
 
-token = typer.Typer(help="Access tokens for `upwell serve --http`.", no_args_is_help=True)
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(token, name="token")
+token = Group("Access tokens for `upwell serve --http`.")
 
 
 def _tokens_file() -> "tuple[Path, Locking]":
@@ -31,10 +26,10 @@ def _tokens_file() -> "tuple[Path, Locking]":
 
 @token.command("add")
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The user's name.")],
     namespace: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAMESPACE",
             help="A namespace that the user may see, or NAME/* for everything below it; "
             "repeatable. Default: all except other people's private ones.",
@@ -42,10 +37,10 @@ def add(
     ] = None,
     role: Annotated[
         Role,
-        typer.Option(help="Readers change nothing; admins can also change read-only namespaces."),
+        Option(help="Readers change nothing; admins can also change read-only namespaces."),
     ] = Role.WRITER,
     tenant: Annotated[
-        str, typer.Option(metavar="TENANT", help="The user's tenant. Default: the home's.")
+        str, Option(metavar="TENANT", help="The user's tenant. Default: the home's.")
     ] = "",
 ) -> None:
     """Create a token for another user and print it. The token is shown only once."""
@@ -89,7 +84,7 @@ def list_tokens(as_json: Json = False) -> None:
 
 
 @token.command("remove")
-def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+def remove(name: Annotated[str, Argument(metavar="NAME")]) -> None:
     """Revoke a token. Running gateways reject it at once."""
     from upwell.app.tenant_data import record_administration
     from upwell.web.tokens import revoke

@@ -4,20 +4,20 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec.structs import asdict
 
+from upwell.cli.command import Argument, Option
 from upwell.cli.moving import import_from
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
-from upwell.cli.session import with_app
+from upwell.cli.session import with_memory
 from upwell.ground.errors import UsageError
 from upwell.ground.project import is_own, project_named
 from upwell.ground.text.format import counted
 from upwell.migration.registry import PROGRAMS
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app import MemoryApp
     from upwell.memory.documents.recall import Progress
     from upwell.memory.sources import Source
     from upwell.memory.transfer import Imported
@@ -25,29 +25,22 @@ if TYPE_CHECKING:
 MAX_SHOWN = 5
 
 
-def register(app: typer.Typer) -> None:
-    app.command("import")(import_memories)
-    app.command()(export)
-
-
 Paths = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="PATH", help="Files or folders. Omit to list the imports."),
+    Argument(metavar="PATH", help="Files or folders. Omit to list the imports."),
 ]
 Form = Annotated[
     str,
-    typer.Option("--format", help="auto, markdown, stm or jsonl; auto decides by the file name."),
+    Option("--format", help="auto, markdown, stm or jsonl; auto decides by the file name."),
 ]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="PROGRAM", help=f"Another program: {', '.join(PROGRAMS)}."),
+    Option("--from", metavar="PROGRAM", help=f"Another program: {', '.join(PROGRAMS)}."),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="With --from: only count, and write nothing.")
-]
+DryRun = Annotated[bool, Option("--dry-run", help="With --from: only count, and write nothing.")]
 Projects = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--project",
         metavar="OLD=NEW",
         help="Replace project OLD in the import with folder NEW; with --from, OLD is a name. "
@@ -56,19 +49,19 @@ Projects = Annotated[
 ]
 Everywhere = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--everywhere",
         help="With --from: memories from a project without a known folder apply to every project.",
     ),
 ]
 Own = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--own",
         help="The JSON lines are your own export from another home: trust their rules and authors.",
     ),
 ]
-Remove = Annotated[bool, typer.Option("--remove", help="Stop reading these files and folders.")]
+Remove = Annotated[bool, Option("--remove", help="Stop reading these files and folders.")]
 
 
 def import_memories(
@@ -108,11 +101,11 @@ def import_memories(
             as_json=as_json,
         )
     elif remove:
-        with_app(lambda app: _remove(app, import_paths))
+        with_memory(lambda app: _remove(app, import_paths))
     elif import_paths:
         _import_files(import_paths, form, _new_projects(project or []), own=own, as_json=as_json)
     else:
-        _show(with_app(lambda app: app.imports.all()), as_json)
+        _show(with_memory(lambda app: app.imports.all()), as_json)
 
 
 def _new_projects(given: list[str]) -> dict[str, str]:
@@ -129,7 +122,7 @@ def _import_files(
     done: list[Imported] = []
     try:
         with progress(f"importing {import_paths[0]}") as show:
-            with_app(lambda app: _import(app, import_paths, form, projects, show, done, own=own))
+            with_memory(lambda app: _import(app, import_paths, form, projects, show, done, own=own))
     finally:
         if as_json:
             say_json({"imported": [_as_json(imported) for imported in done]})
@@ -139,10 +132,10 @@ def _import_files(
 
 
 def export(
-    form: Annotated[str, typer.Option("--format", help="jsonl or markdown.")] = "jsonl",
+    form: Annotated[str, Option("--format", help="jsonl or markdown.")] = "jsonl",
     project: Annotated[
         Path | None,
-        typer.Option("--project", metavar="DIR", help="Only the memories of this project."),
+        Option("--project", metavar="DIR", help="Only the memories of this project."),
     ] = None,
 ) -> None:
     """Print every memory of every project. `upwell import` reads JSON lines back unchanged, in
@@ -154,7 +147,7 @@ def export(
         raise UsageError(f"--format {form!r} is not a format", hint="jsonl or markdown")
     only = project_named(project) if project else None
 
-    async def work(app: "App") -> int:
+    async def work(app: "MemoryApp") -> int:
         key, count = app.imports.key(), 0
         async for memory in exported(app.memory):
             if only is None or is_own(memory.project, only):
@@ -163,11 +156,11 @@ def export(
         return count
 
     of_project = f" of {only}" if only else ""
-    note(f"upwell: {counted(with_app(work), 'memory', 'memories')}{of_project}")
+    note(f"upwell: {counted(with_memory(work), 'memory', 'memories')}{of_project}")
 
 
 async def _import(
-    app: "App",
+    app: "MemoryApp",
     paths: list[Path],
     form: str,
     projects: dict[str, str],
@@ -183,7 +176,7 @@ async def _import(
     await app.embeddings.catch_up(show)
 
 
-async def _remove(app: "App", paths: list[Path]) -> None:
+async def _remove(app: "MemoryApp", paths: list[Path]) -> None:
     for path in paths:
         await app.imports.drop_source(path)
         say(f"stopped reading {path}")

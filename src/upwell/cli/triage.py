@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-import typer
+import click
 
 from upwell.cli.output import note, say
 from upwell.ground.text.invisible import visible
@@ -177,13 +177,13 @@ def _key() -> str:
 
 @contextmanager
 def _raw(terminal: int) -> Iterator[Callable[[], str]]:
-    """Yields a function that reads one key. Unlike `typer.getchar`, the function does not lose keys
+    """Yields a function that reads one key. Unlike `click.getchar`, the function does not lose keys
     that are typed ahead."""
     try:
         import termios
         import tty
     except ImportError:
-        yield typer.getchar
+        yield click.getchar
         return
     before = termios.tcgetattr(terminal)
     try:

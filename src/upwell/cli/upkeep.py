@@ -3,8 +3,9 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-import typer
+from click.exceptions import Exit
 
+from upwell.cli.command import Group
 from upwell.cli.output import Json, note, row, say, say_json
 from upwell.cli.session import folder, read_config, run
 from upwell.ground.text.format import counted
@@ -12,20 +13,12 @@ from upwell.ground.text.format import counted
 if TYPE_CHECKING:
     from upwell.ground.types.rpc import Ping
 
-config = typer.Typer(help="Show or check the configuration.", no_args_is_help=True)
-
-cache = typer.Typer(help="Cached server responses.", no_args_is_help=True)
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(config, name="config")
-    app.add_typer(cache, name="cache")
-    app.command()(backup)
-    app.command()(doctor)
+config = Group("Show or check the configuration.")
+cache = Group("Cached server responses.")
 
 
 def backup(as_json: Json = False) -> None:
-    """Back up the memory now. upwell also makes a backup every day."""
+    """Back up the memory now. A backup is also made every day."""
     from upwell.app import back_up
     from upwell.app.damage import restoring
     from upwell.ground.home import Home, default_home
@@ -38,11 +31,6 @@ def backup(as_json: Json = False) -> None:
     say(str(copies[0]))
     way_back = restoring(Home(default_home()), copies[0])
     note(f"upwell: {counted(len(copies), 'backup')}; {way_back}")
-
-
-@cache.callback()
-def cached_responses() -> None:
-    """Responses cached by `cache.tools`."""
 
 
 @cache.command("clear")
@@ -97,7 +85,7 @@ def check(as_json: Json = False) -> None:
         if not mistakes:
             say(f"{config.home.config_file}: {counted(len(config.values), 'setting')}, all valid")
     if mistakes:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def doctor(as_json: Json = False) -> None:
@@ -126,7 +114,7 @@ def doctor(as_json: Json = False) -> None:
             }
         )
     if not is_well:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _show_part(part: str, ping: "Ping") -> None:

@@ -1,7 +1,6 @@
 """The version, with the commit that it was built from."""
 
 import subprocess
-from importlib.resources import files
 from pathlib import Path
 
 from upwell import __version__
@@ -16,7 +15,7 @@ def version_line() -> str:
 def _built_from() -> str:
     """The commit that the build wrote into the package; empty if there is none."""
     try:
-        return files("upwell").joinpath("COMMIT").read_text(encoding="ascii").strip()
+        return (Path(__file__).parents[1] / "COMMIT").read_text(encoding="ascii").strip()
     except OSError:
         return ""
 

@@ -340,7 +340,7 @@ class _Gaps:
     def _within_line(self, start: int, end: int) -> _Gap:
         broken = "\n" if self._text[end - 1] == "\n" else ""
         count = end - start - len(broken)
-        return _Gap(f" […{count} chars] {broken}", chars=count) if count else _Gap(broken)
+        return _Gap(f"{_cut_mark(count)} {broken}", chars=count) if count else _Gap(broken)
 
     def _whole_lines(self, start: int, end: int) -> _Gap:
         text = self._text
@@ -384,13 +384,30 @@ def _omissions(passage: Passage, lines: int, chars: int) -> tuple[Omission, ...]
 def _without_marks(
     units: Units, text: str, ordered: list[int], remaining: RemainingBudget
 ) -> Fitted:
-    """Return the beginning of the most important unit, for a budget too small for any mark."""
-    body = ""
-    if ordered:
-        original = text[units.starts[ordered[0]] : units.ends[ordered[0]]].strip("\r\n")
-        body = _piece(original, remaining)
-    missing = len(text) - len(body.removesuffix("…"))
-    return Fitted(body, (Omission(what="characters", count=missing, total=len(text)),))
+    """Return the beginning of the most important unit, for a budget too small for the usual marks.
+    If a line is cut, its end has a mark with the number of missing characters or, if that would
+    take more than half of the budget, `…`."""
+    if not ordered:
+        return _beginning("", text)
+    start, end = units.starts[ordered[0]], units.ends[ordered[0]]
+    original = text[start:end].strip("\r\n")
+    body = _piece(original, remaining)
+    if body == original and (end == len(text) or text[end - 1] == "\n"):
+        return _beginning(body, text)
+    shorter = _piece(original, remaining.without(_cut_mark(len(text)))).removesuffix("…")
+    marked = f"{shorter}{_cut_mark(len(text) - len(shorter))}"
+    if len(shorter) >= len(body) // 2 and shorter and remaining.holds(marked):
+        return _beginning(marked, text, len(shorter))
+    return _beginning(_piece(f"{original} ", remaining), text)
+
+
+def _cut_mark(chars: int) -> str:
+    return f" […{chars} chars]"
+
+
+def _beginning(body: str, text: str, shown: int = -1) -> Fitted:
+    shown = len(body.removesuffix("…")) if shown < 0 else shown
+    return Fitted(body, (Omission(what="characters", count=len(text) - shown, total=len(text)),))
 
 
 def _piece(text: str, remaining: RemainingBudget) -> str:

@@ -24,7 +24,7 @@ from upwell.ground.types.compression import Attempt, Budget, Compressed, Kind, O
 LADDER = ("progressive", "hybrid", "truncate")
 """The strategies to try, in this order, when the chosen strategy fails, or when its result is over
 budget or below the retention floor. (The floor is the share of a text that must be delivered if its
-original is not stored.) The order comes from seed 002 (docs/names.md)."""
+original is not stored.) The order comes from seed 002 (tests/NAMES.md)."""
 _FALLBACK_KINDS = {"hybrid": frozenset((Kind.MARKDOWN, Kind.API_DOCS, Kind.CODE))}
 """The kinds of text for which a strategy is a fallback. A strategy that is not listed is a fallback
 for every kind."""
@@ -111,7 +111,7 @@ class Compressor:
         tried: list[Attempt] = []
         best: Compressed | None = None
         # A failed summary falls back to `truncate`, which covers more of the text than the first
-        # chunk of `progressive` (as in seed 002, docs/names.md).
+        # chunk of `progressive` (as in seed 002, tests/NAMES.md).
         ladder = ("truncate",) if name == "llm_summary" else LADDER
         for rung in dict.fromkeys((name, *ladder)):
             reason = _skip_reason(passage, rung, asked=rung == name)

@@ -194,7 +194,7 @@ def _no_summary(reason: str) -> CompressionError:
 LARGE_ARRAY = 20
 """An array with this many items counts as large, and so do the arrays in an object that have this
 many together. This threshold and `LARGE_MARKDOWN` come from
-memtomem-stm (seed 002, docs/names.md)."""
+memtomem-stm (seed 002, tests/NAMES.md)."""
 LARGE_MARKDOWN = 5_000
 """Markdown with this many characters is worth an outline."""
 _MANY_HEADINGS, _MANY_FENCES = 5, 6

@@ -113,6 +113,14 @@ _FORMS = tuple(
     )
 )
 """The forms that rules have. The group `verb` matches the verb."""
+_CHOICE = re.compile(
+    r"^(?:(?:you|we) (?:must |should |have to |need to )?)?(?:use|prefer) [^,]{1,60},? "
+    r"(?:and |but )?(?:not|never|instead of|rather than) \S",
+    re.IGNORECASE,
+)
+"""One means instead of another, which is a rule only if it is said of the whole repository."""
+_DETAIL = re.compile(r": (?=[^:]{3,60}$)")
+"""What comes before a last detail, as in "always migrate before the tests: make migrate"."""
 _ORDER = re.compile(rf"^{_FREQUENCY} [a-z]", re.IGNORECASE)
 _LASTING = re.compile(r"\b(?:from now on|going forward)\b", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)|“[^“”]*”|@[\w./-]+")
@@ -196,8 +204,9 @@ def rules_in(message: str) -> Iterator[str]:
     for sentence in sentences(message):
         rule = _LEAD.sub("", sentence)
         for text in dict.fromkeys((rule, _without_reason(rule))):
-            bare = _HERE.sub("", text)
-            if _is_whole(bare) and _is_rule(bare):
+            bare = _DETAIL.sub(", ", _HERE.sub("", text))
+            is_choice = _HERE.search(text) and _CHOICE.match(bare)
+            if _is_whole(bare) and (is_choice or _is_rule(bare)):
                 yield _finished(_HERE_AT_END.sub(_here_needed, text))
                 break
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
@@ -71,6 +72,11 @@ class Client(Protocol):
         ...
 
     @property
+    def waited_seconds(self) -> float:
+        """How long the sender has been waiting for the reply to this request."""
+        ...
+
+    @property
     def modern(self) -> bool: ...
 
     @property
@@ -110,6 +116,7 @@ class Nobody:
     session = ""
     agent: object = None
     principal = OWNER
+    waited_seconds = 0.0
     modern = True
     host = ""
     capabilities = b"{}"
@@ -156,6 +163,8 @@ class Session:
     `channel` carries messages that do not belong to a request from the agent. A `shared` session
     represents all requests that a principal sends without specifying a session.
     """
+
+    waited_seconds = 0.0
 
     def __init__(
         self,
@@ -257,6 +266,7 @@ class RequestContext:
     ) -> None:
         self._session = session
         self.receipt = receipt or settled()
+        self._began = time.monotonic()
         self.channel = channel
         self.envelope = envelope
         self.identity = identity
@@ -274,6 +284,10 @@ class RequestContext:
     @property
     def principal(self) -> Principal:
         return self._session.principal
+
+    @property
+    def waited_seconds(self) -> float:
+        return time.monotonic() - self._began
 
     @property
     def owner(self) -> Session:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from upwell import __version__
+from upwell.gateway.shapes import accepted_capabilities
 from upwell.ground.text.invisible import visible
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
@@ -105,6 +106,12 @@ def enveloped(
     return params.replaced("_meta", meta.encode())
 
 
+def has_modern_parts(result: bytes) -> bool:
+    """Return whether `handshake_result()` may change this result. A result may be megabytes long,
+    so it is only searched."""
+    return b'"resultType"' in result or SERVER_INFO.encode() in result
+
+
 def handshake_result(result: RawObject) -> RawObject:
     """Convert a result for a handshake-era client."""
     return _without_meta(result.without("resultType"), SERVER_INFO)
@@ -143,15 +150,21 @@ def initialize_params(capabilities: bytes = b"{}") -> bytes:
     )
 
 
+MAX_INSTRUCTIONS_CHARS = 16_000
+"""Longer instructions of one server are cut. All servers' instructions share a client's context."""
+
+
 class Introduction(Struct, frozen=True):
     """A server's description of itself. `version` is "" until the server has replied. `also` is a
-    modern version that the server supports in addition to `version`.
+    modern version that the server supports in addition to `version`. `faults` has the reason for
+    each part that is not passed on to clients.
     """
 
     version: str = ""
     also: str = ""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     instructions: str = ""
+    faults: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def modern(self) -> bool:
@@ -173,12 +186,27 @@ def introduction(result: RawObject, version: str = "") -> Introduction:
     given, from the result of `server/discover`."""
     answered_version = version or result.value("protocolVersion")
     is_known = answered_version in HANDSHAKE_VERSIONS + MODERN_VERSIONS
-    capabilities = result.value("capabilities", {})
-    instructions = result.value("instructions", "")
+    declared = result.value("capabilities")
+    capabilities = accepted_capabilities(declared)
+    instructions = result.value("instructions")
+    if isinstance(instructions, str):
+        # Clients reject half of a character beyond U+FFFF, and with it the whole handshake.
+        instructions = instructions.encode(errors="replace").decode()
+    faults = {
+        f"capability {name}": "is not an object"
+        for name in (declared if isinstance(declared, dict) else {})
+        if name not in capabilities
+    }
+    if not isinstance(instructions, str | None):
+        faults["its instructions"] = "are not a string"
+    elif instructions and len(instructions) > MAX_INSTRUCTIONS_CHARS:
+        faults["its instructions"] = f"after {MAX_INSTRUCTIONS_CHARS:,} characters"
+        instructions = instructions[:MAX_INSTRUCTIONS_CHARS] + "…"
     return Introduction(
         answered_version if is_known else HANDSHAKE_VERSIONS[-1],
-        capabilities=capabilities if isinstance(capabilities, dict) else {},
+        capabilities=capabilities,
         instructions=instructions if isinstance(instructions, str) else "",
+        faults=faults,
     )
 
 

@@ -28,11 +28,12 @@ class GatewayOptions:
     names servers that `setup` and `init` do not move behind the gateway. A tool list of more than
     `lazy_tools_tokens` is shortened; 0 disables this. A replica that is told to shut down reports
     for `notice_seconds` that it is not ready, but still accepts requests. Open calls then have
-    `drain_seconds` to finish.
+    `drain_seconds` to finish. The call timeout is a little shorter than the 60 seconds after which
+    most clients give up, so that they still receive the reason.
     """
 
     connect_timeout_seconds: float = 30.0
-    call_timeout_seconds: float = 60.0
+    call_timeout_seconds: float = 55.0
     list_wait_seconds: float = 5.0
     max_line_bytes: int = 64 * 1024 * 1024
     max_in_flight: int = 1024

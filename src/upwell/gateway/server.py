@@ -87,7 +87,10 @@ class Gateway:
             listing.added,
         )
         self._resources = UpstreamResources(
-            lambda: self.upstreams, own.resources, options.list_wait_seconds
+            lambda: self.upstreams,
+            own.resources,
+            options.list_wait_seconds,
+            self._announce_lists,
         )
         self.router = Router(
             self._catalog,
@@ -125,6 +128,7 @@ class Gateway:
             async with self._fleet.running():
                 yield
         finally:
+            await self._resources.aclose()
             await self.router.aclose()
 
     def apply_options(self, options: GatewayOptions) -> None:
@@ -164,10 +168,11 @@ class Gateway:
                 introducing.cancel()
 
     async def _introduce(self) -> None:
-        """Wait until each server has started or failed, or the time for that is up. Then save their
-        combined offer, with which the next run can answer `initialize` immediately.
+        """Wait until each server has started or failed. Then save their combined offer, with which
+        the next run can answer `initialize` immediately. An offer without a server that is only
+        slow would hide that server's instructions in the next run.
         """
-        await self._resources.settled()
+        await self._resources.settled(2 * self._options.connect_timeout_seconds)
         self._records.save_offer(offer_of(self.upstreams))
 
     def _end(self, serving: "asyncio.Task[None]") -> None:
@@ -193,7 +198,7 @@ class Gateway:
         await self.router.tools_changed()
         offered = [kind for kind in LISTED_KINDS if upstream.about.offers(kind)]
         await self._announce_lists(offered)
-        if all(server.about.version for server in self.upstreams):
+        if all(server.state is not State.STARTING for server in self.upstreams):
             self._records.save_offer(offer_of(self.upstreams))
         if upstream.state is State.READY:
             save = self._records.tool_lists.save

@@ -16,7 +16,7 @@ SMALL_WINDOW = 32_768
 LARGE_WINDOW = 200_000
 RESULT_TOKENS = {"small": 1500, "default": 4000, "large": 8000}
 """The budget of a response in tokens: `small` for windows up to 32 K, `default` up to 200 K, and
-`large` above. docs/names.md explains where these values come from."""
+`large` above. tests/NAMES.md explains where these values come from."""
 READ_SHARE = 0.25
 """The share of a known window that one file may fill when an agent reads it, unless
 `compress.read_tokens` is set."""

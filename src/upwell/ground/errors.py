@@ -66,7 +66,11 @@ class UpstreamError(UpwellError):
 
 
 class UpstreamUnavailable(UpstreamError):
-    """The server is not running, has died, has lost a request, or has too many in flight."""
+    """The server is not running, has died, has lost a request, or has too many in flight. If
+    `did_not_run` is True, the request may be repeated.
+    """
+
+    did_not_run = False
 
 
 class UpstreamLocked(UpstreamUnavailable):

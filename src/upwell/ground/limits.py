@@ -12,7 +12,7 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """A circuit breaker with three states (seed 000 in docs/names.md).
+    """A circuit breaker with three states (seed 000 in tests/NAMES.md).
 
     The breaker opens after `max_failures` failures in a row, admits one probe after
     `reset_seconds`, and closes on the first success. If a probe never reports, the next probe is

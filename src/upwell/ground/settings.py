@@ -141,7 +141,8 @@ def _check_store(key: str, address: str, origin: str) -> None:
     """Reject an address that belongs to neither a database nor a gateway, or that would expose a
     secret."""
     fault, hint = "", "write https://HOST"
-    if not _is_address(address, (*_DATABASES, "https", "http")):
+    is_address = _is_address(address, (*_DATABASES, "https", "http"))
+    if not is_address and not _is_by_socket(address):
         fault = "not the address of a PostgreSQL database or a gateway"
         hint = f"write {_DATABASE_FORM}, or https://HOST for a gateway"
     elif urlsplit(address).scheme in _DATABASES:
@@ -209,6 +210,17 @@ def _no_choice(key: str, value: str, choices: Sequence[str], origin: str) -> Con
         origin=origin,
         hint=f"did you mean {nearest[0]!r}? Use {known}" if nearest else f"use {known}",
     )
+
+
+def _is_by_socket(url: str) -> bool:
+    """Return whether this is the address of a database without a host: libpq then connects by the
+    socket in the folder `host` of the query, or else in its usual folder."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    names_database = len(parts.path) > 1 or "dbname=" in parts.query
+    return parts.scheme in _DATABASES and not parts.hostname and names_database
 
 
 def _is_address(url: str, schemes: Collection[str]) -> bool:

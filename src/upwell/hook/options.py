@@ -1,16 +1,12 @@
 """The `hook.*` settings."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, get_args
 
-from upwell.hosts import HOSTS
-
-REPLACING = tuple(name for name, host in HOSTS.items() if host.events.replaces_results)
-"""The hosts that let a hook replace a tool's result."""
-if TYPE_CHECKING:
-    Replacing = str
-else:
-    Replacing = Literal[REPLACING]
+Replacing = Literal["claude", "codex", "cursor", "copilot", "opencode"]
+REPLACING: tuple[str, ...] = get_args(Replacing)
+"""The hosts that let a hook replace a tool's result. Written out, because the settings are read
+without loading any host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

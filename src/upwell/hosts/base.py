@@ -97,8 +97,6 @@ def no_permissions(installation: Installation, folder: Path) -> Sequence[Permiss
 SESSION = "$SESSION"
 FOLDER = "$FOLDER"
 """`SESSION` and `FOLDER` are placeholders in a probe's payload."""
-PROBE_SESSIONS = "upwell-setup-"
-"""The prefix of a probe's session id."""
 
 
 class Probe(Struct, frozen=True, kw_only=True):
@@ -136,8 +134,7 @@ NESTED_PROBE = Probe(
 class Host(Struct, frozen=True, kw_only=True):
     """One agent host.
 
-    - `name` is the host's name on the command line. `title` is the product's name, and the heading
-      of its section in `docs/hooks.md`.
+    - `name` is the host's name on the command line. `title` is the product's name.
     - `writers` are the agent's tools that change files, each with upwell's name for it (`Edit`,
       `Write`). `recorded_tools` are further names of tools that occur only in transcripts, for
       example from earlier versions.

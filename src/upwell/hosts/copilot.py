@@ -62,7 +62,6 @@ class CopilotEvents:
 
     max_bytes = 10_000
     readers: Mapping[str, str] = _READERS
-    replaces_results = True
     reply_tokens: int | None = None
     kinds: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,

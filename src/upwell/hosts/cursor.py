@@ -50,7 +50,6 @@ class CursorEvents:
 
     max_bytes = 10_000
     readers: Mapping[str, str] = _READERS
-    replaces_results = True
     reply_tokens: int | None = None
     kinds: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,

@@ -65,6 +65,8 @@ def read_entry(
     placeholder = _first_match(raw, placeholders)
     if placeholder:
         return Entry(name, left=f"only the agent can fill in {placeholder}")
+    if not url_of(raw) and (fault := args_fault(raw)):
+        return Entry(name, left=fault)
     table = _http_server(raw, plain_url) if url_of(raw) else _program(raw, folder)
     return Entry(name, table) if table else Entry(name, left="it has no command or URL")
 
@@ -98,10 +100,21 @@ def _is_wrapper(words: tuple[str, str]) -> bool:
 
 
 def words_of(raw: Mapping[str, Any]) -> list[str]:
-    """The program and its arguments. Empty if there is none."""
+    """The program and its arguments. Empty if there is none, or if they are not strings."""
     command, args = raw.get("command"), raw.get("args") or []
+    if not isinstance(args, list):
+        return []
     words = [*(command if isinstance(command, list) else [command]), *args]
     return words if command and all(isinstance(word, str) for word in words) else []
+
+
+def args_fault(raw: Mapping[str, Any]) -> str:
+    """Why the arguments of a program cannot be used, or ""."""
+    args = raw.get("args") or []
+    if not isinstance(args, list):
+        return "its args is not a list"
+    are_strings = all(isinstance(word, str) for word in args)
+    return "" if are_strings else "its args contain a value that is not a string"
 
 
 def url_of(raw: Mapping[str, Any]) -> Any:

@@ -101,11 +101,6 @@ class EventFormat(Protocol):
         ...
 
     @property
-    def replaces_results(self) -> bool:
-        """Whether a hook can replace a tool's result."""
-        ...
-
-    @property
     def reply_tokens(self) -> int | None:
         """The token limit for a replacement result; None if there is none."""
         ...

@@ -102,10 +102,6 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
     has_failed: Callable[[Mapping[str, Any]], bool | None] = not_reported
     really_compacts: Callable[[Mapping[str, Any]], bool] = always
 
-    @property
-    def replaces_results(self) -> bool:
-        return self.write_reply is not no_output
-
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
         name = name or text_of(payload.get("hook_event_name"), 64)
         kind = self.kinds.get(name)

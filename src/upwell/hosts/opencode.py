@@ -72,7 +72,6 @@ class OpenCodeEvents:
 
     max_bytes = 10_000
     readers: Mapping[str, str] = _READERS
-    replaces_results = True
     reply_tokens: int | None = None
     kinds: Mapping[str, EventKind] = {
         "session.created": EventKind.SESSION,

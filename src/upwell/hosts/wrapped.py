@@ -13,9 +13,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.ground.names import OWN_SERVER
-from upwell.hosts.entries import has_only_tools, is_upwell, url_of, words_of, wrapped_words
+from upwell.hosts.entries import (
+    args_fault,
+    has_only_tools,
+    is_upwell,
+    url_of,
+    words_of,
+    wrapped_words,
+)
 from upwell.hosts.installation import Installation
-from upwell.hosts.servers import ServerFile
+from upwell.hosts.servers import ServerFile, Table
 
 BEHIND_UPWELL = "this agent's servers are behind upwell"
 
@@ -72,11 +79,12 @@ class WrappedServers(Struct, frozen=True):
         return ""
 
     def places(self, text: str) -> list[tuple[str, str]]:
-        """The servers in `text`, and why each is not wrapped, or ""."""
+        """The servers in `text`, each with the project that it is for, if any, and why it is not
+        wrapped, or ""."""
         behind = BEHIND_UPWELL if self.servers.has_ours(text) else ""
         return [
-            (name, behind or self.left(name, raw))
-            for _, name, raw in self.servers.raw_entries(text)
+            (_of_project(name, table), behind or self.left(name, raw))
+            for table, name, raw in self.servers.raw_entries(text)
             if not (isinstance(raw, Mapping) and has_only_tools(raw))
         ]
 
@@ -94,7 +102,7 @@ class WrappedServers(Struct, frozen=True):
             return "it is at an address, where the agent itself signs in"
         words = words_of(raw)
         if not words:
-            return "it has no command"
+            return args_fault(raw) or "it has no command"
         placeholder = self.servers.placeholders.search(words[0])
         return f"only the agent can fill in {placeholder.group()}" if placeholder else ""
 
@@ -104,6 +112,13 @@ class WrappedServers(Struct, frozen=True):
             if words := command(name, raw):
                 text = self.servers.format.with_command(text, (*table, name), words)
         return text
+
+
+def _of_project(name: str, table: Table) -> str:
+    """Some agents keep the servers of a project in a table of their own file, named after its
+    folder."""
+    folder = next((part for part in table if "/" in part), "")
+    return f"{name} of {folder}" if folder else name
 
 
 def _unwrapped(raw: Any) -> list[str]:

@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from msgspec import Struct
@@ -30,15 +29,6 @@ _STEP = 0.15
 FEW = 3
 """A budget changes only after this many reports and fetches of the rest, because a single one does
 not show a trend."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnOptions:
-    """The `learn.*` settings. `auto_tune` enables all tuning. With `implicit_signals`, the observed
-    use of memories counts as feedback."""
-
-    auto_tune: bool = True
-    implicit_signals: bool = True
 
 
 class Report(StrEnum):

@@ -13,7 +13,6 @@ from upwell.ground.errors import StoreError, StoreUnwritable
 from upwell.ground.trace import LOG, contained
 from upwell.ground.types.cue import Door
 from upwell.ground.types.surfacing import Rating
-from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import (
     WINDOW_SECONDS,
     LearningStore,
@@ -23,6 +22,7 @@ from upwell.learn.feedback import (
     without_rater,
 )
 from upwell.learn.implicit import Uses
+from upwell.learn.options import LearnOptions
 from upwell.learn.thresholds import (
     Sample,
     Threshold,

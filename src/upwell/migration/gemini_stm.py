@@ -2,7 +2,7 @@
 
 The notes go into upwell's own `stm.json`, where `search_memory` finds them.
 
-Source: the design of the feature, which docs/names.md calls seed 001.
+Source: the design of the feature, which tests/NAMES.md calls seed 001.
 """
 
 from collections.abc import Iterator

@@ -2,8 +2,9 @@
 
 from upwell.episodes.events import Event, Kind
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
+from upwell.ground.types.surfacing import Moment
 from upwell.hosts import claude, events
-from upwell.surface.moments import Moment, moment_of, triggers_in
+from upwell.surface.moments import moment_of, triggers_in
 
 SESSION_START, COMPACTION = "session_start", "compaction"
 """The moments at which upwell shows the standing rules without searching."""

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from upwell.ground.errors import UpwellError
-from upwell.hosts.base import PROBE_SESSIONS, Host
+from upwell.ground.types.cue import PROBE_SESSIONS
+from upwell.hosts.base import Host
 
 TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3

@@ -17,8 +17,9 @@ from upwell.ground.text.anchors import EXTENSIONS, relative_to
 from upwell.ground.trace import LOG
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Query
+from upwell.ground.types.surfacing import Moment
 from upwell.memory.recall import MemoryReader
-from upwell.surface.moments import NAMED, Kind, Moment, event_of, kind_of
+from upwell.surface.moments import NAMED, Kind, event_of, kind_of
 
 HEAD_CHARS, TAIL_CHARS, MAX_LINE_CHARS = 2_000, 1_500, 300
 MAX_NAMES, MAX_FOUND = 4, 8

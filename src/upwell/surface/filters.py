@@ -1,6 +1,6 @@
 """The filters before and after the search. They decide which cues (prompts and tool calls) may
 start a search, which of the memories found may reach the agent, and in what order (seeds 000, 003
-and 004 in docs/names.md)."""
+and 004 in tests/NAMES.md)."""
 
 import json
 import re
@@ -18,12 +18,12 @@ from upwell.ground.text.format import counted
 from upwell.ground.text.words import jaccard, terms
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Query
-from upwell.ground.types.surfacing import Intent, Skip, SkipReason
+from upwell.ground.types.surfacing import Intent, Moment, Skip, SkipReason
 from upwell.memory.team.sharing import own_name
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import applicable
 from upwell.surface.learning import Learning
-from upwell.surface.moments import Moment, case_of, suited, triggers_in
+from upwell.surface.moments import case_of, suited, triggers_in
 from upwell.surface.options import InjectionMode, Options
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog
@@ -302,7 +302,7 @@ _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
     """Sort `hits` by score × namespace weight × recency × multi-query boost (seeds 003 and 004 in
-    docs/names.md), drop near-identical texts, and mix the sources.
+    tests/NAMES.md), drop near-identical texts, and mix the sources.
     """
     ordered = sorted(hits, key=lambda hit: (-_weight(hit, intent, options, now), hit.memory.id))
     return spread(distinct(ordered))

@@ -24,10 +24,9 @@ from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import LESSON, Hit, Query
 from upwell.ground.types.rpc import Ping
-from upwell.ground.types.surfacing import Intent, Skip, SkipReason
+from upwell.ground.types.surfacing import Intent, Moment, Skip, SkipReason
 from upwell.surface.filters import MAX_SAID, PostFilter, held_back_as
 from upwell.surface.late_hits import LateHits
-from upwell.surface.moments import Moment
 from upwell.surface.options import JudgeOptions
 from upwell.surface.verdict import (
     MAX_CANDIDATES,

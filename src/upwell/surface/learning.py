@@ -13,10 +13,10 @@ from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Rating, Skip, SkipReason, Surfacing
 from upwell.ground.uris import STM_ID
-from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import Rated, without_rater
 from upwell.learn.implicit import Observation, Rare, Sighting, Uses, Watching, Written
 from upwell.learn.learned import Learned, Limits
+from upwell.learn.options import LearnOptions
 from upwell.learn.thresholds import Use
 from upwell.surface.journal import shown_project
 from upwell.surface.moments import case_of
@@ -205,7 +205,7 @@ class Learning:
 
     async def viewed(self, memories: Sequence[Memory]) -> None:
         """Note that these memories were read on request. The notes from `stm.json` among them are
-        then kept for another `stm.retention_days` (seed 001, docs/names.md)."""
+        then kept for another `stm.retention_days` (seed 001, tests/NAMES.md)."""
         notes = [memory.id for memory in memories if memory.source.startswith(STM_ID)]
         if notes:
             await self._mark_used(notes)

@@ -17,9 +17,10 @@ from upwell.ground.text.words import jaccard
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import LESSON, Hit, Memory, Scope, Trust
 from upwell.ground.types.principal import is_visible
+from upwell.ground.types.surfacing import Moment
 from upwell.memory.recall import MemoryReader
 from upwell.surface.bearing import Bearing, Book, Prompt, prepared, prompt_of
-from upwell.surface.moments import Moment, command_of, event_of, file_of, file_sought
+from upwell.surface.moments import command_of, event_of, file_of, file_sought
 
 NAMESPACE = "lessons"
 BEARING = "bearing"

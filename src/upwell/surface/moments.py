@@ -14,6 +14,7 @@ from upwell.episodes.triggers import triggers_of
 from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, ToolAnswer
 from upwell.ground.types.memory import LESSON, STATE, Hit, Memory
+from upwell.ground.types.surfacing import Moment
 from upwell.learn.learned import CASE_SIGN
 from upwell.surface.query import (
     COMMAND_KEYS,
@@ -27,31 +28,6 @@ from upwell.surface.wording import is_correction, is_question
 MAX_QUESTION_CHARS = 1_500
 """A longer prompt is a paste or a plan, which brings its own context."""
 MIN_WORDS_ASKED = 3
-
-
-class Moment(StrEnum):
-    """The situation of a cue."""
-
-    QUESTION = "question"
-    """The user asks, or corrects the agent."""
-    FIRST_REQUEST = "first_request"
-    """The first prompt of a session, if it is not a question."""
-    ASKING_CALL = "asking_call"
-    """A tool call that asks something in words."""
-    NOTHING_FOUND = "nothing_found"
-    """A search without results, or a file that does not exist."""
-    FAILED = "failed"
-    """A command that failed."""
-    FILE = "file"
-    """A call about one file, for which there may be a note."""
-    NAME = "name"
-    """A search for a name in the code, for which there may be a note."""
-    TRIGGER = "trigger"
-    """Any other event with a trigger that an earlier session may have met."""
-    LESSON = "lesson"
-    """Any other event on which a lesson of an earlier session bears."""
-    ROUTINE = "routine"
-    """Everything else."""
 
 
 class Kind(StrEnum):

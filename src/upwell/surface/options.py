@@ -9,10 +9,8 @@ from msgspec import Meta
 
 from upwell.ground.settings import MAX_NUMBER
 from upwell.ground.text.lexicon import Lexicon, shipped
-from upwell.ground.types.cue import Cue
-from upwell.ground.types.surfacing import IntentKind
-from upwell.hosts.base import PROBE_SESSIONS
-from upwell.surface.moments import Moment
+from upwell.ground.types.cue import PROBE_SESSIONS, Cue
+from upwell.ground.types.surfacing import IntentKind, Moment
 
 Weight = Annotated[float, Meta(gt=0, le=MAX_NUMBER)]
 Weights = Mapping[IntentKind, Mapping[str, Weight]]

@@ -22,7 +22,7 @@ from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Trust
-from upwell.ground.types.surfacing import NO_INTENT, Intent, Skip, SkipReason, Surfacing
+from upwell.ground.types.surfacing import NO_INTENT, Intent, Moment, Skip, SkipReason, Surfacing
 from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.memory.recall import MemoryReader
 from upwell.surface.context_sketch import ContextSketches
@@ -36,7 +36,7 @@ from upwell.surface.judge import Case, Judge, JudgeModel
 from upwell.surface.late_hits import LateHits
 from upwell.surface.learning import Learning
 from upwell.surface.lessons import Lessons, joined
-from upwell.surface.moments import UNASKED, Moment, case_of, file_of, moment_of, triggers_in
+from upwell.surface.moments import UNASKED, case_of, file_of, moment_of, triggers_in
 from upwell.surface.options import Options
 from upwell.surface.query import CueReader
 from upwell.surface.rating import SurfacingRatings

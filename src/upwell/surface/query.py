@@ -42,7 +42,7 @@ _ROOT_FOLDERS = frozenset("tmp etc usr var home opt dev proc mnt srv sys root".s
 _COMMANDS = frozenset(
     "help status usage whoami new compact clear mcp doctor who context memory".split()
 )
-"""Slash commands of the hosts, and of the program behind seed 003 (docs/names.md)."""
+"""Slash commands of the hosts, and of the program behind seed 003 (tests/NAMES.md)."""
 _QUESTION_MARKS = "?？؟՞⸮\u037e"
 """Question marks, including those of Arabic, Armenian and Greek."""
 _SENTENCE_ENDS = (".", "!", "?", ":", "…", "。", "？", "！")

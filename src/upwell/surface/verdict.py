@@ -21,7 +21,8 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.text.format import counted
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit
-from upwell.surface.moments import Moment, kind_of
+from upwell.ground.types.surfacing import Moment
+from upwell.surface.moments import kind_of
 from upwell.surface.render import harmless, preview
 
 MAX_CANDIDATES = 8

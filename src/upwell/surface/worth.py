@@ -14,10 +14,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.surfacing import Moment
 from upwell.memory.documents.sections.scoring import is_note
 from upwell.surface.bearing import everyday, stems_of
 from upwell.surface.context_sketch import exact_names
-from upwell.surface.moments import NAMED, Kind, Moment, kind_of
+from upwell.surface.moments import NAMED, Kind, kind_of
 from upwell.surface.wording import LED, is_question
 
 MIN_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}

@@ -1,5 +1,5 @@
 """Detects tools that change something, by their annotations or, without annotations, by their names
-(seed 000, docs/names.md).
+(seed 000, tests/NAMES.md).
 
 A name says what the tool does, and to what: `create_issue`, `container_run`, `browser_type`. If a
 tool that only reads counts as a writer, no memories surface for it, and a hook does not shorten its

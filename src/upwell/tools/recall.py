@@ -69,7 +69,7 @@ def context_tool(
     surface: Surface, cwd: str | None, *, enabled: bool, principal: Principal = OWNER
 ) -> Tool:
     """Return the tool `memory_context(message, format?)`. The digest is exactly what seed 003
-    (docs/names.md) specifies. Further blocks list the stores that could not be searched.
+    (tests/NAMES.md) specifies. Further blocks list the stores that could not be searched.
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:

@@ -2,13 +2,15 @@
 
 Messages stay raw bytes. Bodies and events become lines, like the output of a child process. Each
 message that we send is one POST. Answers and the messages on the server's own stream arrive in one
-queue. Redirects are not followed, cookies are not kept, and a client's headers are not passed on.
+queue. Redirects are followed within the server's origin only, cookies are not kept, and a client's
+headers are not passed on.
 """
 
 import asyncio
 import re
 import zlib
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -23,7 +25,7 @@ from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import MAX_LINE_BYTES, Inbox, Line
 from upwell.wire.logins import REQUIREMENT, LoginNeeded
 from upwell.wire.mirrors import Mirrors
-from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
+from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, own_id, read_message
 from upwell.wire.rawjson import NotJson, RawObject
 from upwell.wire.sse import Event, read_events
 
@@ -43,6 +45,9 @@ _EITHER_HEADER = 32 + zlib.MAX_WBITS
 _IDENTITY = ("", "identity")
 _SESSION = "mcp-session-id"
 _DROPPED = "the server has dropped our session"
+_REDIRECTS = (301, 302, 307, 308)
+MAX_REDIRECTS = 5
+_SAYS_UNKNOWN = re.compile(rb"session|not initiali[sz]ed", re.IGNORECASE)
 _VERSION = re.compile(rb'"protocolVersion"\s*:\s*"([0-9-]{10})"')
 
 
@@ -106,23 +111,24 @@ def is_answer(event: Event, identity: bytes) -> bool:
         message = read_message(event.data)
     except NotJson:
         return False
-    return message.id == identity and message.method is None
+    return own_id(message.id or b"") == identity and message.method is None
 
 
-def unanswered(identity: bytes, reason: str) -> Line:
+def unanswered(identity: bytes, reason: str, *, not_run: bool = False) -> Line:
     """Return the line that reports a request as lost, and why."""
-    return Line(b"", lost=identity, reason=reason)
+    return Line(b"", lost=identity, reason=reason, not_run=not_run)
 
 
-def says_session_is_unknown(body: bytes) -> bool:
-    """Return whether the body of an HTTP 400 response says that our session is unknown. Several
-    servers respond this way, although the specification requires HTTP 404. Their error has no
-    request id."""
+def says_session_is_unknown(status: int, body: bytes, identity: bytes) -> bool:
+    """Return whether a response to a request in our session says that the session is unknown.
+    Several servers respond with HTTP 400 or 503, although the specification requires HTTP 404. An
+    error with the request's own id is an answer to it."""
+    if status not in (400, 503) or not _SAYS_UNKNOWN.search(body[:PIECE_BYTES]):
+        return status == 404
     try:
-        message = RawObject.parse(body)
+        return own_id(RawObject.parse(body).get("id") or b"") != identity
     except NotJson:
-        return False
-    return message.get("id") in (None, b"null") and b"session" in (message.get("error") or b"")
+        return True
 
 
 def refused(identity: bytes, status: int, body: bytes, requirement: str = "") -> bytes:
@@ -155,6 +161,10 @@ class Address(Struct, frozen=True, kw_only=True):
     def shown(self) -> str:
         """The URL without credentials, for logs and errors."""
         return masked_address(self.url)
+
+
+class _Redirected(ValueError):
+    """The server redirects to an address that is not followed."""
 
 
 class _Progress(Struct):
@@ -253,7 +263,7 @@ class HttpLink:
     ) -> None:
         import httpx2
 
-        if not self._url:
+        if self._address.sse:
             await self._url_known.wait()
         headers = {
             "content-type": JSON,
@@ -262,17 +272,17 @@ class HttpLink:
         }
         reason = "it broke off"
         try:
-            stream = self._client.stream("POST", self._url, content=line, headers=headers)
-            async with stream as response:
+            async with self._sent("POST", headers, line) as response:
                 reason = await self._take(response, message, identity)
         except (
             httpx2.ConnectError,
             httpx2.ConnectTimeout,
             httpx2.InvalidURL,
+            _Redirected,
             LoginNeeded,
         ) as error:
             unreachable = _unreachable(self._address.shown, error)
-            self._end(unreachable, locked_out=isinstance(error, LoginNeeded))
+            self._lose(identity, unreachable, locked_out=isinstance(error, LoginNeeded))
             if identity is None:
                 raise ConnectionResetError(self._reason) from error
         except (httpx2.HTTPError, httpx2.StreamError, ValueError) as error:
@@ -290,30 +300,56 @@ class HttpLink:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         status = response.status_code
         opens = message.value("method") == "initialize"
+        has_session = _SESSION in response.request.headers
         if status == 401 and not self._session:
             self._end("it refuses our credentials (HTTP 401)", locked_out=True)
-        elif status == 404 and _SESSION in response.request.headers:
-            self._end(_DROPPED)
         elif identity is None:
+            if status == 404 and has_session:
+                self._end(_DROPPED)
             return ""
         elif status >= 300:
-            body = await body_of(response, self._max_bytes, identity)
-            requirement = response.extensions.get(REQUIREMENT, "")
-            has_session = _SESSION in response.request.headers
-            if status == 400 and has_session and says_session_is_unknown(body.data):
-                self._end(_DROPPED)
+            body = (await body_of(response, self._max_bytes, identity)).data
+            if has_session and says_session_is_unknown(status, body, identity):
+                self._lose(identity, _DROPPED)
+            elif status == 503 and (has_session or opens):
+                # A proxy answers so while the server restarts, and perhaps for this session only.
+                return f"{self._address.shown} is not available (HTTP 503)"
             else:
-                self._inbox.add(Line(refused(identity, status, body.data, requirement)))
+                requirement = response.extensions.get(REQUIREMENT, "")
+                self._inbox.add(Line(refused(identity, status, body, requirement)))
         elif kind == EVENTS:
             await self._events(response, identity, opens_session=opens)
         elif self._address.sse:
             return ""
         else:
-            body = await body_of(response, self._max_bytes, identity)
+            answer = await body_of(response, self._max_bytes, identity)
             if opens:
-                _note_session(self._session, response, body.data)
-            await self._inbox.put(body)
+                _note_session(self._session, response, answer.data)
+            await self._inbox.put(answer)
         return f"the server answered HTTP {status} and {kind or 'nothing'}, without a reply"
+
+    @asynccontextmanager
+    async def _sent(
+        self, method: str, headers: Mapping[str, str], content: bytes | None = None
+    ) -> "AsyncIterator[httpx2.Response]":
+        """Send a request to `self._url` and open the response. A redirect within the server's
+        origin is followed with the same method, and changes `self._url`.
+
+        Raises:
+            _Redirected: the target is elsewhere, or there are too many redirects.
+        """
+        for _ in range(MAX_REDIRECTS):
+            stream = self._client.stream(method, self._url, headers=headers, content=content)
+            async with stream as response:
+                if response.status_code not in _REDIRECTS:
+                    yield response
+                    return
+                target = urljoin(self._url, response.headers.get("location", ""))
+            if _origin(target) != _origin(self._url):
+                shown = masked_address(target)[:200]
+                raise _Redirected(f"it redirects to {shown}: set this as its url")
+            self._url = target
+        raise _Redirected(f"it redirects more than {MAX_REDIRECTS} times")
 
     async def _events(
         self, response: "httpx2.Response", identity: bytes, *, opens_session: bool
@@ -324,7 +360,7 @@ class HttpLink:
                 break
             await asyncio.sleep(progress.wait_seconds)
             headers = {"accept": EVENTS, "last-event-id": progress.last_event, **self._session}
-            async with self._client.stream("GET", self._url, headers=headers) as resumed:
+            async with self._sent("GET", headers) as resumed:
                 if resumed.status_code != 200:
                     break
                 progress = await self._read(resumed, identity)
@@ -353,7 +389,7 @@ class HttpLink:
         headers = {"accept": EVENTS, **self._session}
         while not self._reason:
             try:
-                async with self._client.stream("GET", self._url, headers=headers) as response:
+                async with self._sent("GET", headers) as response:
                     if response.status_code != 200:
                         return
                     async for event in read_events(pieces_of(response), self._max_bytes):
@@ -375,13 +411,13 @@ class HttpLink:
 
         headers = {"accept": EVENTS}
         reason, locked_out = "its stream ended", False
+        self._url = self._address.url
         try:
-            stream = self._client.stream("GET", self._address.url, headers=headers)
-            async with stream as response:
+            async with self._sent("GET", headers) as response:
                 response.raise_for_status()
                 async for event in read_events(pieces_of(response), self._max_bytes):
                     if event.name == "endpoint":
-                        self._url = _same_origin(self._address.url, event.data.decode())
+                        self._url = _same_origin(self._url, event.data.decode())
                         self._url_known.set()
                     elif event.data:
                         await self._inbox.put(Line(event.data, oversize=event.oversize))
@@ -391,6 +427,12 @@ class HttpLink:
         self._end(reason, locked_out=locked_out)
         # Wake the requests that wait for the URL, so that they fail instead of waiting forever.
         self._url_known.set()
+
+    def _lose(self, identity: bytes | None, reason: str, *, locked_out: bool = False) -> None:
+        """End the link because of a request that the server has not run."""
+        if identity is not None and not self._reason:
+            self._inbox.add(unanswered(identity, reason, not_run=not locked_out))
+        self._end(reason, locked_out=locked_out)
 
     def _end(self, reason: str, *, locked_out: bool = False) -> None:
         if not self._reason:
@@ -438,6 +480,8 @@ def open_link(
 def _unreachable(shown: str, error: Exception) -> str:
     if isinstance(error, LoginNeeded):
         return str(error)
+    if isinstance(error, _Redirected):
+        return f"{shown} cannot be used: {error}"
     return f"{shown} cannot be reached: {_description(error)}"
 
 
@@ -466,6 +510,16 @@ def _same_origin(url: str, endpoint: str) -> str:
         ValueError: the URL's origin differs from the server's.
     """
     target = urljoin(url, endpoint.strip())
-    if urlsplit(target)[:2] != urlsplit(url)[:2]:
+    if _origin(target) != _origin(url):
         raise ValueError(f"it gives a URL on another host for messages: {target[:200]}")
     return target
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return the scheme, host and port of a URL.
+
+    Raises:
+        ValueError: the port is not a number.
+    """
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -27,13 +27,14 @@ class Line(Struct, frozen=True):
 
     For a line over the size limit, `oversize` is its size so far, and `data` is only its beginning.
     If `lost` is set, the object is not a line. It reports that the request with this raw id will
-    not be answered, for the given `reason`.
+    not be answered, for the given `reason`. `not_run`: the server certainly did not run it.
     """
 
     data: bytes
     oversize: int = 0
     lost: bytes = b""
     reason: str = ""
+    not_run: bool = False
 
 
 class Source(Protocol):

@@ -30,6 +30,9 @@ MAX_ID_BYTES = 1024
 MAX_CANCELLED = 1_000
 """How many cancelled requests are remembered in order to recognise late answers."""
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_ECHOED_ID = re.compile(rb'"?(\d{1,18})(?:\.0+)?"?')
+"""Matches an id of ours, which is an integer, as servers may return it. The official SDKs accept it
+as a string or a decimal too."""
 _ID = re.compile(rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})')
 
 
@@ -39,6 +42,10 @@ class PeerGone(ConnectionError):
 
 class PeerLost(PeerGone):
     """This request will get no answer, although the connection is still open."""
+
+
+class PeerRefused(PeerGone):
+    """The other side certainly did not run this request, so it may be repeated."""
 
 
 class ProtocolError(ValueError):
@@ -142,15 +149,26 @@ def answer_line(identity: bytes, reply: Reply) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (identity, name, body)
 
 
+def own_id(identity: bytes) -> bytes:
+    """Return the id of a request of ours from the raw id in an answer. Any other id is returned
+    unchanged."""
+    echoed = _ECHOED_ID.fullmatch(identity)
+    return echoed[1] if echoed else identity
+
+
 def settle(future: "asyncio.Future[Reply]", message: Message) -> None:
-    """Complete a future with the answer in a message."""
-    error, result = message.body.get("error"), message.body.get("result")
+    """Complete a future with the answer in a message. `null` counts as absent, because some servers
+    always write both members."""
+    error, result = (
+        None if part == b"null" else part
+        for part in (message.body.get("error"), message.body.get("result"))
+    )
     if error is not None:
         future.set_result(Reply(error=error, repaired=message.repaired))
     elif result is not None:
         future.set_result(Reply(result=result, repaired=message.repaired))
     else:
-        future.set_exception(ProtocolError("an answer with neither result nor error"))
+        future.set_exception(ProtocolError("it answered with neither a result nor an error"))
 
 
 Incoming = Callable[[Message], Awaitable[None]]
@@ -221,11 +239,12 @@ class Peer:
 
         Raises:
             PeerGone: the connection ended before the answer.
+            PeerRefused: the request was not sent, or not run.
             PeerLost: the request will get no answer, although the connection is still open.
             ProtocolError: the answer has neither a result nor an error, or is too large.
         """
         if self._closed_reason is not None:
-            raise self._closed_reason
+            raise PeerRefused(str(self._closed_reason))
         self._next_id += 1
         identity = b"%d" % self._next_id
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -296,19 +315,20 @@ class Peer:
             elif (
                 message.id is not None
                 and self._answers_malformed
-                and message.id not in self._waiting
+                and own_id(message.id) not in self._waiting
             ):
                 body = error_body(INVALID_REQUEST, "a request needs a method")
                 await self.answer(message.id, Reply(error=body))
             elif message.id is not None:
-                self._settle(message.id, message)
+                self._settle(own_id(message.id), message)
             else:
                 LOG.warning("a message of %d bytes with neither method nor id", len(data))
 
     def _lose(self, line: Line) -> None:
         future = self._waiting.get(line.lost)
         if future is not None and not future.done():
-            future.set_exception(PeerLost(line.reason))
+            kind = PeerRefused if line.not_run else PeerLost
+            future.set_exception(kind(line.reason))
 
     def _settle(self, identity: bytes, message: Message) -> None:
         future = self._waiting.get(identity)
@@ -324,10 +344,10 @@ class Peer:
         """Fail the request that an oversized line answers. If the id is unknown, fail all waiting
         requests."""
         match = _ID.search(line.data)
-        is_known = match is not None and match.group(1) in self._waiting
-        failed = [match.group(1)] if match is not None and is_known else list(self._waiting)
-        for identity in failed:
-            future = self._waiting[identity]
+        identity = own_id(match.group(1)) if match is not None else b""
+        failed = [identity] if identity in self._waiting else list(self._waiting)
+        for waiting_id in failed:
+            future = self._waiting[waiting_id]
             if not future.done():
                 future.set_exception(
                     ProtocolError(f"an answer of {line.oversize:,} bytes or more, over the limit")

@@ -1,4 +1,4 @@
-"""One gateway for all tests of names in docs/names.md, and homes whose clock the tests move."""
+"""One gateway for all tests of names in tests/NAMES.md, and homes whose clock the tests move."""
 
 import json
 import os

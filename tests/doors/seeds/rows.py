@@ -1,4 +1,4 @@
-"""A mark that ties a test to one row of `docs/names.md`."""
+"""A mark that ties a test to one row of `tests/NAMES.md`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ in this process."""
 
 
 def row[Test: Callable[..., Any]](name: str) -> Callable[[Test], Test]:
-    """Mark the test for one row of `docs/names.md`. `name` is the second column of the row.
+    """Mark the test for one row of `tests/NAMES.md`. `name` is the second column of the row.
 
     `tests/test_names_page.py` reads these marks. Each row has one test, with a fixture of the
     row's door.

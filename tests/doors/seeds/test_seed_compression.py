@@ -1,4 +1,4 @@
-"""Seed 002: how responses are compressed. The tests of its rows in `docs/names.md`."""
+"""Seed 002: how responses are compressed. The tests of its rows in `tests/NAMES.md`."""
 
 import json
 from pathlib import Path

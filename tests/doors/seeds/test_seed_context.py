@@ -1,4 +1,4 @@
-"""Seed 003: `memory_context`. The tests of its rows in `docs/names.md`."""
+"""Seed 003: `memory_context`. The tests of its rows in `tests/NAMES.md`."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Seed 004: intents and memories at prompts. The tests of its rows in `docs/names.md`."""
+"""Seed 004: intents and memories at prompts. The tests of its rows in `tests/NAMES.md`."""
 
 import json
 from collections.abc import Callable

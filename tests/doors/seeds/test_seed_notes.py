@@ -1,4 +1,4 @@
-"""Seed 001: short notes in `stm.json`. The tests of its rows in `docs/names.md`."""
+"""Seed 001: short notes in `stm.json`. The tests of its rows in `tests/NAMES.md`."""
 
 import json
 from collections.abc import Callable

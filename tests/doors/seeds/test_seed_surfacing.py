@@ -1,4 +1,4 @@
-"""Seed 000: when upwell speaks by itself. The tests of its rows in `docs/names.md`."""
+"""Seed 000: when upwell speaks by itself. The tests of its rows in `tests/NAMES.md`."""
 
 import json
 import os

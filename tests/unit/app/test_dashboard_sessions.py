@@ -13,9 +13,8 @@ from tests.unit.replay import samples
 from upwell.app import App, Settings, build
 from upwell.app.dashboard.sessions import reading, session, sessionlist, sessions
 from upwell.app.dashboard.timeline import timeline
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import PROBE_SESSIONS, Cue
 from upwell.ground.types.memory import Memory
-from upwell.hosts.base import PROBE_SESSIONS
 from upwell.testing import ManualClock
 
 

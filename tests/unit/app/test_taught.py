@@ -11,6 +11,7 @@ from upwell.capture.inbox import WHY_COMMAND, WHY_COMMIT, WHY_RULE, Proposal
 from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
 
 RULE, COMMAND = "Never edit generated clients.", "`bake` fails; `bake --lid` works."
+MISTAKE = "`make all` fails here. Do not repeat it as it is."
 OLD, NEW = "The oven takes wood.", "The oven takes gas since May."
 
 
@@ -70,15 +71,24 @@ async def test_proposals_lessons_and_commands_are_counted_and_others_are_not(app
     app.inbox().propose(
         [
             Proposal(text=RULE, source="session:s1", why=WHY_RULE, session="s1", at=3.0),
+            Proposal(
+                text=MISTAKE, source="session:s2", why=WHY_RULE, triggers=("rule:tool:x",), at=2.0
+            ),
             Proposal(text="A commit says why.", source="git:1", why=WHY_COMMIT),
         ]
     )
     found = {one.text: one for one in await everything_taught(app)}
-    assert set(found) == {NEW, RULE, COMMAND}, "neither superseded, nor by hand, nor from a commit"
+    assert found[MISTAKE].label == "mistake that sessions repeat", "nobody gave this rule"
+    assert set(found) == {NEW, RULE, COMMAND, MISTAKE}, (
+        "neither superseded, nor by hand, nor from a commit"
+    )
     assert found[RULE].waits
     assert (found[NEW].label, found[NEW].sessions) == ("lesson: decision", ("s1",))
     known = await learned(app)
-    assert known.parts == ("1 lesson", "1 command that works here", "1 rule you gave")
-    assert [one.text for one in known.foremost] == [RULE, NEW, COMMAND]
+    assert known.parts == (
+        *("1 lesson", "1 command that works here"),
+        *("1 mistake that sessions repeat", "1 rule you gave"),
+    )
+    assert [one.text for one in known.foremost] == [RULE, NEW, COMMAND, MISTAKE]
     assert known.sentence.startswith("0 sessions read: 1 lesson, ")
-    assert (known.stored, known.waiting) == (2, 1)
+    assert (known.stored, known.waiting) == (2, 2)

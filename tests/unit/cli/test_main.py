@@ -5,9 +5,10 @@ import pytest
 from upwell.cli.main import main
 
 MISSPELLED = {
-    ("recall", "x", "--jsno"): "No such option: --jsno. Did you mean --json?",
-    ("replay", "--sampel", "3"): "No such option: --sampel. Did you mean --sample?",
-    ("recall", "x", "--color"): "No such option: --color (see",
+    ("recall", "x", "--jsno"): "No such option '--jsno'. Did you mean '--json'?",
+    ("replay", "--sampel", "3"): "No such option '--sampel'. Did you mean '--sample'?",
+    ("recall", "x", "--color"): "No such option '--color' (see",
+    ("recal", "x"): "No such command 'recal'. Did you mean 'recall'?",
     ("inbox", "acept"): "No such command 'acept'. Did you mean 'accept'?",
 }
 

@@ -138,8 +138,8 @@ def test_a_summary_without_a_model_falls_back() -> None:
 def test_a_cut_json_string_counts_its_missing_characters(max_chars: int, least: int) -> None:
     text = json.dumps("word " * 300)
     result = compress(text, max_chars=max_chars)
-    shown = len(json.loads(result.text).removesuffix("…"))
+    shown = len(json.loads(result.text).partition("…")[0])
     (omission,) = result.omitted
     assert shown >= least
-    assert omission.total == len(text)
-    assert len(text) - shown - 2 <= omission.count <= len(text) - shown
+    assert omission.total == len(text) - len('""')
+    assert omission.count == omission.total - shown

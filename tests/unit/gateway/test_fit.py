@@ -86,7 +86,7 @@ async def test_a_chunk_without_blocks_has_its_contents_above_it_and_ends_with_th
     tmp_path,
 ) -> None:
     app = await app_with(tmp_path, strategy="progressive")
-    [text] = await app.fitter.fit_texts(CALL, [GUIDE], lambda key: f"upwell read {key}")
+    [text] = await app.fitter.fit_texts(CALL, [GUIDE], lambda key, has_lines: f"upwell read {key}")
     assert text is not None
     notice, contents, chunk = text.split("\n\n", 2)
     assert "upwell read" in notice

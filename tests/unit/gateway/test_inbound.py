@@ -48,6 +48,16 @@ def test_a_client_that_never_answers_does_not_block_the_others() -> None:
         assert in_flight.addressee() is here
 
 
+def test_a_late_log_message_is_for_the_principal_whose_call_has_just_ended() -> None:
+    in_flight, mine, theirs = InFlight(), context("me"), context("you")
+    with in_flight.track(RawObject(), mine):
+        assert in_flight.listeners() == [mine]
+    assert in_flight.listeners() == [mine.owner]
+    with in_flight.track(RawObject(), theirs):
+        principals = {client.principal for client in in_flight.listeners()}
+        assert principals == {"me", "you"}, "the message may be about either"
+
+
 def test_between_two_principals_nothing_is_guessed() -> None:
     in_flight, mine, theirs = InFlight(), context("me"), context("you")
     with (

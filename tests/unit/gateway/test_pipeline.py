@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from upwell.gateway.calls import pipeline as pipelines
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import HEAVY_BYTES
 from upwell.gateway.clients import NOBODY, Nobody
@@ -17,6 +18,7 @@ from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.surface.options import InjectionMode, Options, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall
+from upwell.wire.rawjson import loads
 
 CALL = ToolCall(server="fs", tool="read", params=b"{}")
 ANSWER = b'{"content":[{"type":"text","text":"1.10"}],"x":1.10}'
@@ -235,3 +237,26 @@ async def test_memories_in_a_reply_that_does_not_arrive_are_given_again(arrives)
     outcomes = [decision["outcome"] for decision in await surfacer.journal.recent()]
     assert ("not_delivered" in outcomes) is not arrives
     await surfacer.aclose()
+
+
+@pytest.mark.parametrize("head", ['{"content":[', '{ "content" : [ ', '{"x":1,"content":['])
+async def test_a_result_too_large_to_shorten_passes_whole_with_a_notice(monkeypatch, head):
+    monkeypatch.setattr(pipelines, "MAX_FITTED_BYTES", 100)
+    result = f'{head}{{"type":"text","text":"{"x" * 200}"}}],"isError":false}}'.encode()
+    fitted = await Fitting(None, None).fit(CALL, Reply(result=result))
+    blocks = loads(fitted.encode())["content"]
+    assert blocks[-1]["text"] == "x" * 200
+    if "1" not in head:
+        assert "Not shortened" in blocks[0]["text"]
+    assert await Fitting(None, None).shortened(CALL, result) is None
+
+
+async def test_numbers_that_are_not_json_pass_and_are_reported():
+    given = b'{"content":[],"structuredContent":{"x":NaN,"y":"NaN"}}'
+    fitter = SimpleNamespace(fit=unchanged)
+    fitted = await Fitting(fitter, fitter).fit(CALL, Reply(result=given))
+    assert fitted.get("structuredContent") == b'{"x":NaN,"y":"NaN"}'
+    assert b"NaN or Infinity" in fitted.get("content")
+    given = b'{"content":[],"structuredContent":{"y":"NaN"}}'
+    fitted = await Fitting(fitter, fitter).fit(CALL, Reply(result=given))
+    assert fitted.encode() == given

@@ -1,5 +1,7 @@
 """Prompts have names like those of tools, and are found even by names that were never listed."""
 
+import asyncio
+
 import pytest
 from tests.unit.gateway.offered import Server
 
@@ -26,8 +28,12 @@ class Prompting(Server):
         return tuple(RawObject.parse(dumps({"name": name})) for name in self.prompts)
 
 
+async def ignored(kinds):
+    return None
+
+
 def directory_of(*servers):
-    return UpstreamResources(lambda: servers, None, 1.0)
+    return UpstreamResources(lambda: servers, None, 1.0, ignored)
 
 
 async def listed(upstream_resources):
@@ -62,6 +68,73 @@ async def test_a_server_without_prefix_owns_no_names_of_others():
     assert (await upstream_resources.prompt("team__plan", NOBODY))[0] is team
     assert await upstream_resources.prompt("loud__team__plan", NOBODY) is None
     assert await upstream_resources.prompt("nothing", NOBODY) is None
+
+
+class Resourceful(Server):
+    """A server of resources. It lists them once `open` is set."""
+
+    def __init__(self, name, resources=(), templates=()):
+        about = Introduction(version="2025-11-25", capabilities={"resources": {}})
+        super().__init__(name, about=about)
+        self.lists = {"resources": resources, "resourceTemplates": templates}
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def every(self, method, member, client):
+        await self.open.wait()
+        key = "uri" if member == "resources" else "uriTemplate"
+        return tuple(RawObject.parse(dumps({"name": uri, key: uri})) for uri in self.lists[member])
+
+
+@pytest.mark.parametrize(
+    ("uri", "owners"),
+    [
+        ("db://schema", ["db"]),
+        ("db://row/7?token=secret", ["db"]),
+        ("db://unlisted", ["db"]),
+        ("docs://any/page", ["docs", "db"]),
+        ("docs://any/row/1", ["db"]),
+        ("mail://1", ["all", "docs", "db"]),
+    ],
+)
+async def test_a_catch_all_template_gets_no_requests_about_the_resources_of_others(uri, owners):
+    everything = Resourceful("all", templates=["{+x}", "{scheme}://row/{x}"])
+    docs = Resourceful("docs", ["docs://one"])
+    db = Resourceful("db", ["db://schema"], ["db://row/{id}", "docs://any/row/{id}", "docs://d{x}"])
+    servers = UpstreamResources(lambda: [everything, docs, db], None, 1.0, ignored)
+    assert [server.name for server in await servers.owners(uri)] == owners
+
+
+async def test_a_resource_stays_with_its_owner_while_that_is_down():
+    everything, db = Resourceful("all", ["db://other"]), Resourceful("db", ["db://schema"])
+    servers = UpstreamResources(lambda: [everything, db], Nothing(), 0.01, ignored)
+    await servers.resources(NOBODY)
+    db.open.clear()
+    await servers.resources(NOBODY)
+    assert await servers.owners("db://schema") == [db]
+    await servers.aclose()
+
+
+async def test_a_late_list_holds_up_no_other_and_is_announced():
+    announced = asyncio.Event()
+
+    async def on_late(kinds):
+        assert kinds == ["resources"]
+        announced.set()
+
+    slow, quick = Resourceful("slow", ["slow://x"]), Resourceful("quick", ["quick://x"])
+    servers = UpstreamResources(lambda: [slow, quick], Nothing(), 0.01, on_late)
+    slow.open.clear()
+    assert [item["uri"] for item in loads(await servers.resources(NOBODY))] == ["quick://x"]
+    slow.open.set()
+    await asyncio.wait_for(announced.wait(), 5)
+    assert len(loads(await servers.resources(NOBODY))) == 2
+    await servers.aclose()
+
+
+class Nothing:
+    def listed(self):
+        return []
 
 
 @pytest.mark.parametrize("uri", ["upwell://topics", "UPWELL://topics", "upwell:/x", " Upwell:x"])

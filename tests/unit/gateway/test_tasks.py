@@ -53,6 +53,13 @@ async def test_a_task_is_visible_to_its_principal_in_any_session(tasks: Tasks) -
                 await tasks.forward(method, asked, context(other))
 
 
+async def test_a_task_that_no_call_began_is_nobodys(tasks: Tasks) -> None:
+    for name in ("ada", "bob"):
+        with pytest.raises(Refused):
+            await tasks.forward("tasks/get", RawObject.parse(b'{"taskId":"t2"}'), context(name))
+    assert await tasks.forward("vendor/ask", RawObject(), context("ada"))
+
+
 async def test_a_task_of_a_server_that_is_down_says_so() -> None:
     server: Any = Server()
     tasks, ada = Tasks(lambda: [server]), context("ada")
@@ -63,5 +70,5 @@ async def test_a_task_of_a_server_that_is_down_says_so() -> None:
 
 
 async def test_lists_leave_out_the_tasks_of_others(tasks: Tasks) -> None:
-    assert await listed(tasks, "ada") == ["t1", "t2"]
-    assert await listed(tasks, "bob") == ["t2"], "of t2 nobody knows whose it is"
+    assert await listed(tasks, "ada") == ["t1"]
+    assert await listed(tasks, "bob") == [], "of t2 nobody knows whose it is"

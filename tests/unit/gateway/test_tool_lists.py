@@ -9,7 +9,9 @@ from upwell.gateway.upstreams.tool_lists import MAX_BYTES, MAX_FILE_BYTES, ToolL
 from upwell.wire.rawjson import RawObject
 
 SERVER = ServerOptions(name="fs", command="npx", args=("-y", "fs"), env={"KEY": "hush"})
-TOOL = RawObject.parse(b'{"name":"read","x":1.10,"description":"reads \xc3\xa9"}')
+TOOL = RawObject.parse(
+    b'{"name":"read","x":1.10,"inputSchema":{"type": "object"},"description":"reads \xc3\xa9"}'
+)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ async def test_a_worker_fits_a_result_as_this_process_does(app):
     here = await app.fitter.fit(CALL, RawObject.parse(result_of(text)))
     assert other == here.encode()
     opened = json.loads(other)
-    assert "structuredContent" not in opened
+    assert opened["structuredContent"] == {"a": 1}
     key = opened["content"][-1]["text"].partition('key="')[2].partition('"')[0]
     assert await app.texts.read(key) == text
 

@@ -4,11 +4,11 @@ from upwell.ground.errors import StoreUnwritable
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.surfacing import Rating
-from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import OWNER, RETENTION_SECONDS, Rated, Ratings
 from upwell.learn.implicit import Sighting as SeenLog
 from upwell.learn.implicit import Uses
 from upwell.learn.learned import CASE_SIGN, Learned, Limits
+from upwell.learn.options import LearnOptions
 from upwell.learn.thresholds import MIN_SAMPLES, STEP, Sample, Use, shifted
 from upwell.testing import ManualClock
 

@@ -11,10 +11,10 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
-from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import OWNER, Ratings
 from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, Limits
+from upwell.learn.options import LearnOptions
 from upwell.surface.learning import Learning
 from upwell.surface.options import Options, SurfaceOptions
 from upwell.surface.pipeline import Surfacer

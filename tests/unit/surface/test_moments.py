@@ -6,7 +6,8 @@ import pytest
 
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
-from upwell.surface.moments import Kind, Moment, kind_of, moment_of, suited
+from upwell.ground.types.surfacing import Moment
+from upwell.surface.moments import Kind, kind_of, moment_of, suited
 
 
 def prompt(text: str) -> Cue:

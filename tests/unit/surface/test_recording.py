@@ -4,10 +4,9 @@ import pytest
 
 from upwell.ground.projects import ProjectOptions
 from upwell.ground.ttl_store import MemoryTtlStore
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.cue import PROBE_SESSIONS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.hosts.base import PROBE_SESSIONS
 from upwell.surface.options import Options, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall

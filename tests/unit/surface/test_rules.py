@@ -10,8 +10,7 @@ from upwell.ground.errors import StoreError
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.surface.moments import Moment
+from upwell.ground.types.surfacing import Moment, Skip, SkipReason, Surfacing
 from upwell.surface.options import Options, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.rules import MAX_BYTES, MAX_RULES

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from upwell.ground.types.cue import Cue, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
-from upwell.surface.moments import Moment
+from upwell.ground.types.surfacing import Moment
 from upwell.surface.verdict import (
     MAX_CANDIDATES,
     SYSTEM,

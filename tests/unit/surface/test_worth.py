@@ -3,8 +3,8 @@
 import pytest
 
 from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.surfacing import Moment
 from upwell.surface import worth
-from upwell.surface.moments import Moment
 from upwell.surface.worth import gives_reason, has_sentence, is_paper, lack_of
 
 PROSE = "Retries: The pump controller retries a failed valve command three times before it stops."

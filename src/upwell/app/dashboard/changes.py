@@ -76,7 +76,7 @@ async def supersede(app: App, fields: Fields) -> str:
 
 async def forget(app: App, fields: Fields) -> str:
     memory = await _memory(app, fields)
-    if not await app.review().forget(memory.id, for_good=False):
+    if not await app.forget(memory.id, for_good=False):
         raise _gone()
     return "Moved to the trash; it stays there for 30 days."
 

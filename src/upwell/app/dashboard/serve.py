@@ -6,8 +6,9 @@ import signal
 from collections.abc import Callable
 
 from upwell.app.dashboard.desk import desk_of
+from upwell.app.memory import Settings
 from upwell.app.principals import team_token
-from upwell.app.wiring import App, Settings, build
+from upwell.app.wiring import App, build
 from upwell.config import read_valid
 from upwell.ground.errors import ConfigError
 from upwell.ground.files import stamp

@@ -13,7 +13,7 @@ from upwell.app.events import Event, events
 from upwell.app.taught import by_session, everything_taught
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
-from upwell.hosts.base import PROBE_SESSIONS
+from upwell.ground.types.cue import PROBE_SESSIONS
 from upwell.learn.thresholds import Use
 from upwell.replay.transcripts.census import newest_of_user
 from upwell.sessions.index import Match, Scope

@@ -21,7 +21,7 @@ from upwell.compress.json.outline import Outline, outline
 from upwell.compress.json.rows import GAP, HEAD, MIN_ROWS, Cell, Tables
 from upwell.compress.json.score import described, relevance, salience, with_identities
 from upwell.compress.json.tree import ARRAY, OBJECT, SCALAR, Node
-from upwell.compress.json.write import Style, Writer, is_brief
+from upwell.compress.json.write import Style, Writer, characters, is_brief
 from upwell.compress.priority import order
 from upwell.compress.relevance import Meaning, Question
 from upwell.ground.text.tokens import weigh
@@ -258,10 +258,7 @@ def fit(
     `question`, or are close to its `meaning`, compete with the values that `emphasis` raises.
     """
     if not root.items:
-        piece = _scalar_within(root, text, remaining)
-        missing = len(text) - len(piece.removesuffix('…"'))
-        omitted = Omission(what="characters", count=missing, total=len(text))
-        return Fitted(piece, (omitted,) if missing > 0 else ())
+        return _scalar_within(root, text, remaining)
     doc = outline(root, text)
     saliences = salience(doc, text)
     tables = Tables()
@@ -336,18 +333,20 @@ def _empty(root: Node, style: Style) -> str:
     return "{}" if root.kind == OBJECT else "[]"
 
 
-def _scalar_within(root: Node, text: str, remaining: RemainingBudget) -> str:
+def _scalar_within(root: Node, text: str, remaining: RemainingBudget) -> Fitted:
     from upwell.compress.json.outline import pieces_of
 
     if text[root.start] != '"':
-        return root.lexeme(text)
-    best = '""'
+        return Fitted(root.lexeme(text))
+    total = characters(text[root.start + 1 : root.end - 1])
+    best, left = '""', total
     for _, cut in pieces_of(text, root.start + 1, root.end - 1):
-        candidate = text[root.start : cut] + '…"'
-        if not remaining.holds(candidate):
+        missing = total - characters(text[root.start + 1 : cut])
+        candidate = f'{text[root.start : cut]}…(+{missing:,})"'
+        if not missing or not remaining.holds(candidate):
             break
-        best = candidate
-    return best
+        best, left = candidate, missing
+    return Fitted(best, (Omission(what="characters", count=left, total=total),))
 
 
 def _emphasise(doc: Outline, saliences: list[float], emphasis: Emphasis) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from upwell.compress.json.outline import Outline
-from upwell.compress.json.score import IDENTITIES
+from upwell.compress.json.score import IDENTITIES, place_paths
 from upwell.compress.json.tree import ARRAY, OBJECT, Node
 from upwell.ground.text.words import split_identifier
 
@@ -228,8 +228,13 @@ class Tables:
         naming = _naming(doc, text, columns, len(rows))
         if naming in worth:
             worth[naming] = max(worth.values()) + _NAMING
+        # A file and a line are bought with the first other value of their row (`score.py`).
+        place = [path for path in _place(doc, columns) if path != naming]
+        worth |= dict.fromkeys(place, min(worth.values()) - _NAMING)
+        first = [path for path in (naming, *place) if path in worth]
         later = [_LATER * log2(1 + index / _FIRST) for index in range(len(rows))]
-        for path in sorted(columns, key=lambda path: (-worth[path], path)):
+        others = sorted(columns.keys() - first, key=lambda path: (-worth[path], path))
+        for path in (*first, *others):
             units = list(columns[path].values())
             if len({_value(doc, text, unit) for unit in units}) == 1:
                 if len(units) == len(rows):
@@ -265,6 +270,14 @@ def _naming(doc: Outline, text: str, columns: Mapping[int, Mapping[int, int]], r
         if rank < least and len({_value(doc, text, unit) for unit in units.values()}) > 0.9 * rows:
             best, least = path, rank
     return best
+
+
+def _place(doc: Outline, columns: Mapping[int, Mapping[int, int]]) -> list[int]:
+    """Return the columns that give the file and the line of each row, or nothing."""
+    files, lines = ([path for path in paths if path in columns] for paths in place_paths(doc))
+    if not files or not lines:
+        return []
+    return [min(paths, key=lambda path: _depth(doc, path)) for paths in (files, lines)]
 
 
 def _depth(doc: Outline, path: int) -> int:

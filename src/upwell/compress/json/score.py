@@ -60,7 +60,9 @@ _FEW = 3
 """In an array of at most this many records, the position of a record identifies it, so most records
 need no other identity. A `name` is still given. So is a file, because a line number or a message is
 useless without its file."""
-_NAME_KEY, _PLACES = '"name"', frozenset({"path", "file"})
+_NAME_KEY, _PLACES = '"name"', frozenset({"path", "file", "filename", "filepath"})
+_LINES = frozenset({"line", "lineno", "row"})
+"""Keys of line numbers. A record with a file and a line needs both beside its name."""
 _NAMING_DEPTH = 1
 """A record may be named by a value of an object nested in it, at most this many levels deep."""
 
@@ -322,9 +324,9 @@ def with_identities(
 
     Without them, a reader could not tell which record a value belongs to. A record in a small array
     is identified only if the value answers the question, or if its identity is a `name`, a path or
-    a file.
+    a file. A value of a record with a file and a line number needs both.
     """
-    names = _identities(doc)
+    names, places = _identities(doc), _places(doc)
     units: dict[int, None] = {}
     for unit in ordered:
         naming_units = [
@@ -338,6 +340,8 @@ def with_identities(
             )
         ]
         units.update(dict.fromkeys(reversed(naming_units)))
+        for record in _records(doc.nodes[unit]):
+            units.update(dict.fromkeys(places.get(id(record), ())))
         units.setdefault(unit)
     return list(units)
 
@@ -345,6 +349,52 @@ def with_identities(
 def _names_always(key: str) -> bool:
     words = split_identifier(key[1:-1])
     return key == _NAME_KEY or (bool(words) and words[-1] in _PLACES)
+
+
+def place_paths(doc: Outline) -> tuple[list[int], list[int]]:
+    """Return the key paths whose values name files, as in `filename` or SARIF's
+    `artifactLocation.uri`, and those whose values are line numbers, without the ends of ranges.
+    Both are empty unless the document has both."""
+    files: list[int] = []
+    lines: list[int] = []
+    words: list[list[str]] = []
+    ends: list[bool] = []
+    for path, key in enumerate(doc.keys):
+        parent = doc.parents[path]
+        parts = list(split_identifier(key[1:-1]))
+        words.append(parts)
+        ends.append("end" in parts or (parent >= 0 and ends[parent]))
+        if not parts:
+            continue
+        above = words[parent] if parent >= 0 else []
+        is_uri = parts[-1] == "uri" and above[-1:] == ["location"]
+        if parts[-1] in _PLACES or parts[-2:] == ["file", "name"] or is_uri:
+            files.append(path)
+        elif not _LINES.isdisjoint(parts) and not ends[path]:
+            lines.append(path)
+    return (files, lines) if files and lines else ([], [])
+
+
+def _places(doc: Outline) -> dict[int, tuple[int, int]]:
+    """Map the `id()` of each record with a line number to the units of its file and its line."""
+    file_paths, line_paths = map(frozenset, place_paths(doc))
+    files: dict[int, int] = {}
+    lines: dict[int, int] = {}
+    for unit, node in enumerate(doc.nodes):
+        if not doc.pieces[unit] and (node.path in file_paths or node.path in line_paths):
+            units = files if node.path in file_paths else lines
+            units.setdefault(id(_record(node)), unit)
+    return {record: (unit, lines[record]) for record, unit in files.items() if record in lines}
+
+
+def _record(node: Node) -> Node | None:
+    """Return the nearest record around a value that is one of several in its array."""
+    box = node.parent
+    while box is not None and box.parent is not None:
+        if box.kind == OBJECT and box.parent.kind == ARRAY and len(box.parent.items) > 1:
+            return box
+        box = box.parent
+    return box
 
 
 def _is_one_of_many(record: Node) -> bool:

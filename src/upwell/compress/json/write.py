@@ -1,5 +1,6 @@
 """Write the selected part of a JSON document as valid JSON, with omission marks."""
 
+import json
 from operator import attrgetter
 
 from msgspec import Struct
@@ -35,6 +36,11 @@ def is_brief(node: Node) -> bool:
 
 def _plain(key: str) -> str:
     return key[1:-1].replace("\\u2026", SIGN)
+
+
+def characters(inside: str) -> int:
+    """Count the characters that a part of a JSON string stands for. `\\u00e9` is one."""
+    return len(json.loads(f'"{inside}"', strict=False)) if "\\" in inside else len(inside)
 
 
 class Writer:
@@ -167,7 +173,9 @@ class Writer:
         total = len(node.items) + node.beyond
         missing = total - len(selected)
         brief = node.nested or node.kind == OBJECT
-        below = [] if brief else [self._missing_below(child) for child in selected]
+        is_table = (table := self._tables.of(node)) is not None and table.is_worth_it
+        is_counted = not brief or is_table
+        below = [self._missing_below(child) for child in selected] if is_counted else []
         shortened = sum(count > 0 for count in below)
         note = self._style.note if node.parent is None else ""
         if not missing and not shortened and not note:
@@ -175,11 +183,14 @@ class Writer:
         noun = "keys" if node.kind == OBJECT else "items"
         if missing:
             self._count(noun, missing, total)
-        if is_brief(node):
-            return self._as_mark(node, f"+{missing:,} {noun}")
-        text = f"{missing:,} of {total:,} {noun} left out" if missing else "shortened"
         if shortened:
             self._count("items shortened", shortened, total)
+        if is_brief(node):
+            parts = [f"+{missing:,} {noun}"] if missing else []
+            parts += [f"{shortened:,} of {total:,} {noun} shortened"] if shortened else []
+            return self._as_mark(node, ", ".join(parts))
+        text = f"{missing:,} of {total:,} {noun} left out" if missing else "shortened"
+        if shortened:
             left_out = f", {missing:,} left out" if missing else ""
             text = f"{shortened:,} of {total:,} {noun} shortened{left_out}"
         return self._as_mark(node, text + note)
@@ -224,10 +235,11 @@ class Writer:
                 parts.append(SIGN)
             parts.append(self._text[doc.starts[unit] : doc.ends[unit]])
             offset = doc.ends[unit]
-        missing = (
-            node.end - 1 - node.start - 1 - sum(doc.ends[unit] - doc.starts[unit] for unit in units)
+        total = characters(self._text[node.start + 1 : node.end - 1])
+        missing = total - sum(
+            characters(self._text[doc.starts[unit] : doc.ends[unit]]) for unit in units
         )
         if missing:
             parts.append(f"{SIGN}(+{missing:,})")
-            self._count("characters", missing, node.end - node.start - 2)
+            self._count("characters", missing, total)
         return "".join(parts)

@@ -24,6 +24,7 @@ _HEADER = re.compile(r"[*|\\/ ]*(?:Author|AuthorDate|Commit|CommitDate|Date|Merg
 _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? changed")
 
 
+_MESSAGE = "    "
 _SUBJECT, _HEADER_WORTH, _EARLIER, _MERGE = 4.0, 0.5, 0.15, 2.0
 """A commit's subject has a salience of `_SUBJECT`, and its author and date have `_HEADER_WORTH`.
 Each doubling of the commit's position in the log costs the subject `_EARLIER`. A default merge
@@ -148,13 +149,15 @@ def parts(text: str, kind: Kind) -> str:
 
 def split_log(text: str, name: str = "") -> Units:
     """Split a git log. The units of a commit are the line with its hash, the rest of its header,
-    and each line of its message. Subjects rank first, and recent subjects before older ones.
+    and each line of its message. Subjects rank first, and recent subjects before older ones. The
+    files below a message need its subject, too.
     """
     if not _HASHED.search(text[:2_000]):
         return split_plain(text, name)
     units = Units(reach=1)
     marks = Marks(text)
     head: tuple[int, ...] = ()
+    title: tuple[int, ...] = ()
     subject = False
     commits = 0
     diff: _Changes | None = None
@@ -165,7 +168,7 @@ def split_log(text: str, name: str = "") -> Units:
         index += 1
         line = text[start:end]
         if _COMMIT.match(line):
-            head, subject = (units.add(start, end, BLANK),), True
+            head, title, subject = (units.add(start, end, BLANK),), (), True
             diff = None
             first = index
             while index < len(spans) and _is_header(text[slice(*spans[index])]):
@@ -184,8 +187,10 @@ def split_log(text: str, name: str = "") -> Units:
                 is_merge = line.lstrip().startswith("Merge ")
                 worth = _SUBJECT - _EARLIER * math.log2(commits) - _MERGE * is_merge
             worth += marks.worth(start, end)
-            units.add(start, end, worth - (0.5 if _STAT.match(line) else 0.0), head)
-            subject = False
+            is_message = line.startswith(_MESSAGE)
+            needs = head if is_message or subject else (*head, *title)
+            unit = units.add(start, end, worth - (0.5 if _STAT.match(line) else 0.0), needs)
+            title, subject = ((unit,) if subject else title), False
     return units
 
 

@@ -19,14 +19,14 @@ _EARLY = 30.0
 
 
 def split(text: str, name: str = "") -> Units:
-    """Split Markdown. Units that are not blank need the headings above them, at most four."""
+    """Split Markdown. Units that are not blank need the headings above them."""
     units = Units(reach=1, by_names=True, early=_EARLY)
     above: dict[int, tuple[int, ...]] = {-1: ()}
     for number, block in enumerate(blocks(text)):
         needs = above[block.heading]
         if block.what == HEADING:
             unit = units.add(block.start, block.end, 4.0 - 0.5 * block.level, needs)
-            above[number] = (*needs, unit)[-4:]
+            above[number] = (*needs, unit)
         elif block.what == BLANK_LINES:
             units.add(block.start, block.end, BLANK)
         elif block.what == FENCE:

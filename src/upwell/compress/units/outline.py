@@ -19,6 +19,7 @@ from upwell.compress.units.base import (
     lines,
     split_lines,
 )
+from upwell.compress.units.belonging import QUOTED, add_context, shortened
 from upwell.compress.units.reports import Report
 
 _MODIFIER = (
@@ -74,7 +75,6 @@ _EARLY = 14.0
 """`Units.early` for code: after reading a file, agents often edit its first lines (imports,
 settings)."""
 _CLOSING = "})]"
-_MAX_GOVERNING = 6
 _PROSE_CHARS = 120
 """A text counts as prose if its lines are longer than this on average."""
 
@@ -130,12 +130,9 @@ def _ends_signature(text: str, start: int, end: int) -> bool:
 
 
 def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the lines that enclose the body of `line`: those around `line`, and `line` itself. If
-    there are more than `_MAX_GOVERNING`, return the outermost and the nearest."""
+    """Return the lines that enclose the body of `line`: those around `line`, and `line` itself."""
     _, number, above = line
-    if len(above) >= _MAX_GOVERNING:
-        above = (*above[: _MAX_GOVERNING // 2], *above[1 - _MAX_GOVERNING // 2 :])
-    return (*above, number)
+    return shortened((*above, number))
 
 
 def split_text(text: str, name: str = "") -> Units:
@@ -146,6 +143,8 @@ def split_text(text: str, name: str = "") -> Units:
         return units
     elements = {match.start() for match in _ELEMENT.finditer(text)}
     units = split(text)
+    units.needs = [()] * len(units)
+    add_context(units, text)
     units.raised_share, units.early = _RAISED_SHARE, 0.0
     if len(elements) > _MANY_ELEMENTS * len(units):
         _raise_elements(units, elements)
@@ -198,8 +197,8 @@ def _name_records(units: Units, text: str) -> None:
 
 
 def _raise_trouble(units: Units, text: str) -> None:
-    """Raise the lines that report results and errors. An error needs the line below it that gives
-    its location.
+    """Raise the lines that report results and errors, but not quoted source. An error needs the
+    line below it that gives its location.
     """
     trouble, report = Trouble(text), Report(text)
     before = -1
@@ -208,9 +207,12 @@ def _raise_trouble(units: Units, text: str) -> None:
         if units.salience[unit] <= BLANK:
             continue
         line = text[start:end]
+        if QUOTED.match(line):
+            continue
         role = report.salience(line, unit)
         if role > 0.0 or trouble.within(start, end):
-            units.salience[unit] = FIRST + (role or (0.0 if line in seen else 0.5))
+            worth = FIRST + (role or (0.0 if line in seen else 0.5))
+            units.salience[unit] = max(units.salience[unit], worth)
             seen.add(line)
             before = unit
         elif 0 <= before >= unit - 2 and _PLACE.match(text, start, end):

@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 
 from upwell.compress.normalise.listings import FILE, FOLDER
 from upwell.compress.units.base import BLANK, Marks, Trouble, Units, lines, pieces
+from upwell.compress.units.belonging import add_context
 
 _MEMBER = re.compile(r"[ \t]|\d+[:-]")
 """The beginning of an entry in a folder or of a match in a file (`normalise/listings.py`)."""
@@ -18,9 +19,9 @@ _MAX_JOINED = 50
 
 
 def split_csv(text: str, name: str = "") -> Units:
-    """Split CSV into rows, which need the header. A quoted cell may contain line breaks. Rows are
-    ranked by their words and not by their length, so that neighbouring rows are selected together
-    and need few omission marks."""
+    """Split CSV into rows, which need the header of their table. A blank line ends a table, and a
+    quoted cell may contain line breaks. Rows are ranked by their words and not by their length, so
+    that neighbouring rows are selected together and need few omission marks."""
     units = Units(reach=0)
     marks = Marks(text)
     header: tuple[int, ...] = ()
@@ -28,6 +29,7 @@ def split_csv(text: str, name: str = "") -> Units:
         row = text[start:end]
         if not row.strip():
             units.add(start, end, -6.0)
+            header = ()
             continue
         if not header:
             header = (units.add(start, end, 6.0),)
@@ -67,7 +69,6 @@ def split_grep(text: str, name: str = "") -> Units:
     and needs the nearest match of its group."""
     units = Units(reach=1, by_names=True)
     trouble = Trouble(text)
-    head: tuple[int, ...] = ()
     matches: list[int] = []
     context: list[int] = []
     groups = [0]
@@ -78,11 +79,11 @@ def split_grep(text: str, name: str = "") -> Units:
             continue
         salience = 1.0 if trouble.within(start, end) else 0.0
         if row.rstrip().endswith((FOLDER, FILE)) and not _MEMBER.match(row):
-            head = (units.add(start, end, BLANK),)
-            groups.append(head[0])
+            groups.append(units.add(start, end, BLANK))
             continue
-        unit = units.add(start, end, salience, head if _MEMBER.match(row) else ())
+        unit = units.add(start, end, salience)
         (context if _CONTEXT.match(row) else matches).append(unit)
+    add_context(units, text)
     if context:
         units.early = _EARLY
         _bind(units, matches, context, groups)

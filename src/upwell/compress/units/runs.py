@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from upwell.compress.normalise.logs import HEAD
 from upwell.compress.units.base import FIRST, Marks, Units, lift_edges, lines
+from upwell.compress.units.belonging import add_context
 from upwell.compress.units.reports import DETAIL, ERROR, WARNING, Report
 
 _PUNCTUATION = ".,:;!?()[]{}<>=\"'"
@@ -92,6 +93,7 @@ def split_log(text: str, name: str = "") -> Units:
             seen_shapes.add(shape)
             worth += 2.0
         units.add(line.start, line.end, worth, line.needs)
+    add_context(units, text)
     lift_edges(units)
     return units
 
@@ -159,6 +161,7 @@ def split_tests(text: str, name: str = "") -> Units:
             lines_in_failure -= 1
         units.add(line.start, line.end, worth, line.needs)
     report.raise_last(units)
+    add_context(units, text)
     lift_edges(units, above=-2.0)
     return units
 
@@ -191,5 +194,6 @@ def split_trace(text: str, name: str = "") -> Units:
         elif _FRAME.match(line):
             worth += -1.5 if _FOREIGN.search(line) else 1.0
         units.add(start, end, worth)
+    add_context(units, text)
     lift_edges(units)
     return units

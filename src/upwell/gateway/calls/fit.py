@@ -1,7 +1,7 @@
 """Fits a result to the agent's budget: chooses the blocks to shorten, and reports what is omitted.
 
 A result within its budget, or slightly over it, passes through byte for byte. In a larger result,
-the text blocks share the budget, and small blocks stay whole if possible. The original of a
+the texts (`parts.py`) share the budget, and small ones stay whole if possible. The original of a
 shortened text is kept under a key. A notice block at the end of the result counts the omissions and
 explains how to read them. Blocks of other types keep their places.
 """
@@ -18,6 +18,14 @@ from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.options import Options
 from upwell.compress.originals import Originals, StoredOriginal
 from upwell.gateway.calls.budgets import ToolKind, default_tokens, kind_of
+from upwell.gateway.calls.parts import (
+    STRUCTURED,
+    Part,
+    is_object,
+    parts_of,
+    plain_parts,
+    with_references,
+)
 from upwell.gateway.calls.results import content_of, text_block, with_content
 from upwell.gateway.calls.summaries import SummaryThreads
 from upwell.ground.errors import StoreError
@@ -26,7 +34,7 @@ from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.compression import Budget, Compressed, Passage
 from upwell.ground.types.rpc import ToolCall
-from upwell.wire.rawjson import LARGE_BYTES, NotJson, RawObject, dumps
+from upwell.wire.rawjson import LARGE_BYTES, RawObject
 
 DEFAULT_RESULT_TOKENS = 4000
 NOTICE_TOKENS, NOTICE_CHARS = 120, 320
@@ -36,41 +44,39 @@ WORTH_SHORTENING = 0.75
 """A result that would keep more than this part of its size is delivered whole. The few tokens saved
 would not be worth the gaps."""
 SHORT_BYTES = 4096
-MAX_TEXTS = 100
-"""If a result has more text blocks than this, their texts are joined and shortened as one text."""
+LEAST_LINES = 5
+"""In a text with fewer lines than this, a range of lines selects nothing useful."""
 TAIL_CHARS = 200
 """If a text already reports an omission in its last `TAIL_CHARS` characters, the notice does not
 repeat it."""
 READ_MORE = "upwell__read_more"
 SUMMARY = "llm_summary"
+_KEEP_JSON = ("extract_fields", "schema_pruning", "skeleton", "truncate")
 _QUESTION_ARGUMENTS = ("query", "question", "prompt", "q")
 _MIN_SHARE = 64
 
-Reading = Callable[[str], str]
-"""Returns a phrase that tells the agent how to read the original with this key."""
+Reading = Callable[[str, bool], str]
+"""Returns a phrase that tells the agent how to read the original with this key, and whether its
+lines select a part."""
 
 
-def by_tool(key: str) -> str:
+def by_tool(key: str, has_lines: bool) -> str:
     """Say how to read the original with our own tool, under its name in the gateway."""
-    return f'{READ_MORE} with key="{key}" (a part: lines="12-44")'
+    part = 'lines="12-44"' if has_lines else 'query="…"'
+    return f'{READ_MORE} with key="{key}" (a part: {part})'
 
 
 def by_command(command: str) -> Reading:
     """Say how to read an original to an agent that may lack our tools. `command` is a shell
     command, to which the key is appended."""
 
-    def reading(key: str) -> str:
-        in_shell = f"`{command} {key}` in a shell (a part: --lines 12-44)"
-        return f'{in_shell}, or read_more of upwell with key="{key}"'
+    def reading(key: str, has_lines: bool) -> str:
+        lines, query = (" (a part: --lines 12-44)", "") if has_lines else ("", ' and query="…"')
+        return (
+            f'`{command} {key}` in a shell{lines}, or read_more of upwell with key="{key}"{query}'
+        )
 
     return reading
-
-
-class _Text(Struct, frozen=True):
-    place: int
-    block: RawObject
-    text: str
-    tokens: int
 
 
 class _Shortened(Struct, frozen=True):
@@ -164,20 +170,20 @@ class Fitter:
     ) -> Compressed:
         """Fit one text. The returned `key` is that of the original. If `read_later` is set, `key`
         is "" for an original kept only in memory, where no other process can read it."""
-        (original,) = await self._keep(self._originals, [text], name)
+        (original,) = await self._keep(self._originals, [(text, name)])
         key = "" if read_later and original.private else original.key
         passage = Passage(text=text, query=query, name=original.name, key=key)
         return await self._compressed(passage, budget, options)
 
     async def _keep(
-        self, originals: Originals, texts: Sequence[str], name: str
+        self, originals: Originals, texts: Sequence[tuple[str, str]]
     ) -> list[StoredOriginal]:
-        """Keep the originals of one result. An original that cannot be kept has no key. At least
-        `min_result_retention` of its text is then delivered.
+        """Keep the originals of one result, which are texts with their names. An original that
+        cannot be kept has no key. At least `min_result_retention` of its text is then delivered.
         """
         kept: list[StoredOriginal] = []
-        shown_name = "" if originals.is_secret(name) else name
-        for text in texts:
+        for text, name in texts:
+            shown_name = "" if originals.is_secret(name) else name
             try:
                 kept.append(await originals.keep(text, shown_name, kept))
             except StoreError as error:
@@ -218,15 +224,19 @@ class Fitter:
         `read_command`, a result stays unchanged if another process could not read its originals.
         """
         options = self._options(call.server, call.tool)
-        blocks = await blocks_of(result)
-        if not blocks or options.strategy == "none":
+        structured = result.get(STRUCTURED) or b""
+        blocks = await blocks_of(result) or []
+        if not (blocks or structured) or options.strategy == "none":
             return result
         learned = self._ratios.get(f"{call.server}__{call.tool}", 1.0)
         budget = self.budget_of(options, learned if ratio is None else ratio, call)
-        size = sum(map(len, blocks))
+        size = sum(map(len, blocks)) + len(structured)
         if size < SHORT_BYTES and not budget.max_chars and size < (budget.max_tokens or size + 1):
             return result
-        remaining_blocks, texts = await asyncio.to_thread(_with_texts, blocks)
+        shown = with_references(blocks)
+        if shown != blocks:
+            result = with_content(result, shown)
+        remaining_blocks, texts = await asyncio.to_thread(parts_of, result, shown)
         if not _is_worth_shortening(texts, budget):
             return result
         options = dataclasses.replace(options, strategy=strategy or options.strategy)
@@ -249,7 +259,7 @@ class Fitter:
         tool's budget and `hard_tokens`. Returns None for each unchanged text.
 
         The notice is appended to the last shortened text. If that text is a chunk, the notice
-        precedes it, because a chunk must end with its footer (seed 002, docs/names.md). All texts
+        precedes it, because a chunk must end with its footer (seed 002, tests/NAMES.md). All texts
         stay unchanged if shortening saves nothing, or if an original is not stored where another
         process can read it.
         """
@@ -257,7 +267,7 @@ class Fitter:
         if options.strategy == "none":
             return [None] * len(texts)
         budget = self.budget_of(options, call=call)
-        counted_texts = await asyncio.to_thread(_counted, texts)
+        counted_texts = await asyncio.to_thread(plain_parts, texts)
         fits_host = hard_tokens is None or sum(text.tokens for text in counted_texts) <= hard_tokens
         if fits_host and not _is_worth_shortening(counted_texts, budget):
             return [None] * len(texts)
@@ -271,7 +281,7 @@ class Fitter:
         return replacements
 
     async def _shorten(
-        self, call: ToolCall, texts: Sequence[_Text], budget: Budget, options: Options
+        self, call: ToolCall, texts: Sequence[Part], budget: Budget, options: Options
     ) -> list[_Shortened | None]:
         shares = _shares([text.tokens for text in texts], budget.max_tokens, NOTICE_TOKENS)
         char_shares = _shares([len(text.text) for text in texts], budget.max_chars, NOTICE_CHARS)
@@ -280,9 +290,13 @@ class Fitter:
             or (chars is not None and len(text.text) > chars)
             for text, tokens, chars in zip(texts, shares, char_shares, strict=True)
         ]
-        long = [text.text for text, is_long in zip(texts, exceeds, strict=True) if is_long]
+        long = [
+            (text.text, text.name or _name_of(call))
+            for text, is_long in zip(texts, exceeds, strict=True)
+            if is_long
+        ]
         originals = self._originals.of(call.principal)
-        kept = iter(await self._keep(originals, long, _name_of(call)))
+        kept = iter(await self._keep(originals, long))
         fitted: list[_Shortened | None] = []
         began = time.monotonic()
         for text, tokens, chars, is_long in zip(texts, shares, char_shares, exceeds, strict=True):
@@ -292,7 +306,7 @@ class Fitter:
             original = next(kept)
             share = Budget(max_tokens=tokens, max_chars=chars, floor=budget.floor)
             contents = ""
-            if options.strategy == "progressive" and original.key:
+            if options.strategy == "progressive" and original.key and not text.is_structured:
                 contents = await asyncio.to_thread(_contents, text.text, original.key, share)
             passage = Passage(
                 text=text.text,
@@ -301,11 +315,18 @@ class Fitter:
                 name=original.name,
                 key=original.key,
             )
-            limited = _with_time_left(options, time.monotonic() - began)
+            limited = _with_time_left(_for_part(text, options), time.monotonic() - began)
             compressed = await self._compressed(passage, _without(share, contents), limited)
             changed = compressed.text != text.text
             fitted.append(_Shortened(compressed, original.private, contents) if changed else None)
         return fitted
+
+
+def _for_part(part: Part, options: Options) -> Options:
+    """Let structuredContent stay JSON."""
+    if not part.is_structured or options.strategy in _KEEP_JSON:
+        return options
+    return dataclasses.replace(options, strategy="auto")
 
 
 def _are_readable(fitted: Sequence[_Shortened | None]) -> bool:
@@ -313,12 +334,8 @@ def _are_readable(fitted: Sequence[_Shortened | None]) -> bool:
     return not any(short.private or not short.compressed.key for short in fitted if short)
 
 
-def _counted(texts: Sequence[str]) -> list[_Text]:
-    return [_Text(index, RawObject(), text, count(text)) for index, text in enumerate(texts)]
-
-
 def _with_notice(
-    texts: Sequence[_Text], fitted: Sequence[_Shortened | None], how_to_read: Reading
+    texts: Sequence[Part], fitted: Sequence[_Shortened | None], how_to_read: Reading
 ) -> list[str | None] | None:
     if not _are_readable(fitted):
         return None
@@ -328,7 +345,7 @@ def _with_notice(
         if short is None:
             continue
         delivered = replace(short.compressed, tokens=short.tokens)
-        notices.append(notice(text.tokens, delivered, how_to_read=how_to_read))
+        notices.append(notice(text, delivered, how_to_read=how_to_read))
     if notices:
         last, short = next((n, short) for n, short in reversed([*enumerate(fitted)]) if short)
         parts = [short.text, "\n".join(notices)]
@@ -351,7 +368,7 @@ def _without(share: Budget, contents: str) -> Budget:
     )
 
 
-def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
+def _cut(texts: Sequence[Part], fitted: Sequence[_Shortened | None]) -> Cut:
     compressed = [short.compressed for short in fitted if short is not None]
     lossy = [part for part in compressed if not part.lossless]
     keys = tuple(part.key for part in lossy)
@@ -386,37 +403,7 @@ async def blocks_of(result: RawObject) -> list[bytes] | None:
     return content_of(result)
 
 
-def _with_texts(blocks: Sequence[bytes]) -> tuple[list[bytes], list[_Text]]:
-    """Return the blocks and their texts. If there are more than `MAX_TEXTS` texts, they are joined
-    in the first text block, and the other text blocks are left out. Text blocks beyond this number
-    are kept only as strings, because with so many objects the garbage collector would hold up the
-    event loop.
-    """
-    texts: list[_Text] = []
-    strings: list[str] = []
-    places: list[int] = []
-    tokens = 0
-    for place, raw in enumerate(blocks):
-        try:
-            block = RawObject.parse(raw)
-            string = block.value("text") if block.value("type") == "text" else None
-        except NotJson:
-            continue
-        if isinstance(string, str):
-            string_tokens = count(string)
-            tokens += string_tokens
-            strings.append(string)
-            places.append(place)
-            if len(texts) < MAX_TEXTS:
-                texts.append(_Text(place, block, string, string_tokens))
-    if len(strings) == len(texts):
-        return list(blocks), texts
-    other_places = set(places[1:])
-    rest = [block for place, block in enumerate(blocks) if place not in other_places]
-    return rest, [replace(texts[0], text="\n".join(strings), tokens=tokens)]
-
-
-def _is_worth_shortening(texts: Sequence[_Text], budget: Budget) -> bool:
+def _is_worth_shortening(texts: Sequence[Part], budget: Budget) -> bool:
     tokens = WORTH_SHORTENING * sum(text.tokens for text in texts)
     chars = WORTH_SHORTENING * sum(len(text.text) for text in texts)
     fits_tokens = budget.max_tokens is None or tokens <= budget.max_tokens
@@ -425,10 +412,13 @@ def _is_worth_shortening(texts: Sequence[_Text], budget: Budget) -> bool:
 
 def _shares(sizes: Sequence[int], limit: int | None, reserve: int) -> list[int | None]:
     """Return each text's share of `limit`. Small texts get what they need, and the others share the
-    rest equally."""
+    rest equally. `reserve` is what the notice of one text takes, but all notices together get at
+    most half of the limit, if there are several."""
     if limit is None:
         return [None] * len(sizes)
-    remaining, shares = max(_MIN_SHARE, limit - reserve), [0] * len(sizes)
+    notices = sum(size * len(sizes) > limit for size in sizes)
+    reserved = reserve if notices < 2 else min(notices * reserve, limit // 2)
+    remaining, shares = max(_MIN_SHARE, limit - reserved), [0] * len(sizes)
     order = sorted(range(len(sizes)), key=lambda index: sizes[index])
     for position, index in enumerate(order):
         fair = remaining // (len(order) - position)
@@ -440,29 +430,36 @@ def _shares(sizes: Sequence[int], limit: int | None, reserve: int) -> list[int |
 def _rebuilt(
     result: RawObject,
     blocks: list[bytes],
-    texts: Sequence[_Text],
+    texts: Sequence[Part],
     fitted: Sequence[_Shortened | None],
     how_to_read: Reading,
 ) -> RawObject:
+    if not any(fitted):
+        return result
     notices: list[str] = []
     contents: list[bytes] = []
-    for text, shortened in zip(texts, fitted, strict=True):
+    for part, shortened in zip(texts, fitted, strict=True):
         if shortened is None:
             continue
         compressed = shortened.compressed
-        blocks[text.place] = text.block.replaced("text", dumps(compressed.text)).encode()
+        if part.is_structured:
+            result = result.without(STRUCTURED)
+            if is_object(compressed.text):
+                result = result.replaced(STRUCTURED, compressed.text.encode())
+        else:
+            blocks[part.place] = part.block_with(compressed.text)
         if shortened.contents:
             contents.append(text_block(shortened.contents))
         if not compressed.lossless or compressed.key:
             delivered = replace(compressed, tokens=shortened.tokens)
             notices.append(
-                notice(text.tokens, delivered, private=shortened.private, how_to_read=how_to_read)
+                notice(part, delivered, private=shortened.private, how_to_read=how_to_read)
             )
-    if not any(fitted):
-        return result
     if notices:
         blocks = [*blocks, *contents, text_block("\n".join(notices))]
-    return with_content(result, blocks).without("structuredContent")
+    if not any(part.is_structured for part in texts):
+        result = result.without(STRUCTURED)
+    return with_content(result, blocks)
 
 
 def _contents(text: str, key: str, share: Budget) -> str:
@@ -476,17 +473,19 @@ def _contents(text: str, key: str, share: Budget) -> str:
 
 
 def notice(
-    tokens_before: int, after: Compressed, *, private: str = "", how_to_read: Reading = by_tool
+    part: Part, after: Compressed, *, private: str = "", how_to_read: Reading = by_tool
 ) -> str:
     """Return one line that states the size before and after, the omissions that the text itself
     does not report, and how to read the original."""
     omissions = "; ".join(text for text in _counts(after) if text not in after.text[-TAIL_CHARS:])
-    line = f"[upwell] Shortened from {tokens_before:,} to {counted(after.tokens, 'token')}"
+    line = f"[upwell] {part.name}: shortened" if part.name else "[upwell] Shortened"
+    line += f" from {part.tokens:,} to {counted(after.tokens, 'token')}"
     line += f" ({after.strategy})."
     if omissions:
         line += f" Left out: {omissions}."
     if after.key:
-        line += f" The original, {after.before:,} characters: {how_to_read(after.key)}."
+        has_lines = part.text.count("\n") >= LEAST_LINES
+        line += f" The original, {after.before:,} characters: {how_to_read(after.key, has_lines)}."
     if private:
         line += f" {private} and the original is kept in memory only, while this session runs."
     return line

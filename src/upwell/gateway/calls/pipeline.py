@@ -16,6 +16,7 @@ from upwell.gateway.calls.fit import Fitter, blocks_of
 from upwell.gateway.calls.results import (
     content_of,
     error_result,
+    has_constant,
     text_block,
     text_of,
     with_content,
@@ -62,6 +63,12 @@ class OwnSessions:
         return own
 
 
+MAX_FITTED_BYTES = 12_000_000
+"""A larger result is not shortened. A worker needs half a second and 15 MB of memory for each
+megabyte."""
+_CONTENT_START = re.compile(rb'\s*\{\s*"content"\s*:\s*\[\s*(?=\{)')
+
+
 class Fitting(Struct, frozen=True):
     """Fits results to the budget of their tool. Large results are fitted in a worker process,
     because they would block the event loop of this process."""
@@ -76,15 +83,22 @@ class Fitting(Struct, frozen=True):
         Raises:
             NotJson: the result is malformed.
         """
+        if len(reply.result) > MAX_FITTED_BYTES:
+            return await RawObject.opened(_with_size_notice(call, reply.result))
         shortened = await self.shortened(call, reply.result)
         fitted = await RawObject.opened(reply.result) if shortened is None else shortened
-        if not reply.repaired:
+        faults: list[str] = []
+        if reply.repaired:
+            faults.append(
+                f"{reply.repaired} bytes that are not UTF-8; each is shown as U+FFFD here"
+            )
+        if await _has_constant(fitted.get("structuredContent") or b""):
+            faults.append("NaN or Infinity in structuredContent; JSON has no such numbers")
+        if not faults:
             return fitted
-        notice = (
-            f"[upwell] upstream {call.server!r} sent {reply.repaired} bytes that are not UTF-8; "
-            "each is shown as U+FFFD here."
-        )
-        return with_content(fitted, [*(content_of(fitted) or []), text_block(notice)])
+        notices = [f"[upwell] upstream {call.server!r} sent {fault}." for fault in faults]
+        LOG.warning("%s__%s: %s", call.server, call.tool, "; ".join(faults))
+        return with_content(fitted, [*(content_of(fitted) or []), *map(text_block, notices)])
 
     async def shortened(self, call: ToolCall, result: bytes) -> RawObject | None:
         """Fit a result. Returns None if it stays as it is, or if upwell itself fails.
@@ -101,6 +115,8 @@ class Fitting(Struct, frozen=True):
             return None
 
     async def _shortened(self, call: ToolCall, result: bytes) -> RawObject | None:
+        if len(result) > MAX_FITTED_BYTES:
+            return None
         if len(result) >= HEAVY_BYTES:
             try:
                 fitted_bytes = await self.worker_pool.fit(call, result)
@@ -110,6 +126,26 @@ class Fitting(Struct, frozen=True):
         given = await RawObject.opened(result)
         fitted = await self.fitter.fit(call, given)
         return None if fitted is given else fitted
+
+
+async def _has_constant(raw: bytes) -> bool:
+    if b"NaN" not in raw and b"Infinity" not in raw:
+        return False
+    return await asyncio.to_thread(has_constant, raw)
+
+
+def _with_size_notice(call: ToolCall, result: bytes) -> bytes:
+    """Say at the beginning of a very large result that it is not shortened."""
+    start = _CONTENT_START.match(result)
+    if start is None:
+        LOG.warning("%s__%s: %d bytes pass as they are", call.server, call.tool, len(result))
+        return result
+    notice = text_block(
+        f"[upwell] Not shortened: the result has {len(result):,} bytes, over the "
+        f"{MAX_FITTED_BYTES:,} that are shortened. Ask {call.server!r} for a part of it."
+    )
+    # Joined from views, because every copy of the result counts.
+    return b"".join((start.group(), notice, b",", memoryview(result)[start.end() :]))
 
 
 Search = asyncio.Task[tuple[Outcome, Cue]]

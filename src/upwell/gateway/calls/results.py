@@ -1,5 +1,6 @@
 """The content blocks and `_meta` of tool results, parsed only as far as needed."""
 
+import json
 from typing import Any
 
 from upwell.ground.types.rpc import Reply
@@ -23,6 +24,17 @@ def text_of(block: bytes) -> str:
     except NotJson:
         return ""
     return text if isinstance(text, str) else ""
+
+
+def has_constant(raw: bytes) -> bool:
+    """Return whether a value contains NaN or Infinity, which some servers write although JSON has
+    no such numbers."""
+    found: list[str] = []
+    try:
+        json.loads(raw, parse_int=float, parse_constant=found.append)
+    except (ValueError, RecursionError):
+        return False
+    return bool(found)
 
 
 def content_of(result: RawObject) -> list[bytes] | None:

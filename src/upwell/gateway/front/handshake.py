@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 
 from upwell.gateway.eras import EVERYTHING, Offer, envelope_of, united
+from upwell.gateway.shapes import accepted_capabilities
 from upwell.ground.errors import UpwellError
 from upwell.ground.files import stamp
 from upwell.ground.home import Home, default_home
@@ -65,7 +66,7 @@ def load_offer(home: Home) -> Offer | None:
     try:
         saved = loads(home.offer_file.read_bytes())
         if isinstance(saved, dict) and saved.get("of") == _configuration_state(home):
-            return Offer(dict(saved["capabilities"]), str(saved["instructions"]))
+            return Offer(accepted_capabilities(saved["capabilities"]), str(saved["instructions"]))
     except (OSError, NotJson, KeyError, TypeError, ValueError) as error:
         LOG.info("the saved offer cannot be read: %s", error)
     return unknown

@@ -71,6 +71,9 @@ def message_of(headers: Mapping[str, str], body: bytes) -> Message:
         message = read_message(body)
     except NotJson as error:
         raise BadRequest(400, PARSE_ERROR, f"not a JSON-RPC message: {error}") from error
+    if message.repaired:
+        # Replacement characters would reach the tool as if the agent had meant them.
+        raise BadRequest(400, PARSE_ERROR, "the body is not UTF-8")
     if message.method is None and message.id is None:
         raise BadRequest(400, INVALID_REQUEST, "a message needs a method or an id")
     return message

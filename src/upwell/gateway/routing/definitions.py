@@ -347,7 +347,7 @@ def refusal(name: str, schema: bytes, params: RawObject) -> Reply | None:
     the call may be sent. Slow for large arguments, but thread-safe.
     """
     try:
-        fault = argument_fault(RawObject.parse(schema), params.value("arguments", {}))
+        fault = argument_fault(RawObject.parse(schema), params.value("arguments") or {})
     except NotJson:
         return None
     if not fault:

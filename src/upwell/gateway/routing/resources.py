@@ -3,8 +3,10 @@
 Each prompt or resource belongs to one server, which handles the requests about it. Prompts are
 named like tools (`gateway/routing/tools.py`). Resources keep their URIs. If several servers list a
 URI, it belongs to the one configured first, and the other entries are dropped. A URI that is in no
-list so far belongs to the first server that can read it. Servers with a matching template are tried
-first.
+list belongs to the server with the most specific template for it, so that a server with the
+template `{+uri}` gets no requests about the resources of others. Without such a template, the
+servers that list other resources of the same scheme are asked, or else all servers, until one can
+read it.
 """
 
 import asyncio
@@ -12,10 +14,11 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from upwell.gateway.clients import Client, Method, Refused, RequestContext, text_of
+from upwell.gateway.clients import NOBODY, Client, Method, Refused, RequestContext, text_of
 from upwell.gateway.eras import RESOURCE_NOT_FOUND
 from upwell.gateway.routing.tools import SEPARATOR, Names, may_be_alias, server_of
 from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import UpstreamError, UsageError
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
@@ -26,6 +29,9 @@ OWN_SCHEME = "upwell"
 NO_COMPLETIONS = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 _VARIABLE = re.compile(r"\{[^{}]*\}")
 
+LATE_SECONDS = 60.0
+"""How long a list that arrived late is kept for the next request."""
+_Entries = tuple[RawObject, ...] | None
 Relay = Callable[[Upstream, RequestContext, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
 """The type of `Router.relay()`."""
 
@@ -52,7 +58,9 @@ class LocalResources(Protocol):
 
 class UpstreamResources:
     """Lists the upstreams' prompts and resources, followed by our own resources, and finds the
-    owner of each. Requests wait up to `wait_seconds` for upstreams that are starting.
+    owner of each. Requests wait up to `wait_seconds` for upstreams that are starting, and for each
+    upstream's list. `on_late` is called with a kind ("prompts" or "resources") when a list of it
+    arrives later.
     """
 
     def __init__(
@@ -60,10 +68,15 @@ class UpstreamResources:
         upstreams: Callable[[], Sequence[Upstream]],
         own: LocalResources,
         wait_seconds: float,
+        on_late: Callable[[Sequence[str]], Awaitable[None]],
     ) -> None:
         self.upstreams = upstreams
         self.wait_seconds = wait_seconds
         self._own = own
+        self._on_late = on_late
+        self._reads = BackgroundTasks("reading the lists of upstreams")
+        self._late: dict[tuple[Upstream, str], asyncio.Task[_Entries]] = {}
+        self._listed_from: object = None
         self._requested_kinds: set[str] = set()
         self._owners: dict[str, str] = {}
         self._templates: dict[str, str] = {}
@@ -103,27 +116,39 @@ class UpstreamResources:
 
     async def prompts(self, client: Client) -> bytes:
         """Return the raw array of all prompts."""
+        self._requested_kinds.add("prompts")
         items: dict[str, bytes] = {}
         listed = await self._all("prompts", "prompts/list", "prompts", client)
         self._names.look(self.upstreams())
-        for upstream, prompt in listed:
-            own_name = text_of(prompt, "name")
-            name = self._names.claim(upstream, own_name)
-            if name and name not in items:
-                items[name] = prompt.replaced("name", dumps(name)).encode()
-                self._prompts[name] = (upstream.name, own_name)
+        for upstream, prompts in listed.items():
+            for prompt in prompts:
+                own_name = text_of(prompt, "name")
+                name = self._names.claim(upstream, own_name)
+                if name and name not in items:
+                    items[name] = prompt.replaced("name", dumps(name)).encode()
+                    self._prompts[name] = (upstream.name, own_name)
         return RawArray(tuple(items.values())).encode()
 
     async def resources(self, client: Client) -> bytes:
         """Return the raw array of all resources."""
-        listed = await self._all("resources", "resources/list", "resources", client)
-        return self._unique(listed, "uri", self._owners, self._own.listed())
+        self._requested_kinds.add("resources")
+        items = await self._resources(client)
+        return RawArray((*items, *map(dumps, self._own.listed()))).encode()
 
     async def templates(self, client: Client) -> bytes:
         """Return the raw array of all resource templates."""
+        self._requested_kinds.add("resources")
+        items = await self._resource_templates(client)
+        return RawArray((*items, *map(dumps, self._own.templates()))).encode()
+
+    async def _resources(self, client: Client) -> list[bytes]:
+        listed = await self._all("resources", "resources/list", "resources", client)
+        return _unique(listed, "uri", self._owners)
+
+    async def _resource_templates(self, client: Client) -> list[bytes]:
         method = "resources/templates/list"
         listed = await self._all("resources", method, "resourceTemplates", client)
-        return self._unique(listed, "uriTemplate", self._templates, self._own.templates())
+        return _unique(listed, "uriTemplate", self._templates)
 
     async def prompt(self, name: str, client: Client) -> tuple[Upstream, str] | None:
         """Find the server of a prompt, and the server's own name for the prompt."""
@@ -139,17 +164,40 @@ class UpstreamResources:
         return None
 
     async def owners(self, uri: str) -> list[Upstream]:
-        """Return the owner of a resource if it is known. Otherwise, return all servers that may
-        have the resource, those with a matching template first."""
+        """Return the owner of a resource if it is known. Otherwise, return the servers whose lists
+        fit the resource best. If no list fits, return all servers with resources."""
         await self.settled()
         candidates = [
             candidate for candidate in self.upstreams() if candidate.about.offers("resources")
         ]
-        known = self._owners.get(uri) or self._templates.get(uri)
-        if owner := [upstream for upstream in candidates if upstream.name == known]:
-            return owner
-        matching = {name for template, name in self._templates.items() if _matches(template, uri)}
-        return sorted(candidates, key=lambda upstream: upstream.name not in matching)
+        if len(candidates) > 1 and uri not in self._owners and uri not in self._templates:
+            state = [(candidate, candidate.state) for candidate in candidates]
+            if state != self._listed_from:
+                await asyncio.gather(self._resources(NOBODY), self._resource_templates(NOBODY))
+                self._listed_from = state
+        claims = self._claims(uri)
+        best = max((claims.get(candidate.name, 0) for candidate in candidates), default=0)
+        return [
+            candidate for candidate in candidates if not best or claims.get(candidate.name) == best
+        ]
+
+    def _claims(self, uri: str) -> dict[str, int]:
+        """Return how well each server's lists fit a resource. Servers without a claim are missing.
+        A claim is the number of characters that a template fixes, but at least 1 for the scheme."""
+        if known := self._owners.get(uri) or self._templates.get(uri):
+            return {known: 1}
+        claims: dict[str, int] = {}
+        scheme = _scheme(uri)
+        for listed, server in (*self._owners.items(), *self._templates.items()):
+            if _scheme(_VARIABLE.split(listed)[0]) == scheme:
+                fixed = len(_VARIABLE.sub("", listed))
+                claim = fixed if _matches(listed, uri) else 1
+                claims[server] = max(claims.get(server, 1), claim)
+        return claims
+
+    async def aclose(self) -> None:
+        """Stop reading lists."""
+        await self._reads.aclose()
 
     async def ask_owners(
         self, uri: str, method: str, params: RawObject, client: Client
@@ -184,51 +232,80 @@ class UpstreamResources:
             None,
         )
 
-    def _unique(
-        self,
-        listed: Sequence[tuple[Upstream, RawObject]],
-        key: str,
-        owners: dict[str, str],
-        own: Sequence[Mapping[str, Any]],
-    ) -> bytes:
-        """Return the raw array of the `listed` entries, followed by our `own`. If several servers
-        list a URI, only the first entry is kept. Replaces the content of `owners`.
-        """
-        items: list[bytes] = []
-        servers: dict[str, str] = {}
-        for upstream, item in listed:
+    async def _all(
+        self, capability: str, method: str, member: str, client: Client
+    ) -> dict[Upstream, tuple[RawObject, ...]]:
+        """Return the entries of all servers with the capability. Servers that fail are left out,
+        and so are those that have not listed their entries within `wait_seconds`."""
+        await self.settled()
+        reads: dict[Upstream, asyncio.Task[_Entries]] = {}
+        for upstream in self.upstreams():
+            if upstream.about.offers(capability):
+                late = self._late.pop((upstream, method), None)
+                work = late or self._reads.start(_read(upstream, method, member, client))
+                reads[upstream] = work
+        if reads:
+            await asyncio.wait(reads.values(), timeout=self.wait_seconds)
+        entries: dict[Upstream, tuple[RawObject, ...]] = {}
+        for upstream, read in reads.items():
+            if not read.done():
+                self._expect(upstream, method, capability, read)
+            elif (listed := read.result()) is not None:
+                entries[upstream] = listed
+        return entries
+
+    def _expect(
+        self, upstream: Upstream, method: str, kind: str, read: "asyncio.Task[_Entries]"
+    ) -> None:
+        """Keep a list that is late for the next request, and tell clients when it has arrived."""
+        LOG.warning("upstream %s: %s is late; the list goes without it", upstream.name, method)
+        self._late[upstream, method] = read
+
+        def arrived(done: "asyncio.Task[_Entries]") -> None:
+            if self._late.get((upstream, method)) is not done or done.cancelled():
+                return
+            if done.result() is None:
+                del self._late[upstream, method]
+                return
+            loop = asyncio.get_running_loop()
+            loop.call_later(LATE_SECONDS, self._late.pop, (upstream, method), None)
+            self._reads.start(self._announce_late(kind))
+
+        read.add_done_callback(arrived)
+
+    async def _announce_late(self, kind: str) -> None:
+        await self._on_late([kind])
+
+
+async def _read(upstream: Upstream, method: str, member: str, client: Client) -> _Entries:
+    try:
+        return await upstream.every(method, member, client)
+    except UpstreamError as error:
+        LOG.warning("%s", error)
+        return None
+
+
+def _unique(
+    listed: Mapping[Upstream, Sequence[RawObject]], key: str, owners: dict[str, str]
+) -> list[bytes]:
+    """Return the `listed` entries. If several servers list a URI, only the first entry is kept.
+    Updates `owners`, in which the entries of servers that did not answer stay.
+    """
+    items: list[bytes] = []
+    servers: dict[str, str] = {}
+    for upstream, entries in listed.items():
+        for item in entries:
             uri = text_of(item, key)
             if uri in servers or is_own(uri):
                 LOG.info("upstream %s: %r belongs to another server", upstream.name, uri)
                 continue
             servers[uri] = upstream.name
             items.append(item.encode())
-        owners.clear()
-        owners.update(servers)
-        return RawArray((*items, *map(dumps, own))).encode()
-
-    async def _all(
-        self, capability: str, method: str, member: str, client: Client
-    ) -> list[tuple[Upstream, RawObject]]:
-        """Return the entries of all servers with the capability. Servers that fail are left out."""
-        await self.settled()
-        self._requested_kinds.add(capability)
-        upstreams = [
-            candidate for candidate in self.upstreams() if candidate.about.offers(capability)
-        ]
-        lists = await asyncio.gather(
-            *(upstream.every(method, member, client) for upstream in upstreams),
-            return_exceptions=True,
-        )
-        entries: list[tuple[Upstream, RawObject]] = []
-        for upstream, listed in zip(upstreams, lists, strict=True):
-            if isinstance(listed, UpstreamError):
-                LOG.warning("%s", listed)
-            elif isinstance(listed, BaseException):
-                raise listed
-            else:
-                entries.extend((upstream, item) for item in listed)
-        return entries
+    answered = {upstream.name for upstream in listed}
+    before = {uri: server for uri, server in owners.items() if server not in answered}
+    owners.clear()
+    owners.update({**servers, **before})
+    return items
 
 
 class ResourceMethods:
@@ -334,6 +411,11 @@ def is_own(uri: str) -> bool:
     """Return whether a URI has upwell's own scheme. No upstream can own such a URI. Case and
     surrounding whitespace are ignored."""
     return uri.partition(":")[0].strip().lower() == OWN_SCHEME
+
+
+def _scheme(uri: str) -> str:
+    scheme, colon, _ = uri.partition(":")
+    return scheme.strip().lower() if colon else ""
 
 
 def _matches(template: str, uri: str) -> bool:

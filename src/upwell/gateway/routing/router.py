@@ -14,6 +14,7 @@ from upwell.gateway.eras import (
     envelope_of,
     fresh_only,
     handshake_result,
+    has_modern_parts,
     meta_of,
     modern_error,
     modern_result,
@@ -48,8 +49,9 @@ CACHEABLE = frozenset(
     {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
 """Modern results from these methods must state how long they may be cached."""
-INTRODUCTION_SECONDS = 2.0
-"""How long `initialize` waits for servers that are starting."""
+INTRODUCTION_SECONDS = 8.0
+"""How long `initialize` waits for servers that are starting. Later starts present the saved offer,
+and do not wait. The least patient of the known clients gives up after 10 seconds."""
 TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
@@ -193,9 +195,7 @@ class Router:
         if not isinstance(name, str):
             raise Refused(INVALID_PARAMS, "tools/call needs the name of a tool")
         target = await self._target(name)
-        arguments = params.get("arguments") or b"{}"
-        is_absent = target.upstream is None and arguments.strip() == b"null"
-        if kind_of(arguments) != "object" and not is_absent:
+        if kind_of(_arguments(params)) != "object":
             raise Refused(INVALID_PARAMS, "arguments must be an object")
         with requested(_traceparent(meta_of(params))):
             if target.upstream is None:
@@ -298,6 +298,8 @@ async def shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Rep
     if isinstance(answer, Reply) and answer.error:
         is_read = modern and method == "resources/read"
         return Reply(error=modern_error(answer.error)) if is_read else answer
+    if isinstance(answer, Reply) and not modern and not has_modern_parts(answer.result):
+        return answer
     result = await RawObject.opened(answer.result) if isinstance(answer, Reply) else answer
     if not modern:
         return Reply(result=handshake_result(result).encode())
@@ -310,7 +312,7 @@ def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) 
     """Return the call to send to the upstream. The agent's arguments stay unchanged, except that
     `_context_query` is removed if the tool does not declare it.
     """
-    arguments = RawObject.parse(params.get("arguments") or b"{}")
+    arguments = RawObject.parse(_arguments(params))
     value = arguments.decoded().get(CONTEXT_QUERY)
     query = value if isinstance(value, str) else ""
     if CONTEXT_QUERY in arguments and not target.declares_query:
@@ -328,6 +330,13 @@ def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) 
         trace_id=trace_id,
         principal=principal,
     )
+
+
+def _arguments(params: RawObject) -> bytes:
+    """Return the arguments of a call. `null` stands for none, as servers read it, and is passed on
+    as it is."""
+    raw = params.get("arguments") or b"null"
+    return b"{}" if raw.strip() == b"null" else raw
 
 
 async def _ping(_: RawObject, __: RequestContext) -> RawObject:

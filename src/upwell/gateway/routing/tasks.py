@@ -35,10 +35,10 @@ class Tasks:
 
         Raises:
             UpstreamError: the server that owns the task is down, or the call to it failed.
-            Refused: the task belongs to another principal.
+            Refused: the task belongs to another principal, or no call of this gateway began it.
         """
         task = text_of(params, "taskId")
-        if not self._may_see(task, context):
+        if task and not self._may_see(task, context):
             raise Refused(INVALID_PARAMS, f"Unknown task: {task}")
         owner = self._servers.get(f"{context.session} {task}") if task else None
         refusal: Reply | None = None
@@ -96,7 +96,7 @@ class Tasks:
         return Reply(result=result.replaced("tasks", raw).encode())
 
     def _may_see(self, task: str, context: RequestContext) -> bool:
-        return context.principal in self._principals.get(task, {context.principal})
+        return context.principal in self._principals.get(task, ())
 
 
 def _without_owner(server: str) -> UpstreamUnavailable:

@@ -12,13 +12,14 @@ from msgspec import Struct, field
 
 from upwell.gateway.clients import Client, RequestContext, text_of
 from upwell.gateway.routing.definitions import TOOLS_CACHED, Definitions
+from upwell.gateway.shapes import compiles
 from upwell.gateway.upstreams.supervisor import State, Upstream
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.mirrors import BadMirror, Mirror, declared_by
-from upwell.wire.rawjson import NotJson, RawObject, check, depth, dumps
+from upwell.wire.rawjson import NotJson, RawObject, dumps
 
 SEPARATOR = "__"
 TOOL_NAME_CHARS = 64
@@ -96,7 +97,6 @@ def _is_unknown(upstream: Upstream) -> bool:
     return upstream.state is State.STARTING and not upstream.about.version
 
 
-MAX_DEPTH = 100
 MAX_TOOLS_ON_LOOP = 100
 """Longer tool lists are rebuilt in a thread."""
 CONTEXT_QUERY = "_context_query"
@@ -259,15 +259,11 @@ def _declared(tool: RawObject) -> _Declared:
     Raises:
         NotJson: the tool cannot be listed.
     """
-    raw = tool.encode()
-    check(raw)
-    if depth(raw) > MAX_DEPTH:
-        raise NotJson(f"nested more than {MAX_DEPTH} levels")
     return _Declared(
         text_of(tool, "name"),
         _mapping(tool, "annotations"),
         _declares(tool, CONTEXT_QUERY),
-        hashlib.sha256(raw).hexdigest(),
+        hashlib.sha256(tool.encode()).hexdigest(),
         _mirrors(tool),
     )
 
@@ -275,7 +271,8 @@ def _declared(tool: RawObject) -> _Declared:
 @lru_cache(maxsize=TOOLS_CACHED)
 def _listed(tool: RawObject, name: str, may_compress: bool) -> RawObject:
     listed = tool.replaced("name", dumps(name))
-    return listed.without("outputSchema") if may_compress else listed
+    is_usable = not may_compress and compiles(_mapping(tool, "outputSchema"))
+    return listed if is_usable else listed.without("outputSchema")
 
 
 def _mirrors(tool: RawObject) -> tuple[Mirror, ...]:

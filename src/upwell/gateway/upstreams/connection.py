@@ -25,7 +25,7 @@ from upwell.gateway.eras import (
 )
 from upwell.gateway.options import Auth, GatewayOptions, ServerOptions, Transport
 from upwell.gateway.upstreams.inbound import Call, CallTimeout, Inbound, InFlight, Surroundings
-from upwell.gateway.upstreams.tool_lists import MAX_ENTRIES, MAX_TOOLS, read_page, without_oversized
+from upwell.gateway.upstreams.tool_lists import MAX_ENTRIES, MAX_TOOLS, Page, read_page
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import (
     UpstreamLocked,
@@ -46,6 +46,7 @@ from upwell.wire.peer import (
     Peer,
     PeerGone,
     PeerLost,
+    PeerRefused,
     ProtocolError,
     error_code,
 )
@@ -109,6 +110,14 @@ class Notifications:
 
 
 _MAX_PAGES = 1000
+_EMPTY_CURSOR = b'""'
+LISTS = (
+    ("prompts", "prompts/list", "prompts"),
+    ("resources", "resources/list", "resources"),
+    ("resources", "resources/templates/list", "resourceTemplates"),
+)
+"""The capability, the method, and the member of the result of each list other than tools."""
+MAX_NOTED_FAULTS = 100
 DISCOVER_SECONDS = 2.0
 PING_SECONDS = 2.0
 MAX_ROUNDS = 10
@@ -132,6 +141,8 @@ class Connection:
         listed: Listed = tuple,
     ) -> None:
         self.about = Introduction()
+        self.left_out: dict[str, str] = {}
+        """The definitions that are left out, and why."""
         self._server = server
         self._link = link
         self._listed = listed
@@ -171,10 +182,7 @@ class Connection:
         Raises:
             UpstreamError: as for `every()`.
         """
-        listed = await self.every("tools/list", "tools", limit=MAX_TOOLS)
-        tools = without_oversized(listed)
-        if len(tools) < len(listed):
-            LOG.warning("upstream %s: tools of more than 256 KiB are left out", self._server.name)
+        tools = await self.every("tools/list", "tools", limit=MAX_TOOLS)
         speaks_modern = self.about.version_for(modern=True) in MODERN_VERSIONS
         usable = self._listed(tools) if speaks_modern else tools
         return usable if self.about.modern else tools
@@ -182,34 +190,59 @@ class Connection:
     async def every(
         self, method: str, member: str, client: Client = NOBODY, limit: int = MAX_ENTRIES
     ) -> tuple[RawObject, ...]:
-        """Read all pages of a list, up to `limit` entries. Returns no entries if the server does
-        not support the method.
+        """Read all pages of a list, up to `limit` entries. Entries that clients would reject are
+        repaired or left out (`gateway/shapes.py`). Returns no entries if the server does not
+        support the method.
 
         Raises:
             UpstreamError: as for `ask()`, or the list cannot be read.
         """
-        entries: list[RawObject] = []
-        params = RawObject()
-        for _ in range(_MAX_PAGES):
-            reply = await self.ask(method, params, client)
-            if reply.error:
-                if error_code(reply.error) == METHOD_NOT_FOUND:
-                    return ()
-                raise self._violation(f"{method} failed: {redacted_start(reply.error, 200)}")
-            try:
-                items, cursor = await read_page(reply.result, member, limit + 1 - len(entries))
-                entries.extend(items)
-            except NotJson as error:
-                raise self._violation(f"its list of {member} cannot be read: {error}") from error
-            if len(entries) > limit:
+        entries: dict[RawObject, None] = {}
+        cursors = [b""]
+        while True:
+            page = await self._page(method, member, cursors[-1], client, limit + 1 - len(entries))
+            entries.update(dict.fromkeys(page.entries))
+            self._note_faults(page.faults)
+            if len(entries) > limit or len(cursors) >= _MAX_PAGES:
                 LOG.warning(
-                    "upstream %s: only its first %d %s are listed", self._server.name, limit, member
+                    "upstream %s: only its first %d %s are listed",
+                    self._server.name,
+                    min(limit, len(entries)),
+                    member,
                 )
                 break
-            if cursor in (b"", b"null", b'""'):
+            if page.cursor in cursors:
+                # Some servers give the last page an empty cursor, and others repeat one forever.
+                if page.cursor not in (b"", _EMPTY_CURSOR):
+                    LOG.warning(
+                        "upstream %s: its list of %s repeats a cursor, and is taken as complete",
+                        self._server.name,
+                        member,
+                    )
                 break
-            params = RawObject().replaced("cursor", cursor)
-        return tuple(entries[:limit])
+            cursors.append(page.cursor)
+        return tuple(entries)[:limit]
+
+    async def _page(
+        self, method: str, member: str, cursor: bytes, client: Client, limit: int
+    ) -> Page:
+        params = RawObject().replaced("cursor", cursor) if cursor else RawObject()
+        reply = await self.ask(method, params, client)
+        if reply.error:
+            if error_code(reply.error) == METHOD_NOT_FOUND or cursor == _EMPTY_CURSOR:
+                return Page(())
+            raise self._violation(f"{method} failed: {redacted_start(reply.error, 200)}")
+        try:
+            return await read_page(reply.result, member, limit)
+        except NotJson as error:
+            raise self._violation(f"its list of {member} cannot be read: {error}") from error
+
+    def _note_faults(self, faults: Mapping[str, str]) -> None:
+        """Remember which definitions are left out, and log each of them once."""
+        for label, fault in faults.items():
+            if label not in self.left_out and len(self.left_out) < MAX_NOTED_FAULTS:
+                self.left_out[label] = fault
+                LOG.warning("upstream %s: %s is left out: %s", self._server.name, label, fault)
 
     async def ask(
         self,
@@ -254,7 +287,9 @@ class Connection:
                 hint="check whether the call took effect before you repeat it",
             ) from error
         except PeerGone as error:
-            raise await self.exit_reason("ended before it answered") from error
+            failure = await self.exit_reason("ended before it answered")
+            failure.did_not_run = isinstance(error, PeerRefused)
+            raise failure from error
         except ProtocolError as error:
             raise self._violation(str(error)) from error
         self._check(reply)
@@ -298,6 +333,10 @@ class Connection:
             LOG.debug("upstream %s does not answer: %s", self._server.name, error)
             return False
         return True
+
+    async def disconnect(self) -> None:
+        """Give up the connection to a server that does not answer any more."""
+        await self._link.stop()
 
     async def ended(self) -> None:
         """Wait until the server closes its side."""

@@ -3,12 +3,13 @@ flight.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import islice
 
 from upwell.gateway.clients import Client
 from upwell.gateway.options import GatewayOptions, ServerOptions
-from upwell.gateway.upstreams.connection import Connecting
+from upwell.gateway.upstreams.connection import LISTS, Connecting, Connection
 from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import UpstreamError
@@ -30,18 +31,41 @@ class _NoClients:
 
 
 async def probe(server: ServerOptions, options: GatewayOptions, connecting: Connecting) -> Ping:
-    """Start a server, list its tools, stop it, and report the outcome."""
+    """Start a server, read its lists, stop it, and report the outcome."""
     try:
         connection = await connecting(server, options, _NoClients())
         try:
             tools = await connection.handshake(options.connect_timeout_seconds)
+            await _read_lists(connection, options.list_wait_seconds)
         finally:
             await connection.aclose()
     except UpstreamError as error:
         return Ping(ok=False, detail=error.message, hint=error.hint)
-    return Ping(ok=True, detail=counted(len(tools), "tool"))
+    faults = {**connection.left_out, **connection.about.faults}
+    return Ping(ok=True, detail=counted(len(tools), "tool") + _left_out(faults))
 
 
+def _left_out(faults: Mapping[str, str]) -> str:
+    if not faults:
+        return ""
+    shown = [f"{label} ({fault})" for label, fault in islice(faults.items(), MAX_SHOWN_FAULTS)]
+    if len(faults) > MAX_SHOWN_FAULTS:
+        shown.append(f"{len(faults) - MAX_SHOWN_FAULTS} more")
+    return f"; left out: {', '.join(shown)}"
+
+
+async def _read_lists(connection: Connection, seconds: float) -> None:
+    """Read the lists other than tools, to find the definitions that are left out."""
+    try:
+        async with asyncio.timeout(seconds):
+            for kind, method, member in LISTS:
+                if connection.about.offers(kind):
+                    await connection.every(method, member)
+    except (TimeoutError, UpstreamError) as error:
+        connection.left_out["its prompts and resources"] = str(error) or "it does not list them"
+
+
+MAX_SHOWN_FAULTS = 10
 RETIRE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 

@@ -8,18 +8,27 @@ could also be for that client.
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from msgspec import Struct
 
-from upwell.gateway.clients import Client, declined
+from upwell.gateway.clients import Client, Session, declined
 from upwell.gateway.eras import meta_of
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
-from upwell.wire.peer import INTERNAL_ERROR, Message, PeerGone, ProtocolError, error_body
+from upwell.wire.peer import (
+    INTERNAL_ERROR,
+    LARGE_BYTES,
+    Message,
+    PeerGone,
+    ProtocolError,
+    error_body,
+    own_id,
+)
 from upwell.wire.rawjson import NotJson, RawObject, check
 
 PROGRESS = "notifications/progress"
@@ -28,6 +37,8 @@ ABANDONED_SECONDS = 300.0
 """How long after a cancellation a server's requests may still be about the cancelled call. An
 answer to the call ends this period, but most servers never send one."""
 MAX_ABANDONED = 1_000
+LATE_LOG_SECONDS = 5.0
+"""How long after the end of a call a server's log messages may still be about it."""
 
 
 class CallTimeout:
@@ -74,6 +85,9 @@ class InFlight:
     def __init__(self) -> None:
         self._calls: dict[Call, None] = {}
         self._abandoned: dict[Call, float] = {}
+        self._recent: dict[object, tuple[Client, float]] = {}
+        """The session of each agent with a call that has ended, and until when a log message may be
+        about that call."""
         self._by_token: dict[bytes, Call] = {}
         self._tokens = itertools.count(1)
 
@@ -102,12 +116,23 @@ class InFlight:
             raise
         finally:
             del self._calls[call]
+            self._note_end(client)
             self._by_token.pop(own_token, None)
 
     def clients(self) -> list[Client]:
         """Return one client for each agent with calls in flight: the client of its latest call."""
         latest = {call.client.agent: call.client for call in self._calls if call.client.agent}
         return list(latest.values())
+
+    def listeners(self) -> list[Client]:
+        """Return the clients that a log message may be for: those with calls in flight, and other
+        principals whose calls have just ended. If no calls are in flight, return all whose calls
+        have just ended."""
+        self._forget_old_ends()
+        clients = self.clients()
+        principals = {client.principal for client in clients}
+        ended = [client for client, _ in self._recent.values()]
+        return clients + [client for client in ended if client.principal not in principals]
 
     def answered(self, call: Call) -> None:
         """Forget a cancelled call that the server answered after all."""
@@ -147,13 +172,24 @@ class InFlight:
             params = RawObject.parse(raw)
         except NotJson:
             return
-        call = self._by_token.get(params.get("progressToken") or b"")
+        call = self._by_token.get(own_id(params.get("progressToken") or b""))
         if call is None or call.token is None:
             LOG.debug("progress of a call that has ended")
             return
         if call.timeout:
             call.timeout.restart()
         await call.client.notify(PROGRESS, params.replaced("progressToken", call.token).encode())
+
+    def _note_end(self, client: Client) -> None:
+        # Only a session can still be reached once the reply to its call has been sent.
+        if isinstance(client.agent, Session):
+            self._forget_old_ends()
+            until = time.monotonic() + LATE_LOG_SECONDS
+            self._recent[client.agent] = (client.agent, until)
+
+    def _forget_old_ends(self) -> None:
+        now = time.monotonic()
+        self._recent = {agent: item for agent, item in self._recent.items() if item[1] > now}
 
     def _abandoned_agents(self) -> set[object]:
         if not self._abandoned:
@@ -214,13 +250,14 @@ class Inbound:
         self._answers: dict[bytes, asyncio.Task[None]] = {}
 
     async def take(self, message: Message) -> None:
-        """Pass a message on to the clients that it is for."""
+        """Pass a message on to the clients that it is for. Params that are not JSON at every level
+        are not passed on."""
         if message.method == PROGRESS:
             await self._in_flight.relay_progress(message.params)
         elif message.method == CANCELLED:
             self._cancel(message)
         elif message.id is None:
-            await self._around.notified(message, self._in_flight.clients())
+            await self._relay_notification(message)
         elif len(self._tasks) >= MAX_ANSWERS:
             LOG.warning("upstream %s sends requests and reads no answers", self._name)
         else:
@@ -236,6 +273,14 @@ class Inbound:
     async def drain(self) -> None:
         """Wait until every answer has been sent or cancelled."""
         await self._tasks.drain()
+
+    async def _relay_notification(self, message: Message) -> None:
+        try:
+            await _check(message.params)
+        except NotJson as error:
+            LOG.warning("upstream %s: dropping its %s: %s", self._name, message.method, error)
+            return
+        await self._around.notified(message, self._in_flight.listeners())
 
     def _cancel(self, message: Message) -> None:
         try:
@@ -270,16 +315,24 @@ class Inbound:
         if client is None:
             return declined(method, _unattributed(len(clients), connected_client))
         try:
+            await _check(message.params)
             with self._in_flight.asking(client):
                 reply = await client.ask(method, message.params)
-            check(reply.error or reply.result)
+            await _check(reply.error or reply.result)
             return reply
         except NotJson as error:
-            return declined(method, f"the client's answer is not JSON: {error}")
+            return declined(method, f"the question or its answer is not JSON: {error}")
         except PeerGone:
             return declined(method, "the client has disconnected")
         except ProtocolError as error:
             return declined(method, str(error))
+
+
+async def _check(raw: bytes) -> None:
+    if len(raw) < LARGE_BYTES:
+        check(raw)
+    else:
+        await asyncio.to_thread(check, raw)
 
 
 def _unattributed(client_count: int, connected_client: Client | None) -> str:

@@ -14,7 +14,7 @@ from upwell.gateway.upstreams.inbound import CallTimeout
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import UpstreamError, UpstreamLocked, UpstreamUnavailable
 from upwell.ground.secrets.redact import redacted_start
-from upwell.ground.trace import LOG
+from upwell.ground.trace import LOG, contained
 from upwell.ground.types.rpc import Reply
 from upwell.wire.peer import Message
 from upwell.wire.rawjson import NotJson, RawObject, dumps
@@ -71,6 +71,9 @@ REFRESH_SECONDS = 0.2
 """The pause between two reads of a list that keeps changing."""
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 """The pauses between attempts to reconnect to a server over HTTP."""
+MIN_CALL_SECONDS = 1.0
+MAX_PINGS = 5
+"""After so many unanswered pings, a server at an address gets a new connection."""
 PING_PAUSE_SECONDS = 0.2
 """The pause between two pings of a server that does not answer them."""
 GRACE_SECONDS = 2.0
@@ -148,7 +151,7 @@ class Upstream:
             while True:
                 began = time.monotonic()
                 await self._live()
-                await self._on_change(self)
+                await self._announce()
                 await _rest(self._wake, backoff.after(time.monotonic() - began), self.name)
         finally:
             self.state = State.STOPPED
@@ -165,8 +168,9 @@ class Upstream:
     async def call(
         self, method: str, params: RawObject, client: Client = NOBODY, *, idempotent: bool = False
     ) -> Reply:
-        """Send a client's request and wait for the reply. Progress restarts the call timeout. An
-        `idempotent` request is repeated once if the connection fails.
+        """Send a client's request and wait for the reply. Progress restarts the call timeout. If
+        the connection fails, a request that the server certainly did not run is repeated once, and
+        so is an `idempotent` one.
 
         Raises:
             UpstreamError: the server is down, disconnected, was too slow, is busy, or did not speak
@@ -182,7 +186,9 @@ class Upstream:
         seconds = self.server.call_timeout_seconds or self.options.call_timeout_seconds
         self.busy += 1
         try:
-            async with asyncio.timeout(seconds) as timeout:
+            # A client's own patience includes its wait for the server to start.
+            left_seconds = max(MIN_CALL_SECONDS, seconds - client.waited_seconds)
+            async with asyncio.timeout(left_seconds) as timeout:
                 restartable = CallTimeout(timeout, seconds)
                 return await self._call(method, params, client, restartable, idempotent=idempotent)
         except TimeoutError:
@@ -199,7 +205,12 @@ class Upstream:
         seconds = self.server.call_timeout_seconds or self.options.call_timeout_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await (await self._ready()).every(method, member, client)
+                connection = await self._ready()
+                try:
+                    return await connection.every(method, member, client)
+                except UpstreamUnavailable:
+                    connection = await self._reconnected(connection)
+                    return await connection.every(method, member, client)
         except TimeoutError:
             raise too_slow(self.server, method, seconds) from None
 
@@ -244,8 +255,8 @@ class Upstream:
         connection = await self._ready()
         try:
             return await connection.ask(method, params, client, timeout)
-        except UpstreamUnavailable:
-            if not idempotent:
+        except UpstreamUnavailable as error:
+            if not (idempotent or error.did_not_run):
                 raise
         connection = await self._reconnected(connection)
         return await connection.ask(method, params, client, timeout)
@@ -255,9 +266,13 @@ class Upstream:
         is the same connection. A server with an address is not started by us, so we try to connect
         several times before we consider it down.
         """
+        pings = 0
         while self._connection is connection:
             if await connection.is_alive():
                 return connection
+            pings += 1
+            if self.server.url and pings == MAX_PINGS:
+                await connection.disconnect()
             # A ping also fails if the server is busy, or is exiting but still connected. Ping until
             # the server answers or the connection ends.
             await _rest_until(self._ended, PING_PAUSE_SECONDS)
@@ -295,7 +310,7 @@ class Upstream:
             self.about = connection.about
             self.state, self.failure = State.READY, None
             self._settled.set()
-            await self._on_change(self)
+            await self._announce()
             await self._restore(connection)
             await connection.ended()
             self._fail(await connection.exit_reason("ended"))
@@ -322,6 +337,11 @@ class Upstream:
             if stream is not None:
                 await stream.aclose()
             await self._tasks.drain()
+
+    async def _announce(self) -> None:
+        # Contained, because a fault in the lists of all servers must not end this one.
+        with contained(f"announcing the tools of upstream {self.name}"):
+            await self._on_change(self)
 
     async def _restore(self, connection: Connection) -> None:
         self._stream = ListenStream(connection, self._tools_changed)
@@ -365,7 +385,7 @@ class Upstream:
             except (TimeoutError, UpstreamError) as error:
                 LOG.warning("upstream %s: its changed tools cannot be read: %s", self.name, error)
                 return
-            await self._on_change(self)
+            await self._announce()
             await asyncio.sleep(REFRESH_SECONDS)
 
 

@@ -8,10 +8,13 @@ command or address has changed. A list that is too large or contains a secret is
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from upwell.gateway.options import ServerOptions
+from upwell.gateway.shapes import Checked, checked
 from upwell.ground.files import read_regular_file, write_atomically
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.trace import LOG
@@ -25,9 +28,19 @@ MAX_ENTRIES = 10_000
 MAX_TOOL_BYTES = 256 * 1024
 
 
-async def read_page(raw: bytes, member: str, limit: int) -> tuple[Sequence[RawObject], bytes]:
-    """Return at most `limit` entries from one page of a list, and the cursor of the next page. A
-    large page is parsed in a thread.
+class Page(Struct, frozen=True):
+    """One page of a list. `cursor` is the raw JSON string that requests the next page, or b"" at
+    the end of the list. `faults` has the reason for each entry that is left out, keyed by what the
+    entry is called."""
+
+    entries: Sequence[RawObject]
+    cursor: bytes = b""
+    faults: Mapping[str, str] = field(default_factory=dict)
+
+
+async def read_page(raw: bytes, member: str, limit: int) -> Page:
+    """Read at most `limit` entries from one page of the list `member`. Entries that clients would
+    reject are repaired or left out. A large page is parsed in a thread.
 
     Raises:
         NotJson: the page is malformed.
@@ -37,20 +50,26 @@ async def read_page(raw: bytes, member: str, limit: int) -> tuple[Sequence[RawOb
     return await asyncio.to_thread(_opened, raw, member, limit)
 
 
-def _opened(raw: bytes, member: str, limit: int) -> tuple[Sequence[RawObject], bytes]:
+def _opened(raw: bytes, member: str, limit: int) -> Page:
     page = RawObject.parse(raw)
-    items = RawArray.parse(page.get(member) or b"[]").items
-    objects = [RawObject.parse(item) for item in items[:limit] if kind_of(item) == "object"]
-    return objects, page.get("nextCursor") or b""
+    listed = page.get(member) or b"null"
+    items = () if listed.strip() == b"null" else RawArray.parse(listed).items
+    results = [_entry(member, item) for item in items[:limit]]
+    cursor = page.get("nextCursor") or b""
+    return Page(
+        [result.entry for result in results if result.entry is not None],
+        cursor if kind_of(cursor) == "string" else b"",
+        {result.label: result.fault for result in results if result.entry is None},
+    )
 
 
-def without_oversized(tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-    """Return the tools that are not larger than `MAX_TOOL_BYTES`."""
-    return tuple(tool for tool in tools if _size(tool) <= MAX_TOOL_BYTES)
-
-
-def _size(entry: RawObject) -> int:
-    return sum(len(key) + len(value) for key, value in entry.members)
+def _entry(member: str, raw: bytes) -> Checked:
+    if kind_of(raw) != "object":
+        return Checked(f"an entry of {member}", fault="is not an object")
+    result = checked(member, RawObject.parse(raw))
+    if member == "tools" and len(raw) > MAX_TOOL_BYTES:
+        return Checked(result.label, fault=f"is larger than {MAX_TOOL_BYTES // 1024} KiB")
+    return result
 
 
 MAX_BYTES = 256 * 1024
@@ -71,7 +90,8 @@ class ToolLists:
             if entry.value("of") != identity(server):
                 return ()
             items = RawArray.parse(entry.get("tools") or b"[]").items
-            return tuple(RawObject.parse(item) for item in items)
+            saved = (checked("tools", RawObject.parse(item)).entry for item in items)
+            return tuple(tool for tool in saved if tool is not None)
         except NotJson:
             return ()
 

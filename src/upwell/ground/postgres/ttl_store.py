@@ -50,6 +50,10 @@ _INCREMENT = """
     ON CONFLICT (tenant, kind, key) DO UPDATE SET
         number = CASE WHEN entry.expires_at > excluded.created_at THEN entry.number ELSE 0 END
             + excluded.number,
+        value = CASE WHEN entry.expires_at > excluded.created_at
+            THEN entry.value ELSE excluded.value END,
+        created_at = CASE WHEN entry.expires_at > excluded.created_at
+            THEN entry.created_at ELSE excluded.created_at END,
         expires_at = excluded.expires_at"""
 _SIZES = f"""
     SELECT key, octet_length(key) + octet_length(value) FROM upwell.entry

@@ -138,7 +138,13 @@ class SqliteTtlStore(TtlStore):
                 "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
                 "number = CASE WHEN shelf.expires_at > excluded.created_at "
                 "THEN shelf.number ELSE 0 END + excluded.number, "
-                "expires_at = excluded.expires_at",
+                # Of an expired entry, nothing comes back.
+                + "".join(
+                    f"{name} = CASE WHEN shelf.expires_at > excluded.created_at "
+                    f"THEN shelf.{name} ELSE excluded.{name} END, "
+                    for name in ("value", "created_at", "sum")
+                )
+                + "expires_at = excluded.expires_at",
                 [
                     (
                         DEFAULT_TENANT,

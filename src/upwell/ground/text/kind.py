@@ -58,7 +58,9 @@ _MD_LINE = _lines(
     r"[^\S\n]*+(?:[-*+] \S|\d+[.)] \S|> |\|.*\|)"
     r"|[^\[\n]*+\[[^\]\n]*\]\([^)\s]+\)|[^*`\n]*+(?:\*\*\w|`[^`\n]+`)"
 )
-_SETEXT = _lines(r" {0,3}(?:={3,}|-{3,})[^\S\n]*$")
+_UNDERLINED = re.compile(r"^(?=\S)([^\n]{1,120}+)\n {0,3}(={3,}|-{3,})[^\S\n]*$", re.M)
+_LONGER = 4
+"""An underline is at most this much longer than its heading. Longer rules frame a section."""
 _HTML_START = re.compile(
     r"\s*+(?:<\?xml[^>]*+>\s*+)?+(?:<!--(?:[^-]|-(?!->))*+-->\s*+)*+<(?:!doctype html|html\b)", re.I
 )
@@ -97,6 +99,22 @@ _BUILD = _lines(
     r"|[^\S\n]++Compiling \S+ v\d|(?:FAILURE|BUILD FAILED|FAILED|make(?:\[\d+\])?: \*\*\*)"
 )
 _SOME_BUILD = 0.06
+_LAYOUT = _lines(
+    r"[^\S\n]+\d+:\d+[^\S\n]|[^\s:]*[/.][^\s:]*:\d+(?::\d+)?(?::|[^\S\n]|$)"
+    r"|[^\s(]+\(\d+,\d+\): |[^\S\n]+(?:-->|Location:) \S+:\d"
+    r"|[-dlbcps][rwxsStT-]{9}|[^\S\n│|]*(?:[│|][\s│|]*)?(?:[├└][─┬]|\|-- |`-- |\+--- |\\--- )"
+    r"|\+[-+=]{4,}\+$|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$|[^\S\n]+[-+~] [\w\"]+ (?:=|\")"
+)
+"""Lines that only tools print: findings with their place, listings, trees, tables, changes."""
+_SOME_LAYOUT = 0.2
+_SETTING = _lines(
+    r"[\"']?[A-Za-z_][\"'\w./-]*[^\S\n]*(?::(?:[^\S\n]|$)|=)|[#;]|---(?:[^\S\n]|$)|\.\.\.$|- "
+    r"|\[.*\][^\S\n]*$|[^\S\n]"
+)
+_KEYED = _lines(r"[^\S\n]*(?:- )?[\"'\w./-]+(?::(?:[^\S\n]|$)|[^\S\n]*=)|\[[^\]\n]+\][^\S\n]*$")
+_SOME_KEYS = 0.4
+"""Settings (YAML, INI, TOML, variables): each line at the margin is a key, a comment or a heading,
+and more than `_SOME_KEYS` of all lines have keys."""
 
 _EXTENSIONS = {
     "python": (".py", ".pyi"),
@@ -216,7 +234,7 @@ def _by_shape(sample: str, lines: list[str], end: str) -> Kind:
         return Kind.GREP
     if _VERDICT.search(end):
         return Kind.TEST_OUTPUT
-    if _share(_BUILD, rows) > _SOME_BUILD:
+    if _share(_BUILD, rows) > _SOME_BUILD or _has_layout(rows):
         return Kind.TEXT
     if delimiter_of(lines):
         return Kind.CSV
@@ -235,13 +253,21 @@ def _is_search_of_one_file(lines: list[str]) -> bool:
     return rises and has_gap and any(match[2] == ":" for match in found)
 
 
+def _has_layout(rows: str) -> bool:
+    """Return whether a tool laid out the lines, so that they are neither prose nor code even if
+    they quote some."""
+    if _share(_LAYOUT, rows) > _SOME_LAYOUT:
+        return True
+    return _share(_KEYED, rows) > _SOME_KEYS and _share(_SETTING, rows) == 1.0
+
+
 def _prose_or_code(sample: str, rows: str) -> Kind:
     fences = len(_FENCE.findall(rows))
     code, markup = _share(_CODE, rows), _share(_MD_LINE, rows)
     if not fences and code > max(_SOME_CODE, markup) and _is_like_code(sample, _LITERALS_PER_LINE):
         return Kind.CODE
     headings = len(_HEADING.findall(rows))
-    setext = len(_SETEXT.findall(rows))
+    setext = sum(len(rule) < len(title) + _LONGER for title, rule in _UNDERLINED.findall(sample))
     if headings >= 2 or setext >= 2 or fences >= 2 or markup > 0.3 or (headings and markup > 0.1):
         return Kind.API_DOCS if headings >= 2 and _describes_calls(sample) else Kind.MARKDOWN
     return Kind.CODE if code > 0.5 and _is_like_code(sample) else Kind.TEXT

@@ -19,7 +19,7 @@ from upwell.ground.files import read_regular_file
 FILE_NAME = "lexicon.toml"
 SHIPPED = Path(__file__).with_name(FILE_NAME)
 KINDS = ("comparison", "troubleshoot", "howto", "location", "explanation", "general")
-"""The kinds of intent that a prompt may have, most specific first (see docs/names.md)."""
+"""The kinds of intent that a prompt may have, most specific first (see tests/NAMES.md)."""
 WEIGHTS: Mapping[str, int] = {"strong": 3, "usual": 2, "weak": 1}
 CODE, WITHOUT, INTENT = "code", "without", "intent"
 _LANGUAGE_LISTS = (

@@ -8,6 +8,9 @@ from msgspec import Struct, field
 
 from upwell.ground.types.principal import OWNER, Principal
 
+PROBE_SESSIONS = "upwell-setup-"
+"""The prefix of the session ids with which `upwell setup` tries hooks."""
+
 
 class Door(StrEnum):
     """Where a cue enters upwell."""

@@ -9,6 +9,31 @@ from msgspec import Struct, field
 from upwell.ground.types.memory import Hit, Memory
 
 
+class Moment(StrEnum):
+    """The situation of a cue."""
+
+    QUESTION = "question"
+    """The user asks, or corrects the agent."""
+    FIRST_REQUEST = "first_request"
+    """The first prompt of a session, if it is not a question."""
+    ASKING_CALL = "asking_call"
+    """A tool call that asks something in words."""
+    NOTHING_FOUND = "nothing_found"
+    """A search without results, or a file that does not exist."""
+    FAILED = "failed"
+    """A command that failed."""
+    FILE = "file"
+    """A call about one file, for which there may be a note."""
+    NAME = "name"
+    """A search for a name in the code, for which there may be a note."""
+    TRIGGER = "trigger"
+    """Any other event with a trigger that an earlier session may have met."""
+    LESSON = "lesson"
+    """Any other event on which a lesson of an earlier session bears."""
+    ROUTINE = "routine"
+    """Everything else."""
+
+
 class IntentKind(StrEnum):
     """The six intents of seed 004, and `NONE`."""
 
@@ -123,7 +148,7 @@ class Surfacing(Struct, frozen=True, kw_only=True):
 
 
 class Rating(StrEnum):
-    """An agent's or user's opinion of memories that surfaced (seed 000, docs/names.md)."""
+    """An agent's or user's opinion of memories that surfaced (seed 000, tests/NAMES.md)."""
 
     HELPFUL = "helpful"
     PARTIALLY_HELPFUL = "partially_helpful"

@@ -1,4 +1,4 @@
-"""Recall from another memory server that speaks MCP (seed 000, docs/names.md).
+"""Recall from another memory server that speaks MCP (seed 000, tests/NAMES.md).
 
 `memory/external/dialects.py` builds the requests and parses the results. Each server scores its
 hits on a scale of its own, so `memory/sqlite/rescore.py` scores the hits again from their text. The

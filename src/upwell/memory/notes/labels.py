@@ -1,7 +1,7 @@
 """The labels of a note: its namespace, kind, tags and paths.
 
 A note in `stm.json` has keys only for the labels that were given. A note without labels has only
-the four keys that seed 001 defines (docs/names.md).
+the four keys that seed 001 defines (tests/NAMES.md).
 """
 
 from collections.abc import Mapping, Sequence

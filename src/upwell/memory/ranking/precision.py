@@ -2,7 +2,7 @@
 (the part before the colon).
 
 Two readers judged the memories that `upwell replay` showed for real sessions
-(`docs/measurements.md`). The figures combine both readers' verdicts.
+(`benchmarks/RESULTS.md`). The figures combine both readers' verdicts.
 """
 
 from collections.abc import Mapping

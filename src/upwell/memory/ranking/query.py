@@ -10,7 +10,7 @@ from msgspec import Struct
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, names_in
 
 MAX_TEXTS = 3
-"""How many of a query's texts are searched (seed 003, docs/names.md)."""
+"""How many of a query's texts are searched (seed 003, tests/NAMES.md)."""
 MAX_WORDS = 96
 """Only this many words of a text are looked up. That is enough to show what a pasted file is
 about."""

@@ -11,8 +11,9 @@ in the outbox are either both stored or both lost. An entry contains the memory'
 content, so several changes to one memory are sent once.
 """
 
+import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -234,12 +235,15 @@ def _among(db: sqlite3.Connection, select: str, ids: Sequence[str]) -> set[str]:
     return {row[0] for row in rows}
 
 
-def outgoing(db: sqlite3.Connection, limit: int, *, again: bool) -> list[Outgoing]:
-    """Return the unsent writes. Writes that the store has rejected come last, and are included only
-    if `again` is True."""
+def outgoing(
+    db: sqlite3.Connection, limit: int, *, again: bool, tried: Collection[str] = ()
+) -> list[Outgoing]:
+    """Return the unsent writes, except those with the tokens `tried`. Writes that the store has
+    rejected come last, and are included only if `again` is True."""
     rows = db.execute(
-        "SELECT id, token FROM outbox WHERE error = '' OR ? ORDER BY error, at, id LIMIT ?",
-        (again, limit),
+        "SELECT id, token FROM outbox WHERE (error = '' OR ?) "
+        "AND token NOT IN (SELECT value FROM json_each(?)) ORDER BY error, at, id LIMIT ?",
+        (again, json.dumps(list(tried)), limit),
     ).fetchall()
     memories = by_id(db, DEFAULT_TENANT, [id for id, _ in rows])
     trashed = _among(db, "SELECT id FROM trash", [id for id, _ in rows])

@@ -3,7 +3,7 @@ also contains a copy of the team's memories."""
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -117,10 +117,10 @@ class TeamStore(SqliteStore):
             lambda db: db.execute("UPDATE team SET checked_at = ?", (now,)) and None
         )
 
-    async def outgoing(self, *, again: bool = True) -> list[Outgoing]:
-        """Return up to `WAITING_AT_ONCE` writes that are waiting to be sent. Rejected writes are
-        included only if `again` is True."""
-        find = partial(copied.outgoing, limit=WAITING_AT_ONCE, again=again)
+    async def outgoing(self, *, again: bool = True, tried: Collection[str] = ()) -> list[Outgoing]:
+        """Return up to `WAITING_AT_ONCE` writes that are waiting to be sent, except those with the
+        tokens `tried`. Rejected writes are included only if `again` is True."""
+        find = partial(copied.outgoing, limit=WAITING_AT_ONCE, again=again, tried=tried)
         return await self._database.read(find)
 
     async def has_outgoing(self) -> bool:

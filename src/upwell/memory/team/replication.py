@@ -7,7 +7,7 @@ sent again with the same token until the shared store acknowledges it.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from upwell.ground.errors import StoreError
@@ -25,7 +25,7 @@ class Copy(Protocol):
     async def cursors(self) -> Sequence[Cursor]: ...
     async def take(self, page: Page) -> None: ...
     async def checked(self) -> None: ...
-    async def outgoing(self, *, again: bool) -> Sequence[Outgoing]: ...
+    async def outgoing(self, *, again: bool, tried: Collection[str] = ()) -> Sequence[Outgoing]: ...
     async def sent(self, writes: Sequence[Outgoing]) -> None: ...
     async def refuse(self, write: Outgoing, error: str) -> None: ...
 
@@ -54,11 +54,7 @@ class Replication:
             StoreError: a store failed.
         """
         tried: set[str] = set()
-        while True:
-            waiting = await self._copy.outgoing(again=again)
-            writes = [write for write in waiting if write.token not in tried]
-            if not writes:
-                return
+        while writes := await self._copy.outgoing(again=again, tried=tried):
             tried |= {write.token for write in writes}
             try:
                 refusals = await self._shared.receive(writes)

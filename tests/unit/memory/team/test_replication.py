@@ -18,6 +18,7 @@ from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
 from upwell.memory.postgres import shared as postgres_shared
 from upwell.memory.postgres.shared import PostgresSharedMemories
+from upwell.memory.sqlite import team_store
 from upwell.memory.sqlite.copied import OWNER as COPY_OWNER
 from upwell.memory.sqlite.store import OWNER
 from upwell.memory.sqlite.team_store import TeamStore
@@ -293,6 +294,25 @@ async def test_a_memory_that_changes_while_it_is_sent_is_sent_again(team) -> Non
     final = await remote.get("m")
     assert final is not None
     assert final.text == "tide two"
+
+
+async def test_writes_behind_many_refused_ones_are_tried_too(team, monkeypatch) -> None:
+    monkeypatch.setattr(team_store, "WAITING_AT_ONCE", 2)
+    ada, _, _ = team
+    ids = [f"m{number}" for number in range(5)]
+    await ada.store.add([Memory(text=f"tide {id}", id=id, namespace="team") for id in ids])
+    tried: list[str] = []
+
+    class Refusing:
+        async def receive(self, writes):
+            tried.extend(write.id for write in writes)
+            return [Refused(write.token, "no") for write in writes]
+
+    await Replication(ada.store, Refusing()).push()
+    assert sorted(tried) == ids
+    tried.clear()
+    await Replication(ada.store, Refusing()).push()
+    assert sorted(tried) == ids
 
 
 async def test_deleted_memories_leave_no_trace_in_the_file(team, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ WEIGHTS = {
 }  # fmt: skip
 """The weight of an occurrence in each field, in BM25F (Robertson, Zaragoza, Taylor 2004). `link` is
 the text of links to the section, and `near` is that text and the text around it. The weights were
-tuned on the documentation of six projects (`docs/measurements.md`)."""
+tuned on the documentation of six projects (`benchmarks/RESULTS.md`)."""
 LENGTH_SHARES = {
     "prose": 0.2, "code": 0.5, "table": 0.3, "heading": 0.3, "trail": 0.3, "path": 0.3,
     "link": 0.3, "near": 0.3,

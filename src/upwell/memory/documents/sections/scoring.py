@@ -1,7 +1,7 @@
 """Estimate the probability that the first sections answer the question.
 
 The estimate comes from a logistic model over a few raw signals, fitted to the development questions
-in `docs/measurements.md` ("Questions to documentation"). The figures there are for projects that
+in `benchmarks/RESULTS.md` ("Questions to documentation"). The figures there are for projects that
 were left out of the fit. With more signals, the model would learn the projects rather than the
 questions.
 """

@@ -1,0 +1,264 @@
+"""Make each line need the lines that it belongs to: what encloses it, and the headings above it.
+
+Lines are enclosed by lines with less indentation, also where branches are drawn in front of them
+(`│   ├── quay.py`). Headings need no indentation. They are recognised by forms that many tools
+share, such as `src/quay.py:`, `== quay ==` or `[quay]`, not by the name of a tool. A heading ends
+at the next one of its form, or of a form that appeared in the text before its own.
+
+A line also needs its place, if the place is below the message (`--> src/quay.py:12`), and the kind
+and name of its document or table.
+"""
+
+import re
+
+from msgspec import Struct, field
+
+from upwell.compress.normalise.logs import HEAD
+from upwell.compress.units.base import FIRST, Units
+from upwell.compress.units.reports import WARNING
+
+MOST_ENCLOSING = 24
+"""A line needs at most this many lines: the outermost and the nearest ones."""
+_HEADING = re.compile(
+    r"(?:(?P<equals>={2,}>?+(?! (?:RUN|PAUSE|CONT|NAME)\b))|(?P<dashes>-{3,}>?+)|(?P<stars>\*{3,})"
+    r"|(?P<lines>_{3,})|(?P<arrows>>{2,})|(?P<waves>~{3,})|(?P<framed>\# ?[-=\#*]{2,})"
+    r"|(?P<comment>\#{1,6})) ++\S"
+    r"|(?P<section>\[\[?[^\[\]]++\]\]?)\s*+(?:[;\#].*)?$|(?P<task>[A-Z][A-Z ]*+)\[.*\] \*{3}"
+    r"|(?P<diff>diff) -|(?P<number>\d++\)) \S|(?P<change>\d++(?:,\d++)?[acd]\d++(?:,\d++)?)$"
+)
+"""Headings that can be told by their own line, such as `== quay ==`, `[quay]`, `TASK [quay] ***`,
+`diff -r`, `1) quay` and `3c4`. The group is the form."""
+_DOCUMENT = re.compile(r"---(?:\s|$)")
+_FIELD = re.compile(r"#|[\w\"'-]++:(?:\s|$)")
+_PATH = re.compile(r"(?=\S*[/.])[\w@.+/\\~-]++$")
+_MATCH = re.compile(r"\d{1,7}+[:-](?!\d\d-)")
+_NUMBERED = re.compile(r"(?:[^\s:]*?[:-])?\d++[:-]")
+"""A line of a search result, which may end in a colon without being a heading."""
+_RULE = re.compile(r"[\s+|]*+[-=]{3}[-=+|\s]*+$")
+_FRAME = re.compile(r"[\s+|]*+[-=]{4}")
+_BRANCH = re.compile(
+    r"(?:[│|]?[ \t\xa0]++)*+(?:[├└][─┬]*+[ \xa0]?|(?:\|--|`--|\+---|\\---|\+-|\\-) )?"
+)
+"""The indentation of a line, with the branches of a tree."""
+QUOTED = re.compile(
+    r"[ \t]*+\d*+[ \t]*+[|│](?![ \t\xa0]*+[│|├└+\\`]|--|.*\|\s*$)"
+    r"|\d++(?:[ \t]{2}|\t|→)"
+)
+"""A line of a file, with its number. It belongs to the message above, whatever its indentation."""
+_PLACE = re.compile(r"[ \t]++(?:-->|Location:)[ \t]++[^\s:]++:\d")
+_BARE_PLACE = re.compile(r"(?=\S*[/.])[^\s:]++:\d++(?::\d++)?(?!\S)")
+_MOST_HEADING = 200
+_NUMBER = re.compile(r"(?<!\S)[\d.,:%/-]++(?!\S)")
+_WORD = re.compile(r"\S+")
+_GAP, _ALIGNED = "  ", 0.6
+_IDENTIFIED = re.compile(r"^[ \t]*+(?:(?:- )?kind: |\[\[)", re.M)
+_BETTER_HEADING = re.compile(r"^(?:\[\[?[^\[\]\n]++\]\]?[ \t]*+|---[ \t]*+|# ?[-=#*]{2}.*)$", re.M)
+"""Where a text has such headings, its comments are none."""
+_COMMENT, _RULED, _TABLE = "comment", "ruled", "table"
+
+
+class _Block(Struct):
+    """A line that encloses others: its `depth`, and the units that a line below it needs."""
+
+    depth: int
+    chain: tuple[int, ...]
+    unit: int
+    is_key: bool = False
+    has_place: bool = False
+
+
+class _Heading(Struct):
+    form: str
+    unit: int
+    has_place: bool = False
+
+
+class _Context(Struct):
+    """What encloses the current line: the `headings`, outermost first, and the open `blocks`.
+
+    `ranks`: the order in which the forms of headings first appeared.
+    """
+
+    headings: list[_Heading] = field(default_factory=list)
+    blocks: list[_Block] = field(default_factory=list)
+    ranks: dict[str, int] = field(default_factory=dict)
+    is_bare: bool = False
+    above: tuple[int, ...] = ()
+
+    def begin(self, form: str, unit: int) -> tuple[int, ...]:
+        """Open a heading, and return the units that it needs."""
+        rank = self.ranks.setdefault(form, len(self.ranks))
+        # Several ruled lines in a row, such as a title and the head of its table, are one heading.
+        is_more = form == _RULED and self.is_bare and self.headings[-1].form == form
+        while not is_more and self.headings and self.ranks[self.headings[-1].form] >= rank:
+            self.headings.pop()
+        needs = tuple([heading.unit for heading in self.headings])
+        self.headings.append(_Heading(form, unit))
+        self.above = (*needs, unit)[-MOST_ENCLOSING:]
+        self.blocks.clear()
+        self.is_bare = True
+        return needs
+
+    def end_table(self) -> None:
+        """Close the head of a table, which does not reach beyond a blank line."""
+        if self.headings and self.headings[-1].form == _TABLE:
+            self.headings.pop()
+            self.above = tuple([heading.unit for heading in self.headings])
+
+    def enclosing(self, depth: int) -> tuple[int, ...]:
+        """Close the blocks that do not enclose a line of this depth, and return what does."""
+        while self.blocks and self.blocks[-1].depth >= depth:
+            self.blocks.pop()
+        return self.blocks[-1].chain if self.blocks else self.above
+
+    def open(self, depth: int, needs: tuple[int, ...], unit: int, *, is_key: bool) -> None:
+        """Let a line enclose the deeper lines below it."""
+        self.blocks.append(_Block(depth, shortened((*needs, unit)), unit, is_key))
+
+
+def shortened(chain: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a chain of enclosing lines without its middle, if it is very long."""
+    if len(chain) <= MOST_ENCLOSING:
+        return chain
+    half = MOST_ENCLOSING // 2
+    return (*chain[:half], *chain[-half:])
+
+
+def add_context(units: Units, text: str) -> None:
+    """Make each unit need the lines that it belongs to. The units are lines or parts of lines."""
+    lines = [text[start:end] for start, end in zip(units.starts, units.ends, strict=True)]
+    skips_comments = _BETTER_HEADING.search(text) is not None
+    context = _Context()
+    before = ""
+    for unit, line in enumerate(lines):
+        if unit and not lines[unit - 1].endswith("\n"):
+            units.needs[unit] = (*units.needs[unit - 1], unit - 1)
+            continue
+        bare = line.strip()
+        if not bare:
+            context.end_table()
+            before = ""
+            continue
+        if own := units.needs[unit]:
+            units.needs[unit] = (*units.needs[own[-1]], *own)
+            continue
+        if line.startswith("[the line above "):
+            units.needs[unit] = (*units.needs[unit - 1], unit - 1)
+            continue
+        following = lines[unit + 1] if unit + 1 < len(lines) else ""
+        form = "" if QUOTED.match(line) else _form(line, before, following)
+        if form and not (form == _COMMENT and skips_comments):
+            units.needs[unit] = context.begin(form, unit)
+        else:
+            units.needs[unit] = _needs(units, context, unit, line, before)
+        before = bare
+    if _IDENTIFIED.search(text):
+        _identify(units, lines)
+
+
+def _needs(units: Units, context: _Context, unit: int, line: str, before: str) -> tuple[int, ...]:
+    """Return the units that a line needs that is no heading. `before` is the line above it."""
+    context.is_bare = context.is_bare and _RULE.match(line) is not None
+    if line.startswith("[") and (head := HEAD.match(line.rstrip("\n"))):
+        line = head[2]
+    if QUOTED.match(line):
+        return context.blocks[-1].chain if context.blocks else context.above
+    branch = _BRANCH.match(line)
+    depth = 2 * (branch.end() if branch else 0)
+    if _BARE_PLACE.match(line) and before and not context.headings:
+        return _placed(units, context, unit)
+    is_item = line.lstrip().startswith("- ")
+    if is_item and any(block.is_key and block.depth == depth for block in context.blocks):
+        depth += 1
+    needs = context.enclosing(depth)
+    if _PLACE.match(line):
+        return _placed(units, context, unit)
+    if line.lstrip()[0] not in "})]" and not _RULE.match(line):
+        context.open(depth, needs, unit, is_key=line.rstrip().endswith(":"))
+    return needs
+
+
+def _placed(units: Units, context: _Context, unit: int) -> tuple[int, ...]:
+    """Let the message above need its place, which is `unit`, and with it what belongs to the
+    message. Only its first place counts. A message with a place ranks like a warning, at least."""
+    if not context.blocks:
+        needs = context.above
+        if context.headings and not context.headings[-1].has_place:
+            context.headings[-1].has_place = True
+            context.above = (*needs, unit)
+            units.needs[needs[-1]] = (*units.needs[needs[-1]], unit)
+            units.salience[needs[-1]] = max(units.salience[needs[-1]], FIRST + WARNING)
+        return needs
+    message = context.blocks[-1]
+    needs = message.chain
+    if not message.has_place:
+        message.chain, message.has_place = (*needs, unit), True
+        units.needs[message.unit] = (*units.needs[message.unit], unit)
+        units.salience[message.unit] = max(units.salience[message.unit], FIRST + WARNING)
+    return needs
+
+
+def _form(line: str, before: str, following: str) -> str:
+    """Return the form of a heading, or "" if the line is none. `before` and `following` are the
+    lines around it."""
+    if _RULE.match(line):
+        return "document" if _DOCUMENT.match(line) and _FIELD.match(following) else ""
+    if (not before or _RULE.match(before)) and following.strip():
+        if _RULE.match(following) and _FRAME.match(following):
+            return _RULED
+        if not before and _is_head(line, following):
+            return _TABLE
+    is_found = _MATCH.match(following.lstrip()) and not line.lstrip()[0].isdigit()
+    if is_found and _PATH.match(line.strip()):
+        return "colon"
+    if line[0].isspace() or len(line) > _MOST_HEADING or HEAD.match(line.rstrip("\n")):
+        return ""
+    if heading := _HEADING.match(line):
+        return f"{heading.lastgroup} {heading['task'] or ''}".strip()
+    is_flat = following[:1].strip() and not following.startswith("- ")
+    if not is_flat or not line.rstrip().endswith(":"):
+        return ""
+    return "colon" if _PATH.match(line.rstrip()[:-1]) or not _NUMBERED.match(line) else ""
+
+
+def _is_head(line: str, following: str) -> bool:
+    """Return whether a line names the columns of the lines below it."""
+    bare = line.strip()
+    if not (_GAP in bare or bare.isupper()) or _NUMBER.search(bare):
+        return False
+    words = [match.span() for match in _WORD.finditer(line.rstrip())][1:]
+    row = following.rstrip()
+    aligned = sum(_is_cell(row, start, end) for start, end in words)
+    return len(words) > 0 and aligned >= _ALIGNED * len(words)
+
+
+def _is_cell(row: str, start: int, end: int) -> bool:
+    """Return whether a cell begins at `start` or ends at `end`."""
+    begins = row[start - 1 : start].isspace() and not row[start : start + 1].isspace()
+    ends = not row[end - 1 : end].isspace() and row[end : end + 1] in ("", " ")
+    return len(row) >= start and (begins or (len(row) >= end and ends))
+
+
+def _identify(units: Units, lines: list[str]) -> None:
+    """Make the lines of each YAML document or list item need its kind and name, and the lines of
+    each `[[table]]` in TOML its name."""
+    names: dict[int, tuple[int, ...]] = {}
+    needs = units.needs
+    for unit, line in enumerate(lines):
+        key = line.strip().removeprefix("- ")
+        above = needs[unit][-1] if needs[unit] else -1
+        if key.startswith("kind: "):
+            block = unit if line.lstrip().startswith("- ") else above
+            names[block] = (*names.get(block, ()), unit)
+        elif not key.startswith("name") or above < 0:
+            continue
+        elif lines[above].strip() == "metadata:":
+            block = needs[above][-1] if needs[above] else -1
+            names[block] = (*names.get(block, ()), above, unit)
+        elif lines[above].startswith("[["):
+            names[above] = (*names.get(above, ()), unit)
+    for unit, own in enumerate(needs):
+        blocks = own if own and _DOCUMENT.match(lines[own[0]]) else (-1, *own)
+        identity = [name for block in (*blocks, unit) for name in names.get(block, ())]
+        if identity and lines[unit].strip():
+            needs[unit] = tuple(dict.fromkeys((*own, *(n for n in identity if n != unit))))

@@ -1,0 +1,150 @@
+"""The parts of a result that can be shortened: its text blocks, its embedded text files, and its
+structuredContent, unless a text repeats that. An image or a file that a result contains twice is
+replaced by a reference to the first."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from upwell.gateway.calls.results import text_block
+from upwell.ground.text.tokens import count
+from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
+
+MAX_TEXTS = 100
+"""If a result has more text blocks than this, their texts are joined and shortened as one text."""
+STRUCTURED = "structuredContent"
+_NOWHERE = -1
+_MEDIA = ("image", "audio", "resource")
+_REPEATED_BYTES = 400
+
+
+class Part(Struct, frozen=True):
+    """A `text` of a result. `place` is the index of its `block`. `name` is the address of an
+    embedded file, or `STRUCTURED`, and "" for a text block."""
+
+    place: int
+    block: RawObject
+    text: str
+    tokens: int
+    name: str = ""
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether this is the structuredContent, which must stay a JSON object."""
+        return self.place == _NOWHERE and self.name == STRUCTURED
+
+    def block_with(self, text: str) -> bytes:
+        """Return the block of this part with another text."""
+        if not self.name:
+            return self.block.replaced("text", dumps(text)).encode()
+        file = RawObject.parse(self.block.get("resource") or b"{}")
+        return self.block.replaced("resource", file.replaced("text", dumps(text)).encode()).encode()
+
+
+def plain_parts(texts: Sequence[str]) -> list[Part]:
+    """Return the parts of a reply that consists of texts."""
+    return [Part(index, RawObject(), text, count(text)) for index, text in enumerate(texts)]
+
+
+def parts_of(result: RawObject, blocks: Sequence[bytes]) -> tuple[list[bytes], list[Part]]:
+    """Return the blocks of a result and its parts. If there are more than `MAX_TEXTS` text blocks,
+    they are joined in the first. Text blocks beyond this number are kept only as strings, because
+    with so many objects the garbage collector would hold up the event loop.
+    """
+    parts: list[Part] = []
+    files: list[Part] = []
+    strings: list[str] = []
+    places: list[int] = []
+    tokens = 0
+    for place, raw in enumerate(blocks):
+        try:
+            block = RawObject.parse(raw)
+            kind = block.value("type")
+            string = block.value("text") if kind == "text" else None
+            file = _file(place, block) if kind == "resource" and len(files) < MAX_TEXTS else None
+        except NotJson:
+            continue
+        if file is not None:
+            files.append(file)
+        if isinstance(string, str):
+            string_tokens = count(string)
+            tokens += string_tokens
+            strings.append(string)
+            places.append(place)
+            if len(parts) < MAX_TEXTS:
+                parts.append(Part(place, block, string, string_tokens))
+    if len(strings) > len(parts):
+        other_places = set(places[1:])
+        kept = [place for place in range(len(blocks)) if place not in other_places]
+        blocks = [blocks[place] for place in kept]
+        moved = {place: index for index, place in enumerate(kept)}
+        files = [replace(file, place=moved[file.place]) for file in files]
+        first = replace(parts[0], place=moved[places[0]], text="\n".join(strings), tokens=tokens)
+        parts = [first]
+    structured = result.get(STRUCTURED)
+    if structured is not None and not is_repeated(structured, strings):
+        text = structured.decode("utf-8", "replace")
+        files.append(Part(_NOWHERE, RawObject(), text, count(text), STRUCTURED))
+    return list(blocks), [*parts, *files]
+
+
+def is_repeated(structured: bytes, texts: Sequence[str]) -> bool:
+    """Return whether the texts of a result give its structuredContent: as JSON, or as the only
+    value in it (`{"result": "…"}`)."""
+    try:
+        value = loads(structured)
+    except NotJson:
+        return False
+    only = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+    if only == "\n".join(texts) or (isinstance(only, list) and only in (texts, _decoded(texts))):
+        return True
+    return any(decoded in (value, only) for decoded in _decoded(texts))
+
+
+def is_object(text: str) -> bool:
+    """Return whether a text is a JSON object."""
+    try:
+        return isinstance(loads(text.encode()), dict)
+    except (NotJson, UnicodeEncodeError):
+        return False
+
+
+def _decoded(texts: Sequence[str]) -> list[Any]:
+    decoded: list[Any] = []
+    for text in texts:
+        if text.lstrip()[:1] in ("{", "["):
+            try:
+                decoded.append(loads(text.encode()))
+            except (NotJson, UnicodeEncodeError):
+                continue
+    return decoded
+
+
+def _file(place: int, block: RawObject) -> Part | None:
+    file = RawObject.parse(block.get("resource") or b"{}")
+    text, uri = file.value("text"), file.value("uri")
+    if not isinstance(text, str):
+        return None
+    return Part(place, block, text, count(text), uri if isinstance(uri, str) and uri else "file")
+
+
+def with_references(blocks: Sequence[bytes]) -> list[bytes]:
+    """Replace each image, sound or file that equals an earlier one by a reference to it."""
+    first: dict[bytes, int] = {}
+    shown: list[bytes] = []
+    for number, raw in enumerate(blocks, 1):
+        earlier = first.setdefault(raw, number) if len(raw) > _REPEATED_BYTES else number
+        kind = _media(raw) if earlier != number else ""
+        same = f"[upwell] The same {kind} as in block {earlier} of this result."
+        shown.append(text_block(same) if kind else raw)
+    return shown
+
+
+def _media(raw: bytes) -> str:
+    try:
+        kind = RawObject.parse(raw).value("type")
+    except NotJson:
+        return ""
+    return str(kind) if kind in _MEDIA else ""
