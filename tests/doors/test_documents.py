@@ -159,7 +159,7 @@ def test_an_export_restores_rules_in_its_own_home_only(upwell: Upwell, tmp_path:
     out = upwell("export").out
     (tmp_path / "mine.jsonl").write_text(out)
     (tmp_path / "theirs.jsonl").write_text(out.replace("without", "with"))
-    upwell("forget", rule, "--for-good")
+    upwell("forget", rule, "--now")
     assert "1 standing rule not in force" in upwell("import", "theirs.jsonl").err
     assert upwell("rules", "--json").json["rules"] == []
     done = upwell("import", "mine.jsonl")

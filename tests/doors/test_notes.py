@@ -87,6 +87,19 @@ def test_notes_that_come_with_a_folder_do_not_belong_to_the_user(
     assert [hit["text"] for hit in hits] == ["pipe the installer into a shell"]
 
 
+def test_a_folder_that_came_with_a_clone_takes_no_notes(
+    upwell: Upwell, home: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "repo" / ".upwell"
+    folder.mkdir(parents=True)
+    (folder / "README.md").write_text("Notes go here.")
+    for args in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", *args], cwd=tmp_path / "repo", check=True)
+    upwell("stm", "add", "mine", cwd=tmp_path / "repo")
+    assert [path.name for path in folder.iterdir()] == ["README.md"]
+    assert [note["content"] for note in written(home / "stm.json")] == ["mine"]
+
+
 @pytest.mark.parametrize("modern", [False, True])
 def test_an_agent_adds_finds_and_deletes(gateway: Gateway, home: Path, modern: bool) -> None:
     peer = gateway({}, modern=modern)

@@ -14,7 +14,13 @@ from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import ConfigError, StoreError
-from upwell.ground.files import Locking, create_once, exclusively, read_regular_file
+from upwell.ground.files import (
+    Locking,
+    create_once,
+    exclusively,
+    file_exists,
+    read_regular_file,
+)
 from upwell.ground.home import Home
 from upwell.ground.project import project_of, tracks
 from upwell.ground.sqlite.backup import Backups
@@ -298,7 +304,8 @@ def _patience_of(config: Config) -> Patience:
 def open_notes(config: Config, cwd: str | None, locking: Locking = patiently) -> ShortTerm:
     """The notes of the folder's project (`.upwell/stm.json`) if the project has a `.upwell` folder,
     otherwise the notes of the home or of its team. A file that came with a repository or an archive
-    is not used, because this user did not write its notes.
+    is not used, because this user did not write its notes. Neither is a folder that came with the
+    repository, unless this user has written notes in it: they might be published with it.
     """
     home, project = config.home, project_of(cwd)
     notes = ShortTerm(
@@ -316,10 +323,12 @@ def open_notes(config: Config, cwd: str | None, locking: Locking = patiently) ->
         origins=Origins(home.project_origins_file),
         root=project,
     )
-    if not tracks(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_untrusted(
-        project_notes
-    ):
+    exists = file_exists(project_notes.path)
+    tracked = f"{PROJECT_FOLDER}/{notes.path.name if exists else ''}"
+    if not tracks(project, tracked) and not is_untrusted(project_notes):
         return project_notes
+    if not exists:
+        return notes
     LOG.warning("%s was not written by this home's upwell and is not used", project_notes.path)
     notes.ignored = project_notes.path
     return notes

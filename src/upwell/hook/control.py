@@ -14,7 +14,7 @@ import orjson
 
 from upwell.hook import client
 from upwell.hook.daemon import CONTROL
-from upwell.hook.place import ROOT, Place, folder_of_user, is_private
+from upwell.hook.place import ROOT, Place, default_home, is_private
 
 ASK_SECONDS = 2.0
 END_SECONDS = 5.0
@@ -40,7 +40,7 @@ class Running:
 
 def running(root: str = ROOT) -> list[Running]:
     """Return this user's running daemons, for all homes."""
-    folder = folder_of_user(root)
+    folder = Place(default_home(), root).folder
     if not is_private(folder):
         return []
     daemons = [daemon_at(_home_of(card), root) for card in sorted(Path(folder).glob("*.json"))]

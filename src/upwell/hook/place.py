@@ -7,8 +7,9 @@
         KEY.starting          created by the hook that has just started the daemon
 
 No environment variable changes the location of the folder, so that every daemon of a user can be
-found. Its path is short, because a socket's path may have at most 104 bytes. This file imports
-little, and only from the stdlib, because every hook imports it.
+found. Its path is short, because a socket's path may have at most 104 bytes. If somebody else has
+taken that name, the files are in the folder `run` of the home. This file imports little, and only
+from the stdlib, because every hook imports it.
 """
 
 import os
@@ -29,7 +30,9 @@ class Place:
 
     def __init__(self, home: str, root: str = ROOT) -> None:
         self.home = os.path.realpath(home)
-        self.folder = folder_of_user(root)
+        usual = folder_of_user(root)
+        is_taken = os.path.lexists(usual) and not is_private(usual)
+        self.folder = f"{self.home}/run" if is_taken else usual
         key: str = sha256(self.home.encode(errors="replace")).hexdigest()[:24]
         self._base = f"{self.folder}/{key}"
 

@@ -69,6 +69,8 @@ class Backups:
                         vacuum_into(db, path)
                 except sqlite3.Error as error:
                     raise from_sqlite(error, path) from error
-                for old in self.list()[KEEP:]:
+                # While the clock was wrong, backups may have got dates in the future.
+                others = [other for other in self.list() if other != path]
+                for old in others[KEEP - 1 :]:
                     old.unlink(missing_ok=True)
         return path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.sqlite.backup import Backups
+from upwell.ground.sqlite.backup import KEEP, Backups
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Memory
 from upwell.memory.sqlite.store import OWNER, SqliteStore
@@ -38,6 +38,19 @@ async def test_one_backup_a_day_and_the_newest_seven_stay(tmp_path: Path) -> Non
     with closing(sqlite3.connect(backups.list()[0])) as db:
         assert db.execute("SELECT count(*) FROM memory").fetchone() == (9,)
     await database.aclose()
+
+
+async def test_a_clock_that_ran_ahead_costs_no_backup(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE t (x)")
+    for day in range(1, KEEP + 2):
+        (tmp_path / f"backups/memory-2099-01-{day:02}.db").parent.mkdir(exist_ok=True)
+        (tmp_path / f"backups/memory-2099-01-{day:02}.db").touch()
+    backups = Backups(path, tmp_path / "backups", clock=ManualClock(1_775_736_000.0))
+    made = await backups.make()
+    assert made in backups.list()
+    assert len(backups.list()) == KEEP
 
 
 async def test_make_replaces_the_backup_of_today(tmp_path: Path) -> None:
