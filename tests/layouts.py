@@ -341,6 +341,7 @@ NESTED: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+_QUOTED = ("deep markdown", "class outline")
 _BEFORE = {
     "compose": "services:\n",
     "kubectl get -o yaml": "apiVersion: v1\nitems:\n",
@@ -349,9 +350,17 @@ _BEFORE = {
 }
 
 
+def _quoted(text: str) -> str:
+    """A file with its line numbers, inside the answer of an agent."""
+    rows = [f"{number:>6}→{row}" for number, row in enumerate(text.split("\n"), 1)]
+    told = "Reading the file\n\n## Result\n\nIt looks like this:\n\n```text\n"
+    return told + "\n".join(rows) + "\n```\n"
+
+
 def texts() -> list[Layout]:
     """Return all layouts that are not JSON."""
     return [
+        *(Layout(f"quoted {name}", _quoted(nested(*NESTED[name]))) for name in _QUOTED),
         *(Layout(name, grouped("", row)) for name, row in INLINE.items()),
         *(Layout(name, grouped("", row), below=True) for name, row in BELOW.items()),
         *(Layout(name, _BEFORE.get(name, "") + grouped(*parts)) for name, parts in GROUPED.items()),

@@ -45,6 +45,9 @@ QUOTED = re.compile(
     r"|\d++(?:[ \t]{2}|\t|→)"
 )
 """A line of a file, with its number. It belongs to the message above, whatever its indentation."""
+_ROW = re.compile(r"[ \t]*+(\d{1,7}+)(?:→|\t)")
+_LEAST_ROWS = 8
+"""So many numbered lines in a row are a file; fewer are a quotation."""
 _PLACE = re.compile(r"[ \t]++(?:-->|Location:)[ \t]++[^\s:]++:\d")
 _BARE_PLACE = re.compile(r"(?=\S*[/.])[^\s:]++:\d++(?::\d++)?(?!\S)")
 _NUMBERS_AND_BARS, _RULED_BY = frozenset("0123456789|│"), frozenset("-=+|")
@@ -93,7 +96,7 @@ class _Context(Struct):
         rank = self.ranks.setdefault(form, len(self.ranks))
         # Several ruled lines in a row, such as a title and the head of its table, are one heading.
         is_more = form == _RULED and self.is_bare and self.headings[-1].form == form
-        while not is_more and self.headings and self.ranks[self.headings[-1].form] >= rank:
+        while not is_more and self.headings and self._ends(self.headings[-1].form, form, rank):
             self.headings.pop()
         needs = tuple([heading.unit for heading in self.headings])
         self.headings.append(_Heading(form, unit))
@@ -101,6 +104,12 @@ class _Context(Struct):
         self.blocks.clear()
         self.is_bare = True
         return needs
+
+    def _ends(self, above: str, form: str, rank: int) -> bool:
+        """Return whether a heading ends one above it. Those of Markdown have levels."""
+        if above.startswith(_COMMENT) and form.startswith(_COMMENT):
+            return above >= form
+        return self.ranks[above] >= rank
 
     def end_table(self) -> None:
         """Close the head of a table, which does not reach beyond a blank line."""
@@ -134,12 +143,13 @@ def shortened(chain: tuple[int, ...]) -> tuple[int, ...]:
 
 def add_context(units: Units, text: str) -> None:
     """Make each unit need the lines that it belongs to. The units are lines or parts of lines."""
-    lines = [text[start:end] for start, end in zip(units.starts, units.ends, strict=True)]
+    written = [text[start:end] for start, end in zip(units.starts, units.ends, strict=True)]
+    lines = _without_numbers(written)
     skips_comments = _BETTER_HEADING.search(text) is not None
     context = _Context()
     before = ""
     for unit, line in enumerate(lines):
-        if unit and lines[unit - 1][-1] != "\n":
+        if unit and written[unit - 1][-1] != "\n":
             units.needs[unit] = units.needs[unit - 1]
             continue
         bare = line.strip()
@@ -158,7 +168,7 @@ def add_context(units: Units, text: str) -> None:
             units.needs[unit] = context.blocks[-1].chain if context.blocks else context.above
             context.is_bare = False
         elif (form := _form(line, bare, before, following)) and not (
-            form == _COMMENT and skips_comments
+            form.startswith(_COMMENT) and skips_comments
         ):
             units.needs[unit] = context.begin(form, unit)
         else:
@@ -166,6 +176,24 @@ def add_context(units: Units, text: str) -> None:
         before = bare
     if _IDENTIFIED.search(text):
         _identify(units, lines)
+
+
+def _without_numbers(lines: list[str]) -> list[str]:
+    """Return the lines, those of a file that is shown whole without their numbers. A few numbered
+    lines are a quotation, which keeps them."""
+    rows = [_ROW.match(line) for line in lines]
+    plain = list(lines)
+    begin = 0
+    for index in range(1, len(lines) + 1):
+        row, above = rows[index] if index < len(lines) else None, rows[index - 1]
+        if row and above and int(row[1]) == int(above[1]) + 1:
+            continue
+        if index - begin >= _LEAST_ROWS:
+            for at in range(begin, index):
+                if row_here := rows[at]:
+                    plain[at] = lines[at][row_here.end() :] or "\n"
+        begin = index
+    return plain
 
 
 def _needs(units: Units, context: _Context, unit: int, line: str, before: str) -> tuple[int, ...]:
@@ -225,7 +253,7 @@ def _form(line: str, bare: str, before: str, following: str) -> str:
     if line[0].isspace() or len(line) > _MOST_HEADING or HEAD.match(bare):
         return ""
     if heading := _HEADING.match(line):
-        return f"{heading.lastgroup} {heading['task'] or ''}".strip()
+        return f"{heading.lastgroup} {heading['task'] or heading['comment'] or ''}".strip()
     if bare[-1] != ":" or not following[:1].strip() or following.startswith("- "):
         return ""
     return "colon" if _PATH.match(bare[:-1]) or not _NUMBERED.match(line) else ""

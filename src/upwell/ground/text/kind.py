@@ -103,9 +103,11 @@ _LAYOUT = _lines(
     r"[^\S\n]+\d+:\d+[^\S\n]|[^\s:]*[/.][^\s:]*:\d+(?::\d+)?(?::|[^\S\n]|$)"
     r"|[^\s(]+\(\d+,\d+\): |[^\S\n]+(?:-->|Location:) \S+:\d"
     r"|[-dlbcps][rwxsStT-]{9}|[^\S\n│|]*(?:[│|][\s│|]*)?(?:[├└][─┬]|\|-- |`-- |\+--- |\\--- )"
-    r"|\+[-+=]{4,}\+$|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$|[^\S\n]+[-+~] [\w\"]+ (?:=|\")"
+    r"|[^\S\n]*\d{1,7}→|\+[-+=]{4,}\+$"
+    r"|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$|[^\S\n]+[-+~] [\w\"]+ (?:=|\")"
 )
-"""Lines that only tools print: findings with their place, listings, trees, tables, changes."""
+"""Lines that only tools print: findings with their place, listings, trees, tables, changes, and the
+numbered lines of a file."""
 _SOME_LAYOUT = 0.2
 _SETTING = _lines(
     r"[\"']?[A-Za-z_][\"'\w./-]*[^\S\n]*(?::(?:[^\S\n]|$)|=)|[#;]|---(?:[^\S\n]|$)|\.\.\.$|- "
