@@ -36,7 +36,7 @@ def test_every_death_is_noticed_and_reported_at_once(pair: Peer, tool: str) -> N
 
 ANSWERED = {
     "early": "in time",
-    "id_as_text": "right id",
+    "id_as_text": "id as text",
     "two_ids": "mine",
     "odd_line_ends": "with a mark",
     "odd_notices": "after the notices",

@@ -167,9 +167,10 @@ def early(call: Call) -> str:
 
 
 def id_as_text(call: Call) -> str:
-    call.server.reply(str(call.id), call.server.modern(text("wrong type of id")))
+    """Both official SDKs accept such an id, so its answer counts; a later one comes too late."""
     call.server.reply(float(call.id) + 0.5, call.server.modern(text("wrong id")))
-    return text("right id")
+    call.server.reply(str(call.id), call.server.modern(text("id as text")))
+    return text("once more")
 
 
 def two_ids(call: Call) -> str:
