@@ -65,9 +65,9 @@ def test_an_answer_over_the_limit(peer: Peer, tool: str) -> None:
 
 
 def test_an_http_refusal_is_reported(peer: Peer) -> None:
-    error = peer.ask("tools/call", {"name": "web__refuse", "arguments": {}})["error"]
-    assert "503" in error["message"]
-    assert "out to lunch" in error["message"]
+    message = complaint(peer.ask("tools/call", {"name": "web__refuse", "arguments": {}}))
+    assert "HTTP 503: <h1>out to lunch</h1>" in message
+    assert "check whether the call took effect" in message
 
 
 def test_a_forgotten_session_is_opened_again(peer: Peer) -> None:

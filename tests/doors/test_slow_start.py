@@ -29,6 +29,7 @@ for line in sys.stdin:
         continue
     print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
+SLOWER_THAN_THE_FIRST_START = 10
 LIMITS = {"list_wait_seconds": 0.3, "connect_timeout_seconds": 30.0, "call_timeout_seconds": 30.0}
 
 
@@ -51,7 +52,7 @@ class Stage:
         peer = self.start(0, *tools)
         peer.wait_for_tools(f"slow__{tools[0]}", deadline=20)
         end = time.monotonic() + 20
-        while not (self.home / "tools.json").exists():
+        while not all((self.home / name).exists() for name in ("tools.json", "offer.json")):
             assert time.monotonic() < end
             peer.drain(0.05)
 
@@ -76,7 +77,7 @@ def test_changed_tools_are_announced_when_the_server_is_up(
 ) -> None:
     stage = Stage(gateway, tmp_path, home)
     stage.known("read", "write")
-    peer = stage.start(4, "read", "new")
+    peer = stage.start(SLOWER_THAN_THE_FIRST_START, "read", "new")
     assert listed(peer) == ["slow__read", "slow__write"]
     wait_for_notification(peer, "notifications/tools/list_changed", 30)
     assert listed(peer) == ["slow__read", "slow__new"]
@@ -88,4 +89,4 @@ def test_another_program_under_the_same_name_has_its_own_list(
     stage = Stage(gateway, tmp_path, home)
     stage.known("read")
     other = {"slow": [*stage.servers["slow"], "--other"]}
-    assert listed(stage.start(4, "read", servers=other)) == []
+    assert listed(stage.start(SLOWER_THAN_THE_FIRST_START, "read", servers=other)) == []

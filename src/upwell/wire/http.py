@@ -144,9 +144,13 @@ def refused(identity: bytes, status: int, body: bytes, requirement: str = "") ->
             return answer_line(identity, Reply(error=error))
     except NotJson:
         LOG.debug("HTTP %d without a JSON-RPC error", status)
-    text = redacted_start(" ".join(body.decode(errors="replace").split()), 200)
-    error = error_body(INTERNAL_ERROR, f"the server answered HTTP {status}: {text}")
+    error = error_body(INTERNAL_ERROR, f"the server answered HTTP {status}: {_shown(body)}")
     return answer_line(identity, Reply(error=error))
+
+
+def _shown(body: bytes) -> str:
+    """The beginning of a response, on one line and without secrets."""
+    return redacted_start(" ".join(body.decode(errors="replace").split()), 200)
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -313,7 +317,7 @@ class HttpLink:
                 self._lose(identity, _DROPPED)
             elif status == 503 and (has_session or opens):
                 # A proxy answers so while the server restarts, and perhaps for this session only.
-                return f"{self._address.shown} is not available (HTTP 503)"
+                return f"{self._address.shown} is not available (HTTP 503: {_shown(body)})"
             else:
                 requirement = response.extensions.get(REQUIREMENT, "")
                 self._inbox.add(Line(refused(identity, status, body, requirement)))

@@ -49,7 +49,7 @@ CACHEABLE = frozenset(
     {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
 """Modern results from these methods must state how long they may be cached."""
-INTRODUCTION_SECONDS = 8.0
+INTRODUCTION_SECONDS = 5.0
 """How long `initialize` waits for servers that are starting. Later starts present the saved offer,
 and do not wait. The least patient of the known clients gives up after 10 seconds."""
 TOOLS_CHANGED = "notifications/tools/list_changed"
