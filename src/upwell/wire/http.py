@@ -434,8 +434,8 @@ class HttpLink:
 
     def _lose(self, identity: bytes | None, reason: str, *, locked_out: bool = False) -> None:
         """End the link because of a request that the server has not run."""
-        if identity is not None and not self._reason:
-            self._inbox.add(unanswered(identity, reason, not_run=not locked_out))
+        if identity is not None and not self._reason and not locked_out:
+            self._inbox.add(unanswered(identity, reason, not_run=True))
         self._end(reason, locked_out=locked_out)
 
     def _end(self, reason: str, *, locked_out: bool = False) -> None:
