@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 # They need git, make, and uv or a Python; everything is kept in .venv/ and .tools/.
 
-.PHONY: demo test test-slow live live-fixtures lint types docs pictures release examples bench conformance fix clean
+.PHONY: demo test test-slow nightly live live-fixtures lint types docs pictures release examples bench conformance fix clean
 BIN := .venv/bin
 # Where this is set, every one of the thousands of starts in the tests would compile all of upwell.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,7 +14,10 @@ test: .venv/.ready .tools/npm/.ready .tools/postgres/.ready    # everything but 
 	@$(PYTEST) -q -n 2 --dist worksteal -m "not slow and not live"
 
 test-slow: .venv/.ready .tools/npm/.ready .tools/postgres/.ready .tools/chromium/.ready
-	@$(PYTEST) -q -n 2 --dist worksteal -m "slow and not live"
+	@$(PYTEST) -q -n 3 --dist worksteal -m "slow and not live and not nightly"
+
+nightly: .venv/.ready .tools/npm/.ready .tools/postgres/.ready .tools/chromium/.ready
+	@$(PYTEST) -q -n 2 --dist worksteal -m "nightly and not live"
 
 live: .venv/.ready                      # real agents from npm with our hooks, before a model that plays a part
 	@$(PYTEST) -q -n 0 -m live tests/live

@@ -26,6 +26,14 @@ SLOW_PATHS = (
 """Chromium, injected faults, a test for each name of tests/NAMES.md, and other tests that take ten
 seconds or more per file.
 """
+NIGHTLY_PATHS = (
+    ROOT / "tests/browser/test_size.py",
+    ROOT / "tests/faults/test_damaged_cells.py",
+    DOORS / "test_clock_skew.py",
+    DOORS / "test_many_gateways.py",
+    DOORS / "test_soak.py",
+)
+"""Long days, large homes and hundreds of rounds, which take minutes; `make nightly` runs them."""
 CLI_DEADLINE = 60
 SLOW_DOORS = frozenset(
     """
@@ -33,13 +41,13 @@ SLOW_DOORS = frozenset(
     dashboard delivery demo docs_commands documents drills entry excluded faults first_start
     first_steps fit floods full_disk guards hook_cold hook_compress hook_events hook_faults
     hook_http hook_sessions hook_setup hostile_client hostile_memory hostile_server http_behind
-    http_eras http_front http_resume hygiene inbox init judge launcher learning lessons life
-    local_copy login long_lists ltm many_tools meaning memory_faults metrics mirrors
+    http_eras http_front http_resume hygiene inbox init init_wrap judge launcher learning lessons
+    life local_copy login long_lists ltm many_tools meaning memory_faults metrics mirrors
     move_attacks moving_in moving_in_real names notes odd_exchanges past_sessions postgres
     principals promises qmd real_servers reload replay replay_judge replicas resources review
-    rules same_decision setup setup_lessons slow_model slow_start start supervision surface
-    team_by_token tenants terminal_escapes tracing undo upgrade variables whose_question
-    wrong_settings
+    rules same_decision setup setup_lessons setup_replay slow_model slow_start start supervision
+    surface team_by_token tenants terminal_escapes tracing undo upgrade variables whose_question
+    wild_server wrong_settings
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""
@@ -83,7 +91,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_slow_door = item.path.parent == DOORS and (
             item.path.stem.removeprefix("test_") in SLOW_DOORS
         )
-        if is_slow_door or any(item.path.is_relative_to(path) for path in SLOW_PATHS):
+        is_nightly = item.path in NIGHTLY_PATHS
+        if is_nightly:
+            item.add_marker(pytest.mark.nightly)
+        if is_nightly or is_slow_door or any(item.path.is_relative_to(p) for p in SLOW_PATHS):
             item.add_marker(pytest.mark.slow)
         if os.environ.get("UPWELL_SECOND_TRY"):
             item.add_marker(pytest.mark.flaky(reruns=1))

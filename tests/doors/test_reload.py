@@ -179,6 +179,6 @@ def test_reloads_under_load_drop_no_call(gateway: Gateway, home: Path) -> None:
     assert reloads(gateway, home, 4) == [f"number-{number}-" for number in range(1, 5)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_hundred_reloads_under_load_drop_no_call(gateway: Gateway, home: Path) -> None:
     assert len(reloads(gateway, home, 100)) == 100
