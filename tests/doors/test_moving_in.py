@@ -146,7 +146,7 @@ def test_a_program_that_is_not_there(upwell: Upwell, program: str) -> None:
     [
         (("--from", "claudemem"), "did you mean claude-mem?"),
         (("--from", "mem0", "no/such.json"), "no such file"),
-        (("--from", "mem0", "--format", "stm"), "--from takes neither"),
+        (("--from", "mem0", "--format", "stm"), "--from takes none of"),
         (("--dry-run",), "need --from"),
         (("--from", "mem0", "--project", "shop"), "is not NAME=FOLDER"),
     ],
