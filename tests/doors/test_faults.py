@@ -167,8 +167,15 @@ def test_bytes_that_are_not_utf8(pair: Peer) -> None:
 
 UNCHANGED = [
     *("lone_surrogate", "nul", "crlf", "long_integer", "duplicate_keys", "separators"),
-    *("controls", "empty_text", "block_unknown", "deep_result"),
+    *("controls", "empty_text", "block_unknown"),
 ]
+
+
+def test_structured_content_that_nobody_can_parse_has_a_key(pair: Peer) -> None:
+    notice = everything(pair.call("bad__deep_result"))
+    assert "structuredContent: shortened" in notice
+    key = notice.partition('key="')[2].partition('"')[0]
+    assert "[[[[[[[[" in everything(pair.call("upwell__read_more", key=key))
 
 
 @pytest.mark.parametrize("modern", [False, True])

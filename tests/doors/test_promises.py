@@ -125,13 +125,14 @@ def workers(peer: Peer) -> list[int]:
 
 
 LARGE = "a line of some length, that is one of many\n" * 8_000
+HUGE = LARGE * 30
 
 
 def test_a_large_answer_does_not_wait_behind_a_huge_one(gateway: Gateway) -> None:
     limits = {**QUICK, "call_timeout_seconds": 120.0}
-    peer = gateway({"bad": script("odd"), "good": script("upstream")}, gateway=limits)
-    peer.wait_for_tools("bad__huge", "good__echo")
-    huge = peer.start("tools/call", {"name": "bad__huge", "arguments": {}})
+    peer = gateway({"other": script("upstream"), "good": script("upstream")}, gateway=limits)
+    peer.wait_for_tools("other__echo", "good__echo")
+    huge = peer.start("tools/call", {"name": "other__echo", "arguments": {"text": HUGE}})
     eventually(lambda: bool(workers(peer)), 120)
     assert 'key="' in everything(peer.call("good__echo", 120, text=LARGE))
     assert huge not in peer._replies
