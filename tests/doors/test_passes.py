@@ -303,9 +303,8 @@ def test_unknown_methods_reach_the_server(agent: Agent) -> None:
 def test_a_task_belongs_to_its_server(agent: Agent) -> None:
     agent.call("other__begin_task")
     assert agent.result("tasks/get", {"taskId": "task-of-other"})["status"] == "working"
-    assert (
-        agent.ask("tasks/get", {"taskId": "task-of-nobody"})["error"]["message"] == "no such task"
-    )
+    error = agent.ask("tasks/get", {"taskId": "task-of-nobody"})["error"]
+    assert error["message"] == "Unknown task: task-of-nobody", "no server hears of it"
 
 
 def test_the_offer_combines_all_servers(agent: Agent) -> None:
