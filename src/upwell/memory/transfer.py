@@ -115,21 +115,23 @@ class Imports:
             raise UsageError(f"{path} names no projects to replace", hint="only JSON lines do")
         if vouched and form != "jsonl":
             raise UsageError(f"{path} is no export of upwell", hint="JSON lines are")
-        if form != "markdown":
-            copied = (
-                await asyncio.to_thread(copy_notes, self._notes, path)
-                if form == "stm"
-                else await copy_memories(
-                    self._library,
-                    path,
-                    progress,
-                    projects,
-                    propose=self._propose,
-                    key=self.key(),
-                    vouched=vouched,
-                )
+        if form == "markdown":
+            return await self._watched(path, folder, progress)
+        if form == "stm":
+            copied = await asyncio.to_thread(copy_notes, self._notes, path)
+        else:
+            copied = await copy_memories(
+                self._library,
+                path,
+                progress,
+                projects,
+                propose=self._propose,
+                key=self.key(),
+                vouched=vouched,
             )
-            return Imported(path=str(path), format=form, **asdict(copied))
+        return Imported(path=str(path), format=form, **asdict(copied))
+
+    async def _watched(self, path: Path, folder: Path, progress: Progress) -> Imported:
         _refuse_home(path)
         source = source_at(path, folder)
         is_known = source.path in [other.path for other in await self._sources.all()]
@@ -149,7 +151,7 @@ class Imports:
             )
         return Imported(
             path=source.path,
-            format=form,
+            format="markdown",
             files=files,
             chunks=chunks,
             problems=tuple(problem for problem in state.problems if source.holds(problem.path)),
