@@ -40,7 +40,7 @@ _BRANCH = re.compile(
     r"(?:[│|]?[ \t\xa0]++)*+(?:[├└][─┬]*+[ \xa0]?|(?:\|--|`--|\+---|\\---|\+-|\\-) )?"
 )
 """The indentation of a line, with the branches of a tree."""
-QUOTED = re.compile(
+NUMBERED = re.compile(
     r"[ \t]*+\d*+[ \t]*+[|│](?![ \t\xa0]*+[│|├└+\\`]|--|.*\|\s*$)"
     r"|\d++(?:[ \t]{2}|\t|→)"
 )
@@ -52,7 +52,7 @@ _PLACE = re.compile(r"[ \t]++(?:-->|Location:)[ \t]++[^\s:]++:\d")
 _BARE_PLACE = re.compile(r"(?=\S*[/.])[^\s:]++:\d++(?::\d++)?(?!\S)")
 _NUMBERS_AND_BARS, _RULED_BY = frozenset("0123456789|│"), frozenset("-=+|")
 _INDENTED_BY = frozenset(" \t\xa0│|├└`+\\")
-"""The characters with which matches of `QUOTED`, `_RULE` and `_BRANCH` begin, spaces apart."""
+"""The characters with which matches of `NUMBERED`, `_RULE` and `_BRANCH` begin, spaces apart."""
 _MOST_HEADING = 200
 _NUMBER = re.compile(r"(?<!\S)[\d.,:%/-]++(?!\S)")
 _WORD = re.compile(r"\S+")
@@ -164,7 +164,7 @@ def add_context(units: Units, text: str) -> None:
             units.needs[unit] = (*units.needs[unit - 1], unit - 1)
             continue
         following = lines[unit + 1] if unit + 1 < len(lines) else ""
-        if bare[0] in _NUMBERS_AND_BARS and QUOTED.match(line):
+        if bare[0] in _NUMBERS_AND_BARS and NUMBERED.match(line):
             units.needs[unit] = context.blocks[-1].chain if context.blocks else context.above
             context.is_bare = False
         elif (form := _form(line, bare, before, following)) and not (

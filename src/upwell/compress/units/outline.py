@@ -19,7 +19,7 @@ from upwell.compress.units.base import (
     lines,
     split_lines,
 )
-from upwell.compress.units.belonging import QUOTED, add_context, shortened
+from upwell.compress.units.belonging import NUMBERED, add_context, shortened
 from upwell.compress.units.reports import Report
 
 _MODIFIER = (
@@ -207,7 +207,7 @@ def _raise_trouble(units: Units, text: str) -> None:
         if units.salience[unit] <= BLANK:
             continue
         line = text[start:end]
-        if QUOTED.match(line):
+        if NUMBERED.match(line):
             continue
         role = report.salience(line, unit)
         if role > 0.0 or trouble.within(start, end):
