@@ -142,7 +142,7 @@ def server_cpu(cluster: Cluster) -> float:
 async def opened(home: Path, url: str = "", tenant: str = "default") -> AsyncIterator[App]:
     flags = {"store.url": url, "store.tenant": tenant} if url else {}
     # With a database, the app is set up as a replica of a server. Imported files are not watched.
-    settings = Settings(home=home, flags=flags, environment={}, watches=False, is_replica=bool(url))
+    settings = Settings(home=home, flags=flags, environment={}, watches=False)
     app = await build(settings)
     try:
         yield app

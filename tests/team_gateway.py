@@ -39,7 +39,7 @@ async def gateway(
 ) -> AsyncIterator[Gateway]:
     """A gateway over a database ("" for none) that accepts the owner's token and these."""
     environment = {"UPWELL_STORE__URL": database, **environment}
-    app = await build(Settings(home=folder / "gateway", environment=environment, is_replica=True))
+    app = await build(Settings(home=folder / "gateway", environment=environment))
     known = {OWNER_TOKEN: OWNER, **(tokens or {})}
     access = TeamAccess(app)
     admission = Admission(

@@ -194,47 +194,6 @@ def test_originals_live_as_long_as_they_should_on_both(pair: Pair) -> None:
         assert answer.get("isError"), "an original outlived its time"
 
 
-def test_sessions_and_tokens_hold_on_both(pair: Pair) -> None:
-    for first, second in ((pair.right, pair.wrong), (pair.wrong, pair.right)):
-        session = first.address.begin()
-        session.address = second.address
-        assert said(session.call("up__echo", text="moved")) == "moved"
-        session.address = first.address
-        assert said(session.call("up__echo", text="back")) == "back"
-        assert second.address.send("DELETE", Mcp_Session_Id=session.session)[0] == 204
-        soon(lambda session=session: session.post("ping", 2)[0] == 404)  # type: ignore[misc]
-        token = upwell(first, "token", "add", "ana")
-        guest = Address(second.port, token)
-        soon(lambda guest=guest: guest.modern("server/discover", {})[0] == 200)  # type: ignore[misc]
-        upwell(second, "token", "remove", "ana")
-        there = Address(first.port, token)
-        soon(lambda there=there: there.modern("server/discover", {})[0] == 401)  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("begins", ["right", "wrong"])
-def test_the_rate_of_a_session_holds_across_both(pair: Pair, begins: str) -> None:
-    first: Replica = getattr(pair, begins)
-    second = pair.wrong if first is pair.right else pair.right
-    session = f"rated-{begins}-{pair.ahead}"
-    questions = list(FACTS)
-    given(first, session, questions[0])
-    given(second, session, questions[1])
-    for replica in (second, first):
-        assert prompted(replica, session, questions[2]) == "", "two a minute were given before"
-    # Another session has a rate of its own, and gets the answer that the first one did not get.
-    given(second, f"other-{session}", questions[2])
-
-
-def test_a_rate_ends_after_a_minute(pair: Pair) -> None:
-    session, questions = f"long-{pair.ahead}", list(FACTS)
-    given(pair.wrong, session, questions[0])
-    given(pair.right, session, questions[1])
-    began = time.monotonic()
-    while FACTS[questions[3]] not in prompted(pair.right, session, questions[3]):
-        assert time.monotonic() - began < 2 * MINUTE, "the session stays silent"
-        time.sleep(2)
-
-
 def test_tenants_stay_apart(pair: Pair) -> None:
     token = upwell(pair.right, "token", "add", "eve", "--tenant", "rival")
     eve = Address(pair.wrong.port, token)

@@ -172,26 +172,6 @@ def assert_gone(replica: Replica, text: str) -> None:
             assert found == (0,), table
 
 
-def test_a_session_moves_to_the_other_replica_and_ends_on_both(pair: list[Replica]) -> None:
-    a, b = pair
-    session = a.address.begin()
-    assert said(session.call("up__echo", text="on a")) == "on a"
-    session.address = b.address
-    assert said(session.call("up__echo", text="on b")) == "on b"
-    assert b.address.send("DELETE", Mcp_Session_Id=session.session)[0] == 204
-    session.address = a.address
-    soon(lambda: session.post("ping", 2)[0] == 404)
-
-
-def test_a_session_of_another_user_does_not_move(pair: list[Replica]) -> None:
-    a, b = pair
-    token = upwell(a, "token", "add", "bo")
-    soon(lambda: Address(b.port, token).modern("server/discover", {})[0] == 200)
-    session = a.address.begin()
-    session.address = Address(b.port, token)
-    assert session.post("ping", 3)[0] == 404
-
-
 def test_the_switch_holds_on_every_replica(pair: list[Replica]) -> None:
     a, b = pair
     shortened = call(b.address, "up__big_markdown")["content"]

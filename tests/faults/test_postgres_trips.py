@@ -29,7 +29,7 @@ async def test_a_decision_waits_for_three_round_trips(
     # Round trips are slow in this test, so the version of the memories counts as current longer.
     monkeypatch.setattr(counts, "RECENT_SECONDS", 10 * DELAY)
     flags = {"store.url": cluster().database()}
-    settings = Settings(home=tmp_path, flags=flags, environment={}, watches=False, is_replica=True)
+    settings = Settings(home=tmp_path, flags=flags, environment={}, watches=False)
     app = await build(settings)
     texts = [f"the retry limit of the queue of invoices number {n} is {n}" for n in range(3)]
     await app.memory.add_many([Memory(text=text, namespace="decisions") for text in texts])

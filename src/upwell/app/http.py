@@ -43,7 +43,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
         UpwellError: the home cannot be used.
     """
     host, port = address_of(address)
-    app = await build(Settings(tolerant=True, cwd=cwd, is_replica=True))
+    app = await build(Settings(tolerant=True, cwd=cwd))
     report_problems(app, say)
     export_spans(app.config.environment, __version__)
     tenants = Tenants(app)

@@ -44,8 +44,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     the hooks use, runs without memory if the memory cannot be opened. `cwd` determines the project
     of a cue that has no folder. If `watches` is false, only `documents.refresh()` and
     `documents.lines()` read imported files again. With `waits_for_judge`, every decision waits for
-    the verdict of the model that judges it. With `is_replica`, a session may continue on another
-    replica.
+    the verdict of the model that judges it.
     """
 
     home: Path | None = None
@@ -56,7 +55,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     clock: Clock = SYSTEM_CLOCK
     watches: bool = True
     waits_for_judge: bool = False
-    is_replica: bool = False
 
 
 class MemoryApp:

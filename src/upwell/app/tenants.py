@@ -170,7 +170,7 @@ async def open_tenant(own: App, tenant: str) -> App:
         environment=environment,
     )
     LOG.info("a tenant's memory opens in %s", home.root.name)
-    settings = Settings(tolerant=True, is_replica=True)
+    settings = Settings(tolerant=True)
     app = await assemble(tenants, settings, own.postgres)
     await forget_notes(app.notes)
     return app

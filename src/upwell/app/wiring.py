@@ -42,7 +42,6 @@ from upwell.ground.host_sessions import HostSessions, Joined
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
-from upwell.ground.session_state import LocalSessionState, SessionState, StoredSessionState
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
@@ -97,8 +96,6 @@ class App(MemoryApp):
 
     def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
         config, clock, options = self.config, settings.clock, self.config.surfacing()
-        # Surfacing, pending calls and HTTP sessions use one state, which replicas can share.
-        self._session_state = self._sessions_of(settings)
         self.learning = open_learning(
             config, self._surface_of, self._ttl_store, self._files, memory, clock
         )
@@ -113,7 +110,6 @@ class App(MemoryApp):
                 judge=dataclasses.replace(options.judge, waits=settings.waits_for_judge),
             ),
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
-            state=self._session_state,
             learning=self.learning,
             clock=clock,
         )
@@ -124,13 +120,6 @@ class App(MemoryApp):
             refused=self.surfacer.refused,
             clock=clock,
         )
-
-    def _sessions_of(self, settings: Settings) -> SessionState:
-        if settings.is_replica and (postgres := self.postgres):
-            return StoredSessionState(
-                self._ttl_store, clock=settings.clock, ahead=lambda: postgres.clock_offset
-            )
-        return LocalSessionState(clock=settings.clock)
 
     def _add_compression(self, memory: Memories) -> None:
         config, private = self.config, self._private
@@ -302,7 +291,6 @@ class App(MemoryApp):
                 may_compress=self.may_shorten, definitions=definitions, added=self.learning.listed
             ),
             Records(
-                sessions=self._session_state,
                 save_offer=partial(save_offer, config.home),
                 tool_lists=ToolLists(config.home.lists_file),
             ),

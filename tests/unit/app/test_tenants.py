@@ -40,9 +40,7 @@ async def tenants(
     request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
 ) -> AsyncIterator[Tenants]:
     flags = {"store.url": cluster().emptied()} if request.param == "postgres" else {}
-    own = await build(
-        Settings(home=tmp_path / "home", flags=flags, environment={}, is_replica=True, cwd=None)
-    )
+    own = await build(Settings(home=tmp_path / "home", flags=flags, environment={}, cwd=None))
     opened = Tenants(own, clock=clock)
     yield opened
     await opened.aclose()
@@ -164,7 +162,6 @@ async def test_the_wall_stands_without_the_checks_of_the_application(
                 home=tmp_path / name,
                 flags={"store.url": url, "store.tenant": name},
                 environment={},
-                is_replica=True,
             )
         )
         for name in ("one", "two")
