@@ -15,9 +15,8 @@ import psycopg
 import pytest
 
 from tests.doors.address import Address, said
-from tests.doors.reading import everything, key_in
+from tests.doors.reading import everything
 from tests.doors.replicas import PATIENCE, SOON_SECONDS, Replica
-from tests.doors.servers.data import big_markdown
 from tests.postgres import cluster
 
 MINUTE = 60.0
@@ -173,25 +172,6 @@ def test_the_whole_process_has_the_wrong_time_and_its_memories_surface(pair: Pai
             assert text in everything(context), (replica.home.name, question)
     listed = said(call(pair.right.address, "upwell__memory_search", query="harbour crane dredger"))
     assert all(text in listed for text in list(FACTS.values())[:3])
-
-
-def test_originals_live_as_long_as_they_should_on_both(pair: Pair) -> None:
-    for writer, reader in ((pair.right, pair.wrong), (pair.wrong, pair.right)):
-        key = key_in(call(writer.address, "up__big_markdown"))
-        lifetime = "SELECT max(expires_at) - extract(epoch FROM clock_timestamp())::float8 "
-        left = pair.value(f"{lifetime} FROM upwell.entry WHERE kind = 'original'")
-        assert ORIGINAL_SECONDS - 15 < left <= ORIGINAL_SECONDS + 1
-        # Housekeeping on the other machine removes no original that has not expired.
-        upwell(reader, "topics")
-        key = key_in(call(writer.address, "up__big_markdown"))
-        for replica in (reader, writer):
-            answer = call(replica.address, "upwell__read_more", key=key, offset=0)
-            assert not answer.get("isError"), answer
-            assert big_markdown().startswith(everything(answer)[:1000])
-    time.sleep(ORIGINAL_SECONDS + 2)
-    for replica in (pair.right, pair.wrong):
-        answer = call(replica.address, "upwell__read_more", key=key, offset=0)
-        assert answer.get("isError"), "an original outlived its time"
 
 
 def test_tenants_stay_apart(pair: Pair) -> None:

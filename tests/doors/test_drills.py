@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -26,6 +27,8 @@ MOST_WAIT_SECONDS = 0.3
 """The longest that a lost database may hold up a call."""
 BUSY_SECONDS = 0.7
 """Allowance for the machine of the tests, on which other tests run."""
+FACT = "The harbour gate opens at dawn, once warden Lindqvist has lowered both chains"
+QUESTION = "When does the harbour gate open in the morning?"
 
 
 class Client:
@@ -149,8 +152,16 @@ def own_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def replica(tmp_path: Path, own_cluster: Cluster) -> Iterator[Replica]:
-    with replicas(tmp_path, own_cluster.database(), "a") as (one,):
+    url = own_cluster.database()
+    with replicas(tmp_path, url, "a", surface={"cooldown_seconds": 0.0}) as (one,):
+        remember(one, FACT)
         yield one
+
+
+def remember(replica: Replica, text: str) -> None:
+    """Store a memory with the command of a replica's home."""
+    command = [sys.executable, "-m", "upwell", "remember", text]
+    subprocess.run(command, env=replica.environment, cwd="/", timeout=60, check=True)
 
 
 @pytest.mark.parametrize("end", ["kill", "freeze", "stop"])
@@ -167,15 +178,14 @@ async def test_calls_go_on_without_the_database(
     assert not slow, f"{len(slow)} of {len(lost)} calls took up to {max(slow):.2f} s"
     assert sorted(lost)[len(lost) // 2] < usual * 3 + 0.05
     began = time.monotonic()
-    refused = await client._http.post("/mcp", **_reading(key))
+    assert await read_by(key, client)
     assert time.monotonic() - began < MOST_WAIT_SECONDS + BUSY_SECONDS
-    assert "PostgreSQL" in everything(refused.json()["result"])
-    assert everything(await client.modern("up__big_markdown"))
+    assert key_in(await client.modern("up__big_markdown")) == key
     if end == "freeze":
         await asyncio.to_thread(own_cluster.thaw)
     else:
         await asyncio.to_thread(own_cluster.start)
-    await recovered(client, key)
+    await recovered(client)
     await client.aclose()
     # The first call that succeeds may be ahead of the task that reports the database as back.
     deadline = time.monotonic() + 20
@@ -194,51 +204,11 @@ def _of_database(replica: Replica) -> list[str]:
 
 async def test_cut_connections_are_replaced(replica: Replica, own_cluster: Cluster) -> None:
     client = Client(replica.port, replica.token)
-    key = key_in(await client.modern("up__big_markdown"))
     for _ in range(3):
         await asyncio.to_thread(own_cluster.cut_connections)
         await timed_calls(client, seconds=0.3)
-        await recovered(client, key)
+        await recovered(client)
     await client.aclose()
-
-
-async def test_a_replica_that_starts_without_the_database_takes_the_shared_secret(
-    tmp_path: Path, own_cluster: Cluster
-) -> None:
-    url = own_cluster.database()
-    with replicas(tmp_path, url, "a") as (first,):
-        shared = first.token
-        await asyncio.to_thread(own_cluster.stop)
-        late = Replica(tmp_path, "b", url)
-        try:
-            late.start()
-            provisional = late.token
-            assert provisional != shared
-            client = Client(late.port, provisional)
-            early = key_in_or_none(await client.modern("up__big_markdown"))
-            await asyncio.to_thread(own_cluster.start)
-            end = time.monotonic() + 30
-            while late.token != shared or late.address.modern("server/discover", {})[0] != 200:
-                assert time.monotonic() < end, late.log
-                await asyncio.sleep(0.1)
-            one, other = Client(late.port, shared), Client(first.port, shared)
-            end = time.monotonic() + 20
-            while (key := key_in_or_none(await one.modern("up__big_markdown"))) is None:
-                assert time.monotonic() < end, late.log
-                await asyncio.sleep(0.2)
-            await recovered(other, key)
-            assert key == key_in_or_none(await other.modern("up__big_markdown"))
-            if early:
-                answer = (await one._http.post("/mcp", **_reading(early))).json()["result"]
-                assert everything(answer)[:20] in big_markdown() or answer["isError"]
-            for each in (client, one, other):
-                await each.aclose()
-        finally:
-            late.stop(signal.SIGKILL)
-
-
-def key_in_or_none(result: dict[str, Any]) -> str | None:
-    return key_in(result) if "key=" in everything(result) else None
 
 
 async def timed_calls(client: Client, seconds: float) -> list[float]:
@@ -254,28 +224,18 @@ async def timed_calls(client: Client, seconds: float) -> list[float]:
     return waits
 
 
-async def recovered(client: Client, key: str) -> None:
-    """Wait until an original can be read again."""
+async def read_by(key: str, client: Client) -> bool:
+    """Whether an original can be read."""
+    answer = everything(await client.modern("upwell__read_more", key=key, offset=0))
+    return big_markdown().startswith(answer[:1000])
+
+
+async def recovered(client: Client) -> None:
+    """Wait until memories surface again."""
     end = time.monotonic() + 20
     while True:
-        answer = (await client._http.post("/mcp", **_reading(key))).json()["result"]
-        if not answer.get("isError"):
-            assert big_markdown().startswith(everything(answer)[:1000])
+        found = everything(await client.modern("upwell__memory_context", message=QUESTION))
+        if FACT in found:
             return
-        assert time.monotonic() < end, everything(answer)
+        assert time.monotonic() < end, found
         await asyncio.sleep(0.1)
-
-
-def _reading(key: str) -> dict[str, Any]:
-    params = {
-        "name": "upwell__read_more",
-        "arguments": {"key": key, "offset": 0},
-        "_meta": ENVELOPE,
-    }
-    body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}
-    headers = {
-        "MCP-Protocol-Version": MODERN,
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": "upwell__read_more",
-    }
-    return {"json": body, "headers": headers}

@@ -16,7 +16,6 @@ import psycopg
 import pytest
 
 from tests.doors.address import Address, said
-from tests.doors.reading import FOOTER, key_in
 from tests.doors.replicas import PATIENCE, SOON_SECONDS, Replica, replicas
 from tests.doors.servers.data import big_markdown
 from tests.postgres import cluster
@@ -64,17 +63,6 @@ def call(address: Address, tool: str, **arguments: Any) -> Mapping[str, Any]:
     status, _, message = address.modern("tools/call", {"name": tool, "arguments": arguments})
     assert status == 200, message
     return dict(message["result"])
-
-
-def test_a_key_of_one_replica_is_read_on_the_other(pair: list[Replica]) -> None:
-    a, b = (replica.address for replica in pair)
-    first = call(a, "up__big_markdown")
-    key = key_in(first)
-    body, _, _ = said(call(b, "upwell__read_more", key=key, offset=0)).rpartition(FOOTER)
-    assert body
-    assert big_markdown().startswith(body)
-    assert key_in(call(b, "up__big_markdown")) == key
-    assert call(b, "up__big_markdown")["content"] == first["content"]
 
 
 def test_the_owner_has_one_token_on_all_replicas(pair: list[Replica]) -> None:

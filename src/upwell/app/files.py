@@ -362,17 +362,8 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
         return copy_in_memory(database.path, options, clock)
     ttl_store: TtlStore = SqliteTtlStore(database, options=options, clock=clock)
     files.databases.append(database)
-    if files.team:
-        ttl_store = _with_team(files.team, ttl_store, options, clock)
     files.chores.append(ttl_store.expire)
     return ttl_store
-
-
-def _with_team(team: Team, own: TtlStore, options: ttl_stores.Options, clock: Clock) -> TtlStore:
-    from upwell.ground.postgres.ttl_store import PostgresTtlStore, TeamTtlStore
-
-    shared = PostgresTtlStore(team.postgres, options=options, tenant=team.tenant, clock=clock)
-    return TeamTtlStore(own, shared)
 
 
 def open_audit_log(config: Config, files: Files) -> Log:

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from upwell.ground.errors import StoreError
-from upwell.ground.postgres.connection import PROMPT_SECONDS, Postgres, Statement
+from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.postgres.migrate import connect, is_pooled
 from upwell.ground.postgres.schema import CHANNEL, tenant_number
 from upwell.ground.trace import LOG
@@ -70,9 +70,7 @@ class Versions:
         Raises:
             StoreError: the database failed.
         """
-        ((versions,),) = await self._postgres.ask(
-            self._tenant, Statement(_VERSIONS, {}), seconds=PROMPT_SECONDS
-        )
+        ((versions,),) = await self._postgres.ask(self._tenant, Statement(_VERSIONS, {}))
         parts = (MEMORIES, LEARNED, FILES)
         new = {
             part for part, old, now in zip(parts, self._known, versions, strict=True) if old != now
