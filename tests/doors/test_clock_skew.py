@@ -174,21 +174,6 @@ def test_the_whole_process_has_the_wrong_time_and_its_memories_surface(pair: Pai
     assert all(text in listed for text in list(FACTS.values())[:3])
 
 
-def test_tenants_stay_apart(pair: Pair) -> None:
-    token = upwell(pair.right, "token", "add", "eve", "--tenant", "rival")
-    eve = Address(pair.wrong.port, token)
-    soon(lambda: eve.modern("server/discover", {})[0] == 200)
-    secret = "The vault of the rival is under the pier"
-    call(eve, "upwell__add_memory", content=secret)
-    here = Address(pair.right.port, token)
-    soon(lambda: secret in said(call(here, "upwell__search_memory", query="vault pier")))
-    for question, fact in FACTS.items():
-        assert fact not in everything(call(eve, "upwell__memory_context", message=question))
-    for replica in (pair.right, pair.wrong):
-        shown = everything(call(replica.address, "upwell__search_memory", query="vault pier"))
-        assert secret not in shown
-
-
 def test_no_memory_is_lost_while_both_write(pair: Pair) -> None:
     """Memories that both write in turn, and one that both change: the last change counts."""
     for number in range(3):

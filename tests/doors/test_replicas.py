@@ -1,18 +1,14 @@
 """Two gateways over one PostgreSQL: what one of them gives, knows or changes holds on the other."""
 
-import base64
-import json
 import os
 import re
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from tests.doors.address import Address, said
@@ -99,38 +95,6 @@ def test_a_memory_of_one_replica_is_surfaced_by_the_other(pair: list[Replica]) -
     assert FACT not in hits
 
 
-def test_a_note_of_a_tenant_is_surfaced_by_the_other_replica(pair: list[Replica]) -> None:
-    a, b = pair
-    note = "The crane of the southern quay is serviced on the ninth"
-    tokens = [upwell(a, "token", "add", name, "--tenant", "quay").split()[0] for name in "xy"]
-    soon(lambda: Address(b.port, tokens[1]).modern("server/discover", {})[0] == 200)
-    there = Address(b.port, tokens[1])
-    before = call(there, "upwell__memory_context", message="When is the crane serviced?")
-    assert note not in said(before)
-    call(Address(a.port, tokens[0]), "upwell__add_memory", content=note)
-
-    def found() -> bool:
-        context = call(there, "upwell__memory_context", message="When is the crane serviced?")
-        return note in said(context)
-
-    soon(found)
-    for mine in (a, b):
-        shown = said(call(mine.address, "upwell__search_memory", query="crane quay"))
-        assert note not in shown, "the owner is another tenant"
-    exported = upwell(b, "tenant", "export", "quay").splitlines()
-    files = {
-        row["name"]: row
-        for line in exported
-        if (row := json.loads(line).get("row", {})).get("name")
-    }
-    assert note.encode() in base64.b64decode(files["stm.json"]["content"])
-    upwell(b, "tenant", "delete", "quay", "--yes")
-    assert_gone(a, note)
-    assert not [
-        path for path in b.home.rglob("*") if path.is_file() and note.encode() in path.read_bytes()
-    ]
-
-
 def test_notes_are_deleted_on_every_replica(pair: list[Replica]) -> None:
     a, b = pair
     note = "The dredger leaves on Thursdays"
@@ -141,23 +105,6 @@ def test_notes_are_deleted_on_every_replica(pair: list[Replica]) -> None:
     assert id
     call(b.address, "upwell__delete_memory", id=id[0])
     soon(lambda: note not in said(call(a.address, "upwell__search_memory", query="dredger")))
-
-
-def assert_gone(replica: Replica, text: str) -> None:
-    """Assert that no table of upwell in the replica's database contains `text`."""
-    url = tomllib.loads((replica.home / "config.toml").read_text())["store"]["url"]
-    with psycopg.connect(url.replace("upwell_app@", "postgres@")) as connection:
-        tables = connection.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'upwell'"
-        ).fetchall()
-        assert len(tables) >= 15
-        for (table,) in tables:
-            found = connection.execute(
-                f"SELECT count(*) FROM upwell.{table} AS t "  # type: ignore[arg-type]
-                "WHERE t::text LIKE %s OR t::text LIKE %s",
-                [f"%{text}%", f"%{text.encode().hex()}%"],
-            ).fetchone()
-            assert found == (0,), table
 
 
 def test_the_switch_holds_on_every_replica(pair: list[Replica]) -> None:

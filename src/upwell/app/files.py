@@ -57,7 +57,6 @@ from upwell.sessions.recall import States
 from upwell.usage.audit import FileLog, Log, PostgresLog
 
 if TYPE_CHECKING:
-    from upwell.ground.postgres.connection import Postgres
     from upwell.memory.external.ltm import LtmRecall
     from upwell.memory.postgres.store import PostgresStore
 
@@ -97,24 +96,21 @@ class Files(Struct, frozen=True):
             await database.aclose()
 
 
-def open_files(
-    config: Config, *, tolerant: bool = False, postgres: "Postgres | None" = None
-) -> Files:
-    """Open the team's database, if there is one. The caller adds the other databases. `postgres`
-    holds connections to the team's database that are already open.
+def open_files(config: Config, *, tolerant: bool = False) -> Files:
+    """Open the team's database, if there is one. The caller adds the other databases.
 
     Raises:
         ConfigError: the driver is not installed, and `tolerant` is false.
     """
     try:
-        team = open_team(config, postgres)
+        team = open_team(config)
     except ConfigError as error:
         if not tolerant:
             raise
         LOG.error("running without memory: %s", error)
         return Files()
     files = Files(team=team)
-    if team and postgres is None:
+    if team:
         files.closing.append(team.postgres.aclose)
     return files
 
@@ -246,7 +242,6 @@ def open_memory(
         places=places,
         clock=clock,
     )
-    library.max_memories = config.limits.tenant_memories
     propose = partial(_propose_rules, config.home.inbox_file, files.locking)
     key = export_key(config)
     imports = Imports(library, documents, sources, notes, propose=propose, key=key)

@@ -34,7 +34,6 @@ MAX_TRASH = 1_000_000
 
 if TYPE_CHECKING:
     from upwell.capture.inbox import Inbox
-    from upwell.ground.postgres.connection import Postgres
     from upwell.sessions.index import SessionIndex
 
 
@@ -190,7 +189,7 @@ def prepared(settings: Settings) -> tuple[Config, Sequence[ConfigError]]:
 
 
 async def opened(
-    config: Config, settings: Settings, postgres: "Postgres | None" = None
+    config: Config, settings: Settings
 ) -> tuple[Files, TtlStore, Embedder | None, Memories]:
     """The open databases of a home, and its memory.
 
@@ -198,7 +197,7 @@ async def opened(
         ConfigError: the driver is missing, and the app is not tolerant.
         StoreError: a file cannot be used.
     """
-    files = open_files(config, tolerant=settings.tolerant, postgres=postgres)
+    files = open_files(config, tolerant=settings.tolerant)
     if files.team:
         await files.team.pull()
     ttl_store = open_ttl_store(config, files, settings.clock)

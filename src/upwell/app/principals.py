@@ -1,13 +1,11 @@
 """upwell's own tools and resources, limited to what a principal (a user of the gateway) may use."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from upwell.app.results import secret_of
 from upwell.config import Config
-from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Client
 from upwell.gateway.routing.definitions import Definitions
 from upwell.ground.types.principal import OWNER, Principal
@@ -31,47 +29,19 @@ class ToolsAndResources(Protocol):
     def resources(self, principal: Principal) -> Resources: ...
 
 
-class OfTenant(Protocol):
-    """An app that stays open while it is used."""
-
-    @property
-    def app(self) -> ToolsAndResources: ...
-
-
-class ManyTenants(Calls, Protocol):
-    """The apps of a gateway's tenants, and the pipelines through which the tenants' calls go."""
-
-    def of(self, tenant: str) -> AbstractAsyncContextManager[OfTenant]:
-        """Open a tenant's app. An empty `tenant` opens the home's own app."""
-        ...
-
-
 class Toolboxes:
-    """Lists the same tools for all principals, and runs each call in its caller's toolbox, in the
-    app of the caller's tenant."""
+    """Lists the same tools for all principals, and runs each call in its caller's toolbox."""
 
-    def __init__(
-        self,
-        own: ToolsAndResources,
-        definitions: Definitions,
-        name_of: NameOf,
-        tenants: ManyTenants | None = None,
-    ) -> None:
+    def __init__(self, own: ToolsAndResources, definitions: Definitions, name_of: NameOf) -> None:
         self._own = own
         self._more = (definitions, name_of)
-        self._tenants = tenants
         self._made: dict[Principal, Toolbox] = {}
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
         return self._of(OWNER).listed()
 
     async def call(self, name: str, args: Mapping[str, Any], client: Client) -> Reply:
-        principal = client.principal
-        if self._tenants is None or not principal.tenant:
-            return await self._of(principal).call(name, args, client.session)
-        async with self._tenants.of(principal.tenant) as opened:
-            toolbox = opened.app.toolbox(principal, *self._more)
-            return await toolbox.call(name, args, client.session)
+        return await self._of(client.principal).call(name, args, client.session)
 
     def _of(self, principal: Principal) -> Toolbox:
         if principal not in self._made:
@@ -84,9 +54,8 @@ class Toolboxes:
 class SeenResources:
     """Lists the same URIs for all principals; each read returns only what its reader may see."""
 
-    def __init__(self, own: ToolsAndResources, tenants: ManyTenants | None = None) -> None:
+    def __init__(self, own: ToolsAndResources) -> None:
         self._own = own
-        self._tenants = tenants
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
         return self._own.resources(OWNER).listed()
@@ -95,11 +64,7 @@ class SeenResources:
         return self._own.resources(OWNER).templates()
 
     async def read(self, uri: str, client: Client) -> Sequence[Mapping[str, Any]]:
-        principal = client.principal
-        if self._tenants is None or not principal.tenant:
-            return await self._own.resources(principal).read(uri)
-        async with self._tenants.of(principal.tenant) as opened:
-            return await opened.app.resources(principal).read(uri)
+        return await self._own.resources(client.principal).read(uri)
 
 
 def team_token(config: Config) -> Callable[[], str] | None:

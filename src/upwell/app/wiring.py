@@ -16,7 +16,7 @@ from upwell.app.follow_up import FollowUp
 from upwell.app.learning import answered_elsewhere, end_turn, load_learned, open_learning, tidy
 from upwell.app.local_copy import copy_ping, keep_copy
 from upwell.app.memory import MemoryApp, Settings, opened, prepared
-from upwell.app.principals import ManyTenants, NameOf, SeenResources, Toolboxes
+from upwell.app.principals import NameOf, SeenResources, Toolboxes
 from upwell.app.results import (
     connecting,
     open_cache,
@@ -268,9 +268,9 @@ class App(MemoryApp):
         in a project that the user excluded."""
         return self.pause.holds(session) or self.config.projects.excludes(cwd)
 
-    def gateway(self, parent: int | None = None, tenants: ManyTenants | None = None) -> Gateway:
-        """The MCP gateway for this app. It serves either the agent that started it, whose process
-        id is `parent`, or the principals of `tenants`."""
+    def gateway(self, parent: int | None = None) -> Gateway:
+        """The MCP gateway for this app. `parent` is the process id of the agent that started it, if
+        it serves one agent."""
         config, definitions = self.config, Definitions(self.config.gateway.lazy_tools_tokens)
 
         # Not `gateway.name_of`, because the constructor below lists upwell's tools before `gateway`
@@ -283,10 +283,10 @@ class App(MemoryApp):
             config.gateway,
             connecting(config),
             OwnServer(
-                tools=Toolboxes(self, definitions, name_of, tenants),
-                resources=SeenResources(self, tenants),
+                tools=Toolboxes(self, definitions, name_of),
+                resources=SeenResources(self),
             ),
-            tenants or self.pipeline(parent),
+            self.pipeline(parent),
             ToolListing(
                 may_compress=self.may_shorten, definitions=definitions, added=self.learning.listed
             ),
@@ -466,20 +466,9 @@ async def build(settings: Settings | None = None) -> App:
     """
     settings = settings or Settings()
     config, mistakes = prepared(settings)
-    app = await assemble(config, settings)
-    app.mistakes = mistakes
-    return app
-
-
-async def assemble(config: Config, settings: Settings, postgres: "Postgres | None" = None) -> App:
-    """Build the app for a configuration. `postgres` holds open connections for the app to share.
-
-    Raises:
-        ConfigError: the driver is missing, and the app is not tolerant.
-        StoreError: a file cannot be used.
-    """
-    files, ttl_store, embedder, memory = await opened(config, settings, postgres)
+    files, ttl_store, embedder, memory = await opened(config, settings)
     tools = tools_of(config, embedder)
     app = App(config, settings, files, ttl_store, private_ttl_store(), memory, tools)
+    app.mistakes = mistakes
     await load_learned(app.learning.learned, tolerant=settings.tolerant)
     return app

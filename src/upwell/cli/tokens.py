@@ -39,19 +39,16 @@ def add(
         Role,
         Option(help="Readers change nothing; admins can also change read-only namespaces."),
     ] = Role.WRITER,
-    tenant: Annotated[
-        str, Option(metavar="TENANT", help="The user's tenant. Default: the home's.")
-    ] = "",
 ) -> None:
     """Create a token for another user and print it. The token is shown only once."""
-    from upwell.app.tenant_data import record_administration
+    from upwell.app.auditing import record_administration
     from upwell.web.tokens import issue
 
     path, locking = _tokens_file()
-    say(issue(path, name, namespace or (), locking, tenant=tenant, role=role))
-    run(record_administration(tenant, "token_add", f"{name} as {role}"))
+    say(issue(path, name, namespace or (), locking, role=role))
+    run(record_administration("token_add", f"{name} as {role}"))
     seen = ", ".join(namespace or ["every namespace except other people's private ones"])
-    note(f"upwell: {name} has the role {role} in {tenant or 'this home'} and sees {seen}")
+    note(f"upwell: {name} has the role {role} and sees {seen}")
     note(f"upwell: `upwell token remove {name}` revokes the token")
 
 
@@ -67,7 +64,6 @@ def list_tokens(as_json: Json = False) -> None:
             "name": issued.principal.name,
             "namespaces": list(issued.principal.namespaces),
             "role": str(issued.principal.role),
-            "tenant": issued.principal.tenant,
             "made_at": issued.made_at,
         }
         for issued in tokens
@@ -77,7 +73,7 @@ def list_tokens(as_json: Json = False) -> None:
         return
     shown = [{**row, "namespaces": " ".join(row["namespaces"]) or "all"} for row in rows]
     table(
-        ("name", "namespaces", "role", "tenant", "made_at"),
+        ("name", "namespaces", "role", "made_at"),
         shown,
         "Only the owner has access. Add a user: upwell token add NAME",
     )
@@ -86,10 +82,10 @@ def list_tokens(as_json: Json = False) -> None:
 @token.command("remove")
 def remove(name: Annotated[str, Argument(metavar="NAME")]) -> None:
     """Revoke a token. Running gateways reject it at once."""
-    from upwell.app.tenant_data import record_administration
+    from upwell.app.auditing import record_administration
     from upwell.web.tokens import revoke
 
     path, locking = _tokens_file()
-    revoked = revoke(path, name, locking)
-    run(record_administration(revoked.principal.tenant, "token_remove", name))
+    revoke(path, name, locking)
+    run(record_administration("token_remove", name))
     say(f"revoked the token of {name}")

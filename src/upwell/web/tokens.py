@@ -30,7 +30,7 @@ from upwell.ground.files import (
 from upwell.ground.names import check_name
 from upwell.ground.trace import LOG
 from upwell.ground.types.principal import OWNER, Principal, Role, granted
-from upwell.memory.records import check_tenant, namespace_pattern
+from upwell.memory.records import namespace_pattern
 
 PrincipalOf = Callable[[str], Principal | None]
 """Returns the principal of a token, or None for an unknown token."""
@@ -89,7 +89,7 @@ class AccessToken(Struct, frozen=True):
     @property
     def admitted(self) -> Principal:
         own = self.principal
-        return granted(own.name, own.namespaces, own.tenant, own.role)
+        return granted(own.name, own.namespaces, own.role)
 
 
 class Tokens:
@@ -139,23 +139,19 @@ def issue(
     namespaces: Sequence[str] = (),
     locking: Locking = exclusively,
     *,
-    tenant: str = "",
     role: Role = Role.WRITER,
 ) -> str:
-    """Create a token for `name`, who may see these namespaces of a tenant. The default is all
-    namespaces of the home's own tenant.
+    """Create a token for `name`, who may see these namespaces (by default, all shared ones).
 
     Raises:
-        UsageError: the name, a namespace or the tenant is invalid, or the name already has a token.
+        UsageError: the name or a namespace is invalid, or the name already has a token.
         StoreCorrupt: the file is damaged.
         StoreUnwritable: the file cannot be read or written.
     """
     check_name(name, "token name")
     secret = _new_token()
-    if tenant:
-        check_tenant(tenant)
     patterns = tuple(dict.fromkeys(map(namespace_pattern, namespaces)))
-    principal = Principal(name, patterns, tenant, role)
+    principal = Principal(name, patterns, role)
     with locking(path):
         issued = tokens_in(path)
         if any(token.principal.name == name for token in issued):
@@ -185,7 +181,8 @@ def revoke(path: Path, name: str, locking: Locking = exclusively) -> AccessToken
 
 
 def tokens_in(path: Path) -> list[AccessToken]:
-    """Return the tokens that the owner gave to others.
+    """Return the tokens that the owner gave to others. Those that an earlier version gave to the
+    users of another tenant are left out, because they must not open this home's memories.
 
     Raises:
         StoreCorrupt: the file is damaged.
@@ -198,13 +195,13 @@ def tokens_in(path: Path) -> list[AccessToken]:
                 Principal(
                     str(row["name"]),
                     tuple(map(str, row["namespaces"])),
-                    str(row.get("tenant", "")),
                     Role(row.get("role", Role.WRITER)),
                 ),
                 str(row["sha256"]),
                 str(row["made_at"]),
             )
             for row in rows
+            if not row.get("tenant")
         ]
     except FileNotFoundError:
         return []
@@ -223,7 +220,6 @@ def _write(path: Path, issued: Sequence[AccessToken]) -> None:
         {
             "name": token.principal.name,
             "namespaces": list(token.principal.namespaces),
-            "tenant": token.principal.tenant,
             "role": str(token.principal.role),
             "sha256": token.digest,
             "made_at": token.made_at,

@@ -31,13 +31,12 @@ class ManualTime:
         return self.at
 
 
-def originals(clock: ManualTime, tenant: str = "default", secret: bytes = b"s" * 32) -> Originals:
+def originals(clock: ManualTime, secret: bytes = b"s" * 32) -> Originals:
     return Originals(
         durable=MemoryTtlStore(clock=clock),
         private=MemoryTtlStore(clock=clock),
         secret=lambda: secret,
         has_secret=lambda text: "ghp_" in text,
-        tenant=tenant,
     )
 
 
@@ -53,11 +52,10 @@ async def test_the_original_and_any_slice_can_be_read() -> None:
     assert (await originals_store.find(key)).name == "log.txt"
 
 
-async def test_a_key_depends_on_text_tenant_and_home() -> None:
+async def test_a_key_depends_on_text_and_home() -> None:
     clock = ManualTime()
     key = originals(clock).key_of("text")
     assert originals(clock).key_of("text") == key
-    assert originals(clock, tenant="b").key_of("text") != key
     assert originals(clock, secret=b"t" * 32).key_of("text") != key
 
 
