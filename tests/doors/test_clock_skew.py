@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 
 from tests.doors.address import Address, said
 from tests.doors.reading import everything
-from tests.doors.replicas import PATIENCE, SOON_SECONDS, Replica
+from tests.doors.replicas import Replica
 from tests.postgres import cluster
 
 MINUTE = 60.0
@@ -118,39 +118,10 @@ def upwell(replica: Replica, *words: str) -> str:
     return done.stdout.strip()
 
 
-def soon(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + SOON_SECONDS * PATIENCE
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def call(address: Address, tool: str, **arguments: Any) -> dict[str, Any]:
     status, _, message = address.modern("tools/call", {"name": tool, "arguments": arguments})
     assert status == 200, message
     return dict(message["result"])
-
-
-def prompted(replica: Replica, session: str, prompt: str) -> str:
-    """What surfaces at a prompt of a session."""
-    event = {
-        "hook_event_name": "UserPromptSubmit",
-        "session_id": session,
-        "cwd": "/",
-        "prompt": prompt,
-    }
-    status, _, answer = replica.address.send("POST", event, path="/hook/claude")
-    assert status == 200
-    output = answer if isinstance(answer, dict) else {}
-    return str(output.get("hookSpecificOutput", {}).get("additionalContext", ""))
-
-
-def given(replica: Replica, session: str, question: str) -> None:
-    """Ask until the answer surfaces: on a busy machine, a decision may come too late."""
-    end = time.monotonic() + 20
-    while FACTS[question] not in prompted(replica, session, question):
-        assert time.monotonic() < end, question
-        time.sleep(0.2)
 
 
 def test_the_whole_process_has_the_wrong_time_and_its_memories_surface(pair: Pair) -> None:

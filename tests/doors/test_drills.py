@@ -92,6 +92,9 @@ async def calls(client: Client, done: asyncio.Event, counts: Counter[str]) -> No
 @pytest.mark.parametrize("rounds", [2])
 async def test_a_rolling_restart_drops_no_call(tmp_path: Path, rounds: int) -> None:
     url = cluster().database()
+    for name in "ab":  # both accept the same token, as behind a load balancer
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "token").write_text("the-token-of-both-gateways\n")
     with replicas(tmp_path, url, "a", "b", gateway={"notice_seconds": 0.5}) as pair:
         async with Proxy([replica.port for replica in pair]) as proxy:
             done, counts = asyncio.Event(), Counter[str]()

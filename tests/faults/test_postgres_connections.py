@@ -5,7 +5,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,8 +13,7 @@ from tests.postgres import APPLICATION, Cluster, Pooler, cluster
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres, Statement
-from upwell.ground.postgres.home_files import HomeFiles
-from upwell.ground.postgres.listening import FILES, LEARNED, MEMORIES, listen
+from upwell.ground.postgres.listening import listen
 from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.learn.postgres import PostgresRatings
 from upwell.memory.postgres.store import PostgresStore
@@ -53,66 +51,36 @@ async def test_tenants_stay_apart_on_the_connections_that_a_pooler_shares(
         await each.aclose()
 
 
-async def test_changes_are_noticed_behind_a_pooler(pooled: tuple[str, str], tmp_path: Path) -> None:
+async def test_changes_are_noticed_behind_a_pooler(pooled: tuple[str, str]) -> None:
     url, direct = pooled
-    await _each_change_is_noticed(url, direct, tmp_path)
+    await _each_change_is_noticed(url, direct)
 
 
-async def test_changes_are_noticed(tmp_path: Path) -> None:
+async def test_changes_are_noticed() -> None:
     url = cluster().database()
-    await _each_change_is_noticed(url, url, tmp_path)
+    await _each_change_is_noticed(url, url)
 
 
-async def _each_change_is_noticed(url: str, other_url: str, folder: Path) -> None:
+async def _each_change_is_noticed(url: str, other_url: str) -> None:
     here, there = Postgres(url), Postgres(other_url)
-    seen: asyncio.Queue[frozenset[str]] = asyncio.Queue()
-    listening = asyncio.create_task(listen(here, "default", seen.put))
-    files = HomeFiles(other_url, "default", [folder / "inbox.json"], folder / "secret")
-
-    def write_file() -> None:
-        files.pull()
-        with files.exclusively(folder / "inbox.json"):
-            (folder / "inbox.json").write_text("[]")
-
-    async def noticed(part: str) -> None:
-        async with asyncio.timeout(10):
-            while part not in await seen.get():
-                pass
-
-    await noticed(MEMORIES)  # everything is new at first
-    await PostgresStore(there).add([Memory(text="the kettle is red")])
-    await noticed(MEMORIES)
-    await PostgresRatings(there).shift({"Read": 0.5}, 1.0)
-    await noticed(LEARNED)
-    await asyncio.to_thread(write_file)
-    await noticed(FILES)
-    await PostgresStore(there, tenant="other").add([Memory(text="of another")])
-    await PostgresRatings(there).forget()
-    async with asyncio.timeout(10):
-        assert MEMORIES not in await seen.get()
-    listening.cancel()
-    for each in (here, there):
-        await each.aclose()
-
-
-async def test_a_notification_comes_within_a_second() -> None:
-    url = cluster().database()
-    here, there = Postgres(url), Postgres(url)
     seen = asyncio.Event()
-
-    async def changed(parts: frozenset[str]) -> None:
-        seen.set()
-
-    listening = asyncio.create_task(listen(here, "default", changed))
-    await seen.wait()
+    listening = asyncio.create_task(listen(here, "default", seen.set))
+    async with asyncio.timeout(10):
+        await seen.wait()  # everything is new at first
+    await asyncio.sleep(2)
     waits = []
     for number in range(5):
         seen.clear()
-        await PostgresRatings(there).shift({"Read": float(number)}, 1.0)
+        await PostgresStore(there).add([Memory(text=f"the kettle {number} is red")])
         began = asyncio.get_running_loop().time()
         async with asyncio.timeout(5):
             await seen.wait()
         waits.append(asyncio.get_running_loop().time() - began)
+        await asyncio.sleep(0.6)
+    seen.clear()
+    await PostgresStore(there, tenant="other").add([Memory(text="of another")])
+    await asyncio.sleep(1)
+    assert not seen.is_set()
     listening.cancel()
     for each in (here, there):
         await each.aclose()

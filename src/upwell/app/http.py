@@ -13,7 +13,6 @@ from upwell import __version__
 from upwell.app.dashboard.desk import desk_of
 from upwell.app.memory import Settings
 from upwell.app.metrics import gateway_metrics
-from upwell.app.principals import team_token
 from upwell.app.running import housekeeping, report_problems
 from upwell.app.team_access import team_access
 from upwell.app.wiring import App, build
@@ -64,17 +63,14 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
         *_health(app, gateway, lambda: "ending" if server.is_draining else readiness.reason()),
     ]
     home = app.config.home
-    shared = team_token(app.config)
-    if shared:
-        app.team_changes.after_pull.append(shared)
-    server = http_server(http_app(routes, _admission(app, shared), [host, *limits.hosts]))
+    server = http_server(http_app(routes, _admission(app), [host, *limits.hosts]))
     work = BackgroundTasks("HTTP server")
 
     def drain() -> None:
         draining = server.drain(
             front.end_streams,
-            # Without a team's database there is no other replica for the clients to go to.
-            notice_seconds=limits.notice_seconds if shared else 0.0,
+            # Without a team's database there is no other gateway for the clients to go to.
+            notice_seconds=limits.notice_seconds if app.postgres else 0.0,
             drain_seconds=limits.drain_seconds,
         )
         work.start(draining)
@@ -90,7 +86,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
                 say(
                     f"upwell: serving on {url_of(host, port)};"
                     f" clients authenticate with the token in"
-                    f" {home.team_token_file if shared else home.token_file}"
+                    f" {home.token_file}"
                 )
                 if not is_loopback(host):
                     say("upwell: other machines can reach this address unencrypted; add TLS")
@@ -102,10 +98,10 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
             await door.aclose()
 
 
-def _admission(app: App, shared: Callable[[], str] | None) -> Admission:
-    """Admits the home's tokens, the team's `shared` token, and an identity provider's tokens."""
+def _admission(app: App) -> Admission:
+    """Admits the home's tokens and an identity provider's tokens."""
     home = app.config.home
-    tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
+    tokens = Tokens(token_of(home.token_file), home.tokens_file)
     oidc = open_oidc(app.config.oidc)
     return Admission(
         tokens.principal_of,

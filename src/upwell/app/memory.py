@@ -96,7 +96,7 @@ class MemoryApp:
         """The proposals that wait for a decision."""
         from upwell.capture.inbox import inbox_at
 
-        return inbox_at(self.config.home.inbox_file, self._files.locking)
+        return inbox_at(self.config.home.inbox_file)
 
     async def viewed(self, memories: Sequence[Memory]) -> None:
         """Note that a person has read these memories. See `mark_viewed()`."""
@@ -198,8 +198,6 @@ async def opened(
         StoreError: a file cannot be used.
     """
     files = open_files(config, tolerant=settings.tolerant)
-    if files.team:
-        await files.team.pull()
     ttl_store = open_ttl_store(config, files, settings.clock)
     embedder = embedder_of(config.embed)
     memory = open_memory(

@@ -1,18 +1,14 @@
 """upwell's own tools and resources, limited to what a principal (a user of the gateway) may use."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
 from typing import Any, Protocol
 
-from upwell.app.results import secret_of
-from upwell.config import Config
 from upwell.gateway.clients import Client
 from upwell.gateway.routing.definitions import Definitions
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Reply
 from upwell.tools.base import Toolbox
 from upwell.tools.resources import Resources
-from upwell.web.tokens import shared_token
 
 MAX_TOOLBOXES = 500
 NameOf = Callable[[str, str], tuple[str, Sequence[str]]]
@@ -65,14 +61,3 @@ class SeenResources:
 
     async def read(self, uri: str, client: Client) -> Sequence[Mapping[str, Any]]:
         return await self._own.resources(client.principal).read(uri)
-
-
-def team_token(config: Config) -> Callable[[], str] | None:
-    """A function that returns the owner's token, which is the same on all machines of a team and
-    changes with the team's secret. None for a home without a team."""
-    if not config.home.is_shared:
-        return None
-    secret, path = secret_of(config), config.home.team_token_file
-    token = lru_cache(maxsize=1)(partial(shared_token, path))
-    token(secret())
-    return lambda: token(secret())

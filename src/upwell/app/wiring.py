@@ -25,7 +25,6 @@ from upwell.app.results import (
     tools_of,
 )
 from upwell.app.shortening import Shortening, read_command
-from upwell.app.team import TeamChanges
 from upwell.app.toolbox import Parts, known_tool, toolbox_of
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
@@ -89,7 +88,7 @@ class App(MemoryApp):
         self._tools = tools
         self.audit = Audit(open_audit_log(config, files), settings.clock)
         files.chores.append(self.audit.expire)
-        self.pause = Pause(config.home.pause_file, files.locking)
+        self.pause = Pause(config.home.pause_file)
         self._places = memory.places
         self._add_surfacing(memory, settings)
         self._add_compression(memory)
@@ -126,9 +125,6 @@ class App(MemoryApp):
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune, clock=self._clock)
         self.cuts = Cuts(self._ttl_store, self._originals, self.surfacer.journal, self._clock)
-        self.team_changes = TeamChanges(
-            self._files.team, self.learning.learned, self.budgets.load_learned_if_requested
-        )
         self._follow_up = FollowUp(self.budgets, self.learning, self.cuts, self._ttl_store)
         self._cited = partial(CitedTexts, memory, self._originals, self._follow_up)
         self.texts = self._texts_of(self._cwd)
@@ -425,9 +421,9 @@ class App(MemoryApp):
         return [*super().chores, self.budgets.flush, learning]
 
     async def follow_team(self) -> None:
-        """Adopt the changes that the team's other machines make, until cancelled."""
+        """Keep the copy of the team's memories up to date, until cancelled. Returns at once if this
+        home has none."""
         await keep_copy(self.config, self.memory.store)
-        await self.team_changes.follow()
 
     async def warm(self) -> None:
         """Prepare the workers and indexes, so that the first large result or search does not wait

@@ -10,18 +10,13 @@ from upwell.ground.types.principal import Role
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from upwell.ground.files import Locking
-
 token = Group("Access tokens for `upwell serve --http`.")
 
 
-def _tokens_file() -> "tuple[Path, Locking]":
-    """The path of the token file, brought up to date, and the lock to hold while changing it."""
-    from upwell.app.team import current_files
+def _tokens_file() -> "Path":
     from upwell.config import read_valid
 
-    config, _ = read_valid()
-    return config.home.prepare().tokens_file, current_files(config)
+    return read_valid()[0].home.prepare().tokens_file
 
 
 @token.command("add")
@@ -44,8 +39,7 @@ def add(
     from upwell.app.auditing import record_administration
     from upwell.web.tokens import issue
 
-    path, locking = _tokens_file()
-    say(issue(path, name, namespace or (), locking, role=role))
+    say(issue(_tokens_file(), name, namespace or (), role=role))
     run(record_administration("token_add", f"{name} as {role}"))
     seen = ", ".join(namespace or ["every namespace except other people's private ones"])
     note(f"upwell: {name} has the role {role} and sees {seen}")
@@ -57,8 +51,7 @@ def list_tokens(as_json: Json = False) -> None:
     """List the users who have a token. The owner of this home is not listed."""
     from upwell.web.tokens import tokens_in
 
-    path, _ = _tokens_file()
-    tokens = tokens_in(path)
+    tokens = tokens_in(_tokens_file())
     rows = [
         {
             "name": issued.principal.name,
@@ -85,7 +78,6 @@ def remove(name: Annotated[str, Argument(metavar="NAME")]) -> None:
     from upwell.app.auditing import record_administration
     from upwell.web.tokens import revoke
 
-    path, locking = _tokens_file()
-    revoke(path, name, locking)
+    revoke(_tokens_file(), name)
     run(record_administration("token_remove", name))
     say(f"revoked the token of {name}")

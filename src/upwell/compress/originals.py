@@ -57,7 +57,7 @@ class StoredOriginal(Struct, frozen=True):
 class Originals:
     """Stores originals in `durable`, which survives a restart, or in `private` (in memory).
 
-    `secret` returns the secret for the keys, at least 16 bytes. `has_secret` returns whether a text
+    `secret` is for the keys, at least 16 bytes. `has_secret` returns whether a text
     contains a secret and must not be written to disk. Storing and reading raise `StoreError` if the
     database fails.
     """
@@ -67,7 +67,7 @@ class Originals:
         *,
         durable: TtlStore,
         private: TtlStore,
-        secret: Callable[[], bytes],
+        secret: bytes,
         has_secret: Callable[[str], bool],
         options: Options | None = None,
         principal: str = "",
@@ -82,7 +82,7 @@ class Originals:
 
     def key_of(self, text: str, name: str = "") -> str:
         """Return the key under which `text` is or would be stored."""
-        digest = hmac.new(self._secret(), digestmod=hashlib.sha256)
+        digest = hmac.new(self._secret, digestmod=hashlib.sha256)
         principals = (self._principal,) if self._principal else ()
         for part in (*principals, name, text):
             digest.update(b"\0")

@@ -26,7 +26,7 @@ class GatewayOptions:
 
     `hosts` are additional host names that `serve --http` accepts, for use behind a proxy. `leave`
     names servers that `setup` and `init` do not move behind the gateway. A tool list of more than
-    `lazy_tools_tokens` is shortened; 0 disables this. A replica that is told to shut down reports
+    `lazy_tools_tokens` is shortened; 0 disables this. A gateway that is told to shut down reports
     for `notice_seconds` that it is not ready, but still accepts requests. Open calls then have
     `drain_seconds` to finish. The call timeout is a little shorter than the 60 seconds after which
     most clients give up, so that they still receive the reason.

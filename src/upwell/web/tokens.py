@@ -5,9 +5,7 @@ be recovered even from an unsalted digest. Tokens begin with `upw_`, so that the
 masked everywhere. Older tokens without this prefix stay valid.
 """
 
-import base64
 import hashlib
-import hmac
 import json
 import secrets
 from collections.abc import Callable, Sequence
@@ -18,7 +16,6 @@ from msgspec import Struct
 
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable, UsageError
 from upwell.ground.files import (
-    Locking,
     Stamp,
     create_once,
     exclusively,
@@ -60,23 +57,6 @@ def token_of(path: Path) -> str:
     return token
 
 
-def shared_token(path: Path, secret: bytes) -> str:
-    """Return the owner's token, which is the same on all machines that have this secret, and write
-    it to the file at `path`. If an earlier version wrote it there without `PREFIX`, the file stays
-    unchanged.
-
-    Raises:
-        StoreUnwritable: the file cannot be written.
-    """
-    digest = hmac.new(secret, b"owner token", hashlib.sha256).digest()
-    token = PREFIX + base64.urlsafe_b64encode(digest).decode().rstrip("=")
-    with writing(path):
-        shown = read_regular_file(path).decode(errors="replace").strip() if path.exists() else ""
-        if shown not in (token, token.removeprefix(PREFIX)):
-            write_atomically(path, f"{token}\n")
-    return token
-
-
 class AccessToken(Struct, frozen=True):
     """A token for another user. `made_at` is ISO 8601 in UTC."""
 
@@ -93,14 +73,12 @@ class AccessToken(Struct, frozen=True):
 
 
 class Tokens:
-    """Looks up tokens. `owner` is the owner's token on this machine. `team()` returns the owner's
-    token that is valid on all machines of a team. The file at `path` has the tokens given to
+    """Looks up tokens. `owner` is the owner's token. The file at `path` has the tokens given to
     others, and is read again when it changes.
     """
 
-    def __init__(self, owner: str, path: Path, team: Callable[[], str] | None = None) -> None:
+    def __init__(self, owner: str, path: Path) -> None:
         self._owner = _digest(owner)
-        self._team = team
         self._path = path
         self._stamp: Stamp | None = None
         self._issued: Sequence[AccessToken] = ()
@@ -109,12 +87,8 @@ class Tokens:
         """Return the principal of a token. Takes the same time for every token, known or not."""
         self._refresh()
         digest, found = _digest(token), None
-        shared = self._team() if self._team else ""
-        forms = (shared, shared.removeprefix(PREFIX)) if shared else ()
-        team = [(_digest(form), OWNER) for form in forms]
         for known, principal in (
             (self._owner, OWNER),
-            *team,
             *((issued.digest, issued.admitted) for issued in self._issued),
         ):
             if secrets.compare_digest(digest, known):
@@ -137,7 +111,6 @@ def issue(
     path: Path,
     name: str,
     namespaces: Sequence[str] = (),
-    locking: Locking = exclusively,
     *,
     role: Role = Role.WRITER,
 ) -> str:
@@ -152,7 +125,7 @@ def issue(
     secret = _new_token()
     patterns = tuple(dict.fromkeys(map(namespace_pattern, namespaces)))
     principal = Principal(name, patterns, role)
-    with locking(path):
+    with exclusively(path):
         issued = tokens_in(path)
         if any(token.principal.name == name for token in issued):
             raise UsageError(
@@ -163,7 +136,7 @@ def issue(
     return secret
 
 
-def revoke(path: Path, name: str, locking: Locking = exclusively) -> AccessToken:
+def revoke(path: Path, name: str) -> AccessToken:
     """Revoke the token of `name`, and return it.
 
     Raises:
@@ -171,7 +144,7 @@ def revoke(path: Path, name: str, locking: Locking = exclusively) -> AccessToken
         StoreCorrupt: the file is damaged.
         StoreUnwritable: the file cannot be read or written. Nothing has changed.
     """
-    with locking(path):
+    with exclusively(path):
         issued = tokens_in(path)
         revoked = next((token for token in issued if token.principal.name == name), None)
         if revoked is None:

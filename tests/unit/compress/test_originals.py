@@ -35,7 +35,7 @@ def originals(clock: ManualTime, secret: bytes = b"s" * 32) -> Originals:
     return Originals(
         durable=MemoryTtlStore(clock=clock),
         private=MemoryTtlStore(clock=clock),
-        secret=lambda: secret,
+        secret=secret,
         has_secret=lambda text: "ghp_" in text,
     )
 
@@ -89,7 +89,7 @@ async def test_a_text_with_a_secret_is_never_written_to_disk() -> None:
     originals_store = Originals(
         durable=durable,
         private=MemoryTtlStore(clock=clock),
-        secret=lambda: b"s" * 32,
+        secret=b"s" * 32,
         has_secret=lambda text: True,
     )
     key = (await originals_store.keep("token")).key
@@ -108,7 +108,7 @@ async def test_a_locked_database_does_not_delay_a_call(ledger: Database) -> None
     originals_store = Originals(
         durable=SqliteTtlStore(ledger),
         private=MemoryTtlStore(),
-        secret=lambda: b"s" * 32,
+        secret=b"s" * 32,
         has_secret=lambda text: "ghp_" in text,
     )
     before = await originals_store.keep("from before")
@@ -135,7 +135,7 @@ def with_room(disk: int, memory: int) -> Originals:
     return Originals(
         durable=store(disk),
         private=store(memory),
-        secret=lambda: b"s" * 32,
+        secret=b"s" * 32,
         has_secret=lambda text: "ghp_" in text,
         options=Options(original_max_bytes=disk),
     )

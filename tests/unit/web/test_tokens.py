@@ -9,7 +9,7 @@ import pytest
 from upwell.ground.errors import StoreCorrupt, UsageError
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.principal import OWNER, Role, granted
-from upwell.web.tokens import PREFIX, Tokens, issue, revoke, shared_token, token_of, tokens_in
+from upwell.web.tokens import PREFIX, Tokens, issue, revoke, token_of, tokens_in
 
 OWN = "o" * 43
 
@@ -31,35 +31,12 @@ def test_a_token_identifies_its_user_and_their_namespaces(path: Path) -> None:
 
 
 def test_every_new_token_is_recognised_as_a_secret(path: Path, tmp_path: Path) -> None:
-    team = shared_token(tmp_path / "team", b"s" * 32)
-    for token in (issue(path, "ada"), token_of(tmp_path / "own"), team):
+    for token in (issue(path, "ada"), token_of(tmp_path / "own")):
         assert token.startswith(PREFIX)
         assert redact(f"the token of ada is {token}, which works") == (
             "the token of ada is [REDACTED:upwell-token], which works",
             ("upwell-token",),
         )
-
-
-def test_a_team_token_without_the_prefix_stays_valid_and_is_still_shown(
-    path: Path, tmp_path: Path
-) -> None:
-    shown = tmp_path / "team"
-    team = shared_token(shown, b"s" * 32)
-    earlier = team.removeprefix(PREFIX)
-    shown.write_text(f"{earlier}\n")
-    assert shared_token(shown, b"s" * 32) == team
-    assert shown.read_text() == f"{earlier}\n"
-    tokens = Tokens(OWN, path, lambda: team)
-    assert tokens.principal_of(earlier) == tokens.principal_of(team) == OWNER
-    assert tokens.principal_of(earlier[1:]) is None
-    assert Tokens(OWN, path, lambda: "").principal_of("") is None
-
-
-def test_a_damaged_file_of_the_team_token_is_written_again(tmp_path: Path) -> None:
-    shown = tmp_path / "token"
-    shown.write_bytes(b"\xff\xfe")
-    team = shared_token(shown, b"s" * 32)
-    assert shown.read_text().strip() == team
 
 
 def test_a_revocation_takes_effect_at_once(path: Path) -> None:

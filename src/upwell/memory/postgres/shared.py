@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres, Rows, Statement, Transaction
-from upwell.ground.postgres.listening import MEMORIES, listen
+from upwell.ground.postgres.listening import listen
 from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind
@@ -109,11 +109,7 @@ class PostgresSharedMemories:
         ]
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        async def announced(parts: frozenset[str]) -> None:
-            if MEMORIES in parts:
-                changed()
-
-        await listen(self.postgres, self._tenant, announced)
+        await listen(self.postgres, self._tenant, changed)
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
         """Apply these writes in one transaction, except those that have arrived before."""
