@@ -14,8 +14,9 @@ from tests.postgres import APPLICATION, Cluster, cluster
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError, StoreTooNew, UsageError
+from upwell.ground.postgres import migrate as migrations
 from upwell.ground.postgres.connection import Postgres, Statement
-from upwell.ground.postgres.schema import TABLES_OF_A_TENANT, tenant_number
+from upwell.ground.postgres.schema import _OWN, MIGRATIONS, TABLES_OF_A_TENANT, tenant_number
 from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.memory.base import Store
 from upwell.memory.library import Library
@@ -52,6 +53,24 @@ async def test_the_database_itself_separates_tenants(postgres: Postgres) -> None
     foreign = f"INSERT INTO upwell.term VALUES ({tenant_number('default')}, 'x', 0, 1)"
     with pytest.raises(StoreError, match="row-level security"):
         await postgres.ask("other", Statement(foreign, {}))
+
+
+async def test_an_upgrade_removes_what_gateways_no_longer_share(monkeypatch) -> None:
+    """Notes, tokens and originals of an earlier version do not stay behind where nobody looks."""
+    url = cluster().database()
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrations, "MIGRATIONS", MIGRATIONS[: MIGRATIONS.index(_OWN)])
+        await migrations.migrate(url)
+    tenant = tenant_number("default")
+    with psycopg.connect(url.replace(APPLICATION, "postgres")) as connection:
+        for kind in ("original", "received"):
+            row = (tenant, kind, b"key", b"", 0, 1.0, 2.0)
+            connection.execute("INSERT INTO upwell.entry VALUES (%s, %s, %s, %s, %s, %s, %s)", row)
+        connection.execute("INSERT INTO upwell.home_file VALUES (%s, 'stm.json', '')", [tenant])
+    await migrations.migrate(url)
+    with psycopg.connect(url.replace(APPLICATION, "postgres")) as connection:
+        assert connection.execute("SELECT kind FROM upwell.entry").fetchall() == [("received",)]
+        assert connection.execute("SELECT to_regclass('upwell.home_file')").fetchone() == (None,)
 
 
 async def test_without_a_tenant_nothing_is_seen(postgres: Postgres) -> None:
