@@ -28,7 +28,6 @@ seconds or more per file.
 """
 NIGHTLY_PATHS = (
     ROOT / "tests/browser/test_size.py",
-    ROOT / "tests/faults/test_damaged_cells.py",
     DOORS / "test_clock_skew.py",
     DOORS / "test_many_gateways.py",
     DOORS / "test_soak.py",

@@ -16,9 +16,10 @@ from msgspec import Struct
 
 from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreUnwritable
 from upwell.ground.files import exclusively
+from upwell.ground.sqlite.readable import Source
 
 Migration = Callable[[sqlite3.Connection], None]
-Salvage = Callable[[sqlite3.Connection, sqlite3.Connection], int]
+Salvage = Callable[[Source, sqlite3.Connection], int]
 Synchronous = Literal["FULL", "NORMAL"]
 
 BUSY_TIMEOUT_SECONDS = 8.0
@@ -46,8 +47,9 @@ class Owner(Struct, frozen=True):
 
     `name`: the owner's key in the `schema_version` table. `migrations`: oldest first; the 1-based
     position of a migration is the version that it creates. Released migrations are never edited.
-    `salvage(damaged, fresh)`: copies readable rows and returns their number; without it, tables are
-    copied row by row. `expendable`: whether rows may be lost. If so, the file is not copied before
+    `salvage(source, fresh)`: copies the readable rows that `fresh` lacks and returns their number;
+    without it, tables are copied row by row. It may be called again with a backup as the source.
+    `expendable`: whether rows may be lost. If so, the file is not copied before
     a migration.
     """
 
@@ -69,7 +71,7 @@ class Plan(Struct, frozen=True):
     is_read_only: bool = False
 
 
-def recreate(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
+def recreate(source: Source, fresh: sqlite3.Connection) -> int:
     """Salvage nothing, because the tables are rebuilt from other data."""
     return 0
 

@@ -8,6 +8,7 @@ import pytest
 from upwell.ground.clock import Deadline
 from upwell.ground.sqlite.database import Owner, open_database
 from upwell.ground.sqlite.file import migrate
+from upwell.ground.sqlite.readable import Source
 from upwell.ground.types.memory import Memory, Query
 from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite.store import OWNER, SqliteStore
@@ -63,7 +64,7 @@ async def test_a_damaged_file_from_before_triggers_is_salvaged(tmp_path: Path) -
     salvage = OWNER.salvage
     assert salvage is not None
     damaged = sqlite3.connect(path, check_same_thread=False)
-    await fresh.write(lambda db: salvage(damaged, db))
+    await fresh.write(lambda db: salvage(Source(damaged), db))
     damaged.close()
     stored = await SqliteStore(fresh).get("k")
     assert stored is not None
