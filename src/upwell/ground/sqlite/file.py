@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreUnwritable
+from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreTooOld, StoreUnwritable
 from upwell.ground.files import exclusively
 from upwell.ground.sqlite.readable import Source
 
@@ -50,13 +50,14 @@ class Owner(Struct, frozen=True):
     `salvage(source, fresh)`: copies the readable rows that `fresh` lacks and returns their number;
     without it, tables are copied row by row. It may be called again with a backup as the source.
     `expendable`: whether rows may be lost. If so, the file is not copied before
-    a migration.
+    a migration. `oldest`: files with tables of an earlier version are refused.
     """
 
     name: str
     migrations: Sequence[Migration]
     salvage: Salvage | None = None
     expendable: bool = False
+    oldest: int = 1
 
 
 class Plan(Struct, frozen=True):
@@ -197,6 +198,7 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
 
     Raises:
         StoreTooNew: a later version of upwell wrote these tables.
+        StoreTooOld: a version whose tables are no longer read wrote them.
     """
     current = version(db, owner.name)
     if current > len(owner.migrations):
@@ -204,6 +206,11 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
             f"{path} was written by a later upwell ({owner.name} schema {current}, "
             f"this one knows {len(owner.migrations)})",
             hint="upgrade upwell, or set UPWELL_HOME to another folder",
+        )
+    if 0 < current < owner.oldest:
+        raise StoreTooOld(
+            f"{path} was written by upwell 0.1.0, which this version cannot read",
+            hint="open it with upwell 0.2.0 first, or set UPWELL_HOME to another folder",
         )
     if current == len(owner.migrations):
         return

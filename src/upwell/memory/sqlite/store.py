@@ -505,22 +505,11 @@ def _salvage(source: Source, fresh: sqlite3.Connection) -> int:
         return len(insert(fresh, [memory]))
 
     saved = 0
-    for row in source.rows("memory", _columns_in(source.db), key="n"):
+    for row in source.rows("memory", COLUMNS, key="n"):
         saved += insert_row(fresh, partial(copy, row[1:]))
     copy_table(source, fresh, "trash")
     return saved
 
 
-def _columns_in(db: sqlite3.Connection) -> str:
-    """Return SQL for `COLUMNS`, with defaults for columns that an older file lacks."""
-    present = {row[1] for row in db.execute("PRAGMA table_info(memory)")}
-    return ", ".join(
-        schema.ADDED_COLUMNS[column]
-        if column in schema.ADDED_COLUMNS and column not in present
-        else column
-        for column in COLUMNS.split(", ")
-    )
-
-
-OWNER = Owner("memory", schema.MIGRATIONS, _salvage)
+OWNER = Owner("memory", schema.MIGRATIONS, _salvage, oldest=2)
 """The memory tables in a database file."""
