@@ -41,7 +41,7 @@ SLOW_DOORS = frozenset(
     first_steps fit floods full_disk guards hook_cold hook_compress hook_events hook_faults
     hook_http hook_sessions hook_setup hostile_client hostile_memory hostile_server http_behind
     http_eras http_front http_resume hygiene inbox init init_wrap judge launcher learning lessons
-    life local_copy login long_lists ltm many_tools meaning memory_faults metrics mirrors
+    life local_copy login ltm many_tools meaning memory_faults metrics mirrors
     move_attacks moving_in moving_in_real names notes odd_exchanges past_sessions postgres
     principals promises qmd real_servers reload replay replay_judge replicas resources review
     rules same_decision setup setup_lessons setup_replay slow_model slow_start start supervision
