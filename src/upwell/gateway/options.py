@@ -49,7 +49,6 @@ class CacheOptions:
 
     tools: tuple[str, ...] = ()
     ttl_seconds: float = 300.0
-    max_bytes: int = 64_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
