@@ -28,7 +28,6 @@ seconds or more per file.
 """
 NIGHTLY_PATHS = (
     ROOT / "tests/browser/test_size.py",
-    ROOT / "tests/faults/test_damaged_cells.py",
     DOORS / "test_clock_skew.py",
     DOORS / "test_many_gateways.py",
     DOORS / "test_soak.py",
@@ -42,7 +41,7 @@ SLOW_DOORS = frozenset(
     first_steps fit floods full_disk given_back guards hook_cold hook_compress hook_events
     hook_faults hook_http hook_sessions hook_setup hostile_client hostile_memory hostile_server
     http_behind http_eras http_front http_resume hygiene inbox judge launcher learning lessons
-    life local_copy login long_lists ltm many_tools meaning memory_faults metrics mirrors
+    life local_copy login ltm many_tools meaning memory_faults metrics mirrors
     move_attacks moving_in moving_in_real names notes odd_exchanges past_sessions postgres
     principals promises qmd real_servers reload replay replay_judge replicas resources review
     rules same_decision setup setup_lessons setup_replay setup_servers slow_model slow_start

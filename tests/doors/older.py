@@ -41,7 +41,7 @@ def moved_by_setup(
     home: Path, files: Sequence[Path], agents: Sequence[str] = ("claude", "codex")
 ) -> None:
     """Record that it was `setup` of upwell 0.2.0 that moved the servers in these files of agents
-    behind the gateway, and not `init`. Version 0.1.0 recorded no files."""
+    behind the gateway, and not `init`."""
     config = (home / "config.toml").read_text()
     change = {
         "before": None,
@@ -51,7 +51,7 @@ def moved_by_setup(
     record = {
         "hooks": [],
         "clients": list(agents),
-        **({"files": [str(file) for file in files]} if files else {}),
+        "files": [str(file) for file in files],
         "config": change,
         "learned": {},
     }

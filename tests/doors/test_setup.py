@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.older import moved_by_init, moved_by_setup
+from tests.doors.older import moved_by_init
 from upwell.hook.control import daemon_at, end
 
 CLAUDE_SETTINGS = b"""{
@@ -319,19 +319,6 @@ def test_undo_restores_every_settings_folder_of_an_agent(user: User) -> None:
     for folder in folders.values():
         assert "upwell-hook" in (folder / "settings.json").read_text()
         assert '"wrap"' in (folder / ".claude.json").read_text()
-    user.run("setup", "--undo", "--yes")
-    assert user.state() == before
-
-
-def test_undo_also_restores_what_an_older_version_set_up(user: User) -> None:
-    """Its record names agents, but no files; a later setup then adds an agent."""
-    before = user.state()
-    moved_by_init(user.home, user.environment)
-    moved_by_setup(user.home, [])
-    user.write(".gemini/settings.json", b'{"mcpServers": {"far": {"command": "far-mcp"}}}\n')
-    before |= {name: at for name, at in user.state().items() if name.startswith(".gemini")}
-    user.run("setup", "--yes")
-    assert '"far-mcp"]' in (user.folder / ".gemini/settings.json").read_text()
     user.run("setup", "--undo", "--yes")
     assert user.state() == before
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from upwell.memory.postgres.store import PostgresStore
 
 PROJECT_FOLDER = ".upwell"
-_JOURNAL_BYTES = 64_000_000
+_JOURNAL_BYTES = _RESPONSES_BYTES = 64_000_000
 """The maximum size of the journal of decisions, enough for about a hundred thousand events."""
 _STEPS_BYTES = 32_000_000
 _CUTS_BYTES = _WAYS_BYTES = 16_000_000
@@ -339,7 +339,7 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
         max_bytes={
             Kind.ORIGINAL: config.compress.original_max_bytes,
             Kind.DECISION: _JOURNAL_BYTES,
-            Kind.RESPONSE: config.cache.max_bytes,
+            Kind.RESPONSE: _RESPONSES_BYTES,
             Kind.QUERY: _QUERIES_BYTES,
             Kind.STEP: _STEPS_BYTES,
             Kind.CUT: _CUTS_BYTES,

@@ -9,7 +9,6 @@ from upwell.app.results import secret_of
 from upwell.config import Config
 from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Client
-from upwell.gateway.routing.definitions import Definitions
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Reply
 from upwell.tools.base import Toolbox
@@ -24,9 +23,7 @@ NameOf = Callable[[str, str], tuple[str, Sequence[str]]]
 class ToolsAndResources(Protocol):
     """The part of an app that makes the tools and resources of a principal."""
 
-    def toolbox(
-        self, principal: Principal, definitions: Definitions | None, name_of: NameOf | None
-    ) -> Toolbox: ...
+    def toolbox(self, principal: Principal, name_of: NameOf | None) -> Toolbox: ...
 
     def resources(self, principal: Principal) -> Resources: ...
 
@@ -53,12 +50,11 @@ class Toolboxes:
     def __init__(
         self,
         own: ToolsAndResources,
-        definitions: Definitions,
         name_of: NameOf,
         tenants: ManyTenants | None = None,
     ) -> None:
         self._own = own
-        self._more = (definitions, name_of)
+        self._name_of = name_of
         self._tenants = tenants
         self._made: dict[Principal, Toolbox] = {}
 
@@ -70,14 +66,14 @@ class Toolboxes:
         if self._tenants is None or not principal.tenant:
             return await self._of(principal).call(name, args, client.session)
         async with self._tenants.of(principal.tenant) as opened:
-            toolbox = opened.app.toolbox(principal, *self._more)
+            toolbox = opened.app.toolbox(principal, self._name_of)
             return await toolbox.call(name, args, client.session)
 
     def _of(self, principal: Principal) -> Toolbox:
         if principal not in self._made:
             if len(self._made) >= MAX_TOOLBOXES:
                 self._made.clear()
-            self._made[principal] = self._own.toolbox(principal, *self._more)
+            self._made[principal] = self._own.toolbox(principal, self._name_of)
         return self._made[principal]
 
 

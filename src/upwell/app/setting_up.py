@@ -311,15 +311,6 @@ class SettingUp:
                 return SetupRecord()
             raise
 
-    def _files_of_older(self, record: SetupRecord) -> list[str]:
-        """The files that a record of an older version covers. Such a record names only the
-        agents."""
-        if record.files:
-            return []
-        hooks = [path for agent in record.hooks for path in self._installer.paths(agent)]
-        servers = [path for agent in record.clients for path in self._clients.paths(agent)]
-        return [str(path) for path in (*hooks, *servers)]
-
     def _hook_files(self, record: SetupRecord) -> list[tuple[str, Path]]:
         """The files whose hooks setup changed, the latest first, and those that are in no record,
         as in `_unwrapping()`."""
@@ -393,7 +384,7 @@ class SettingUp:
         return SetupRecord(
             hooks=tuple(item.agent for item in plan.hooks if item.changes),
             clients=tuple(item.agent for item in files if item.changes),
-            files=(*self._files_of_older(self._record()), *(str(item.path) for item in changed)),
+            files=tuple(str(item.path) for item in changed),
             config=change,
             lessons=bool(change and change.lessons),
         )

@@ -62,9 +62,9 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
 
 class SetupRecord(Struct, frozen=True, kw_only=True):
     """What setup changed and learned. `hooks` names the agents whose hooks changed, and `clients`
-    those whose servers changed. `files` are the paths of the changed files (empty in records from
-    older versions). `learned` maps each kind of finding to the keys of its findings. `lessons` is
-    True from when setup switched lessons on until they are forgotten: the daemon writes some, too.
+    those whose servers changed. `files` are the paths of the changed files. `learned` maps each
+    kind of finding to the keys of its findings. `lessons` is True from when setup switched lessons
+    on until they are forgotten: the daemon writes some, too.
     """
 
     hooks: tuple[str, ...] = ()

@@ -15,7 +15,6 @@ class OidcOptions:
     tenant_claim: str = ""
     role_claim: str = "role"
     namespaces_claim: str = "namespaces"
-    leeway_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

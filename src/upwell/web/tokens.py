@@ -62,8 +62,7 @@ def token_of(path: Path) -> str:
 
 def shared_token(path: Path, secret: bytes) -> str:
     """Return the owner's token, which is the same on all machines that have this secret, and write
-    it to the file at `path`. If an earlier version wrote it there without `PREFIX`, the file stays
-    unchanged.
+    it to the file at `path`.
 
     Raises:
         StoreUnwritable: the file cannot be written.
@@ -72,7 +71,7 @@ def shared_token(path: Path, secret: bytes) -> str:
     token = PREFIX + base64.urlsafe_b64encode(digest).decode().rstrip("=")
     with writing(path):
         shown = read_regular_file(path).decode(errors="replace").strip() if path.exists() else ""
-        if shown not in (token, token.removeprefix(PREFIX)):
+        if shown != token:
             write_atomically(path, f"{token}\n")
     return token
 
@@ -110,8 +109,7 @@ class Tokens:
         self._refresh()
         digest, found = _digest(token), None
         shared = self._team() if self._team else ""
-        forms = (shared, shared.removeprefix(PREFIX)) if shared else ()
-        team = [(_digest(form), OWNER) for form in forms]
+        team = [(_digest(shared), OWNER)] if shared else []
         for known, principal in (
             (self._owner, OWNER),
             *team,

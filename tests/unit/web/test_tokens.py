@@ -40,18 +40,11 @@ def test_every_new_token_is_recognised_as_a_secret(path: Path, tmp_path: Path) -
         )
 
 
-def test_a_team_token_without_the_prefix_stays_valid_and_is_still_shown(
-    path: Path, tmp_path: Path
-) -> None:
-    shown = tmp_path / "team"
-    team = shared_token(shown, b"s" * 32)
-    earlier = team.removeprefix(PREFIX)
-    shown.write_text(f"{earlier}\n")
-    assert shared_token(shown, b"s" * 32) == team
-    assert shown.read_text() == f"{earlier}\n"
+def test_a_team_token_is_valid_everywhere(path: Path, tmp_path: Path) -> None:
+    team = shared_token(tmp_path / "team", b"s" * 32)
     tokens = Tokens(OWN, path, lambda: team)
-    assert tokens.principal_of(earlier) == tokens.principal_of(team) == OWNER
-    assert tokens.principal_of(earlier[1:]) is None
+    assert tokens.principal_of(team) == OWNER
+    assert tokens.principal_of(team[1:]) is None
     assert Tokens(OWN, path, lambda: "").principal_of("") is None
 
 

@@ -26,7 +26,6 @@ from upwell.ground.errors import (
     StoreCorrupt,
     StoreError,
     StoreUnwritable,
-    UpwellError,
     UsageError,
 )
 from upwell.ground.files import exclusively
@@ -43,9 +42,6 @@ from upwell.ground.trace import LOG
 
 __all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
 
-
-MISREAD = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
-"""Errors raised by code that reads values of unexpected types."""
 
 CHECK_SECONDS = 1.0
 """How long a check of the whole file may take. After that, the rest is not checked."""
@@ -124,9 +120,6 @@ class Lane(Follower):
 
     def __init__(self, plan: Plan, name: str) -> None:
         super().__init__(plan)
-        self._checked = 0
-        """The generation of the connection for which the file was last checked. A programming error
-        raises the same exceptions as damage, but must not cause a check on every call."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -144,13 +137,6 @@ class Lane(Follower):
         except StoreCorrupt:
             self.drop()
             repair(self.plan)
-        except MISREAD as error:
-            if isinstance(error, UpwellError) or self._checked == self.generation:
-                raise
-            LOG.warning("%s could not be read: %r", self.plan.path, error)
-            self.drop()
-            repair(self.plan)
-            self._checked = self.generation + 1
         return self.attempt(work)
 
 
@@ -223,7 +209,7 @@ class Database:
             self._inline_read.use(*await self._reading.run(lambda _: self._inline_read.opened()))
         try:
             return self._inline_read.attempt(work)
-        except (StoreError, *MISREAD):
+        except StoreError:
             return await self.read(work)
 
     async def look_for_damage(self) -> None:

@@ -14,11 +14,12 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreUnwritable
+from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreTooOld, StoreUnwritable
 from upwell.ground.files import exclusively
+from upwell.ground.sqlite.readable import Source
 
 Migration = Callable[[sqlite3.Connection], None]
-Salvage = Callable[[sqlite3.Connection, sqlite3.Connection], int]
+Salvage = Callable[[Source, sqlite3.Connection], int]
 Synchronous = Literal["FULL", "NORMAL"]
 
 BUSY_TIMEOUT_SECONDS = 8.0
@@ -46,15 +47,17 @@ class Owner(Struct, frozen=True):
 
     `name`: the owner's key in the `schema_version` table. `migrations`: oldest first; the 1-based
     position of a migration is the version that it creates. Released migrations are never edited.
-    `salvage(damaged, fresh)`: copies readable rows and returns their number; without it, tables are
-    copied row by row. `expendable`: whether rows may be lost. If so, the file is not copied before
-    a migration.
+    `salvage(source, fresh)`: copies the readable rows that `fresh` lacks and returns their number;
+    without it, tables are copied row by row. It may be called again with a backup as the source.
+    `expendable`: whether rows may be lost. If so, the file is not copied before
+    a migration. `oldest`: files with tables of an earlier version are refused.
     """
 
     name: str
     migrations: Sequence[Migration]
     salvage: Salvage | None = None
     expendable: bool = False
+    oldest: int = 1
 
 
 class Plan(Struct, frozen=True):
@@ -69,7 +72,7 @@ class Plan(Struct, frozen=True):
     is_read_only: bool = False
 
 
-def recreate(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
+def recreate(source: Source, fresh: sqlite3.Connection) -> int:
     """Salvage nothing, because the tables are rebuilt from other data."""
     return 0
 
@@ -195,6 +198,7 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
 
     Raises:
         StoreTooNew: a later version of upwell wrote these tables.
+        StoreTooOld: a version whose tables are no longer read wrote them.
     """
     current = version(db, owner.name)
     if current > len(owner.migrations):
@@ -202,6 +206,11 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
             f"{path} was written by a later upwell ({owner.name} schema {current}, "
             f"this one knows {len(owner.migrations)})",
             hint="upgrade upwell, or set UPWELL_HOME to another folder",
+        )
+    if 0 < current < owner.oldest:
+        raise StoreTooOld(
+            f"{path} was written by upwell 0.1.0, which this version cannot read",
+            hint="open it with upwell 0.2.0 first, or set UPWELL_HOME to another folder",
         )
     if current == len(owner.migrations):
         return
