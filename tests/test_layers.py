@@ -105,6 +105,7 @@ STAIRS = {
         *("past_sessions", "reporting", "review", "shortening", "team", "setting_up"),
         *(
             "files",
+            "auditing",
             "results",
             "memory",
             "follow_up",
@@ -113,8 +114,8 @@ STAIRS = {
             "learning",
             "principals",
         ),
-        *("relocating", "tenant_data", "toolbox", "wiring", "joining", "metrics"),
-        *("overview", "proposals", "replaying", "running", "team_access", "tenants", "doctor"),
+        *("relocating", "toolbox", "wiring", "joining", "metrics"),
+        *("overview", "proposals", "replaying", "running", "team_access", "doctor"),
         *("lesson_book", "lesson_offer", "taught"),
         *("events", "login", "dashboard", "daemon", "http"),
     ],

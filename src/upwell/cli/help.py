@@ -54,7 +54,6 @@ GROUPS = {
         "login": "logins",
         "logout": "logins",
         "token": "tokens",
-        "tenant": "tenant",
         "team": "team",
         "hook": "hooks",
         "daemon": "daemon",

@@ -103,11 +103,9 @@ def refuse(
 
 def open_inbox() -> "Inbox":
     """The inbox in upwell's home."""
-    from upwell.app.team import current_files
     from upwell.capture.inbox import inbox_at
 
-    config = read_config()
-    return inbox_at(config.home.prepare().inbox_file, current_files(config))
+    return inbox_at(read_config().home.prepare().inbox_file)
 
 
 def say_displaced(count: int) -> None:
