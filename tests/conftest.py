@@ -47,7 +47,7 @@ SLOW_DOORS = frozenset(
     principals promises qmd real_servers reload replay replay_judge replicas resources review
     rules same_decision setup setup_lessons setup_replay slow_model slow_start start supervision
     surface team_by_token tenants terminal_escapes tracing undo upgrade variables whose_question
-    wild_server wrong_settings
+    wild_server wrong_settings clock_jumps
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""

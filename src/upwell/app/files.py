@@ -12,6 +12,7 @@ from upwell.app.team import Team, no_driver, open_team
 from upwell.config import Config
 from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.clock_jump import ClockRecord
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import ConfigError, StoreError
 from upwell.ground.files import (
@@ -147,7 +148,8 @@ def open_store(
     files.databases.append(database)
     files.indexed.append(store)
     backups = Backups(home.memory_db, home.backups)
-    files.chores.extend([store.purge, backups.make_if_due])
+    seen = ClockRecord(home.clock_file, clock)
+    files.chores.extend([seen.unless_jumped(store.purge), backups.make_if_due])
     return store, SqliteSources(database), Ratings(database)
 
 
@@ -364,7 +366,8 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
     files.databases.append(database)
     if files.team:
         ttl_store = _with_team(files.team, ttl_store, options, clock)
-    files.chores.append(ttl_store.expire)
+    seen = ClockRecord(config.home.clock_file, clock)
+    files.chores.append(seen.unless_jumped(ttl_store.expire))
     return ttl_store
 
 

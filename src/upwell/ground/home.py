@@ -104,6 +104,7 @@ class Home(Struct, frozen=True):
     setup_file = Inside("setup.json")
     pause_file = Shared("paused")
     moves = Inside("moves")
+    clock_file = Inside("clock")
     audit_file = Inside("audit.jsonl")
     sources_file = Shared("sources.json", only_in_teams=True)
     team_token_file = Shared("token", only_in_teams=True)
