@@ -44,9 +44,9 @@ SLOW_DOORS = frozenset(
     lessons life local_copy login ltm many_tools meaning memory_faults metrics mirrors
     move_attacks moving_in moving_in_real names notes odd_exchanges past_sessions postgres
     principals promises qmd real_servers reload replay replay_judge replicas resources review
-    rules same_decision setup setup_lessons setup_replay setup_servers slow_model slow_start
-    start supervision surface team_by_token terminal_escapes tracing undo upgrade variables
-    whose_question wild_server wrong_settings
+    clock_jumps rules same_decision setup setup_lessons setup_replay setup_servers slow_model
+    slow_start start supervision surface team_by_token terminal_escapes tracing undo upgrade
+    variables whose_question wild_server wrong_settings
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""

@@ -324,7 +324,10 @@ def _forget_project(folder: Path, now: bool) -> None:
 
 def _forget_one(memory_id: str, now: bool) -> None:
     if not with_memory(lambda app: app.forget(memory_id, for_good=now)):
-        raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` lists ids")
+        raise StoreError(
+            f"no memory {memory_id!r}",
+            hint="`upwell recall` lists ids, and `upwell recall --trash` those in the trash",
+        )
     if now:
         say(f"deleted {memory_id} for good; older daily backups expire within seven days")
     else:
