@@ -37,6 +37,7 @@ STAIRS = {
             "limits",
             "endpoint",
             "files",
+            "clock_jump",
             "home",
             "names",
             "settings",

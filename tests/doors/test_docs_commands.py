@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import cluster
-from tests.unit.migration.test_claude_mem import DECISION, store
+from tests.unit.migration.test_mem0 import DECISION, store
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -56,7 +56,7 @@ def commands(page: str) -> Iterator[str]:
 
 @pytest.fixture
 def shell(environment: Mapping[str, str], tmp_path: Path) -> dict[str, str]:
-    """The environment of a user with a project, a past session, notes, and a claude-mem store."""
+    """The environment of a user with a project, a past session, notes, and an export of mem0."""
     user = Path(environment["HOME"])
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -72,7 +72,7 @@ def shell(environment: Mapping[str, str], tmp_path: Path) -> dict[str, str]:
     reason = "Reuse the key of a charge\n\nA retry sent a new key, so order 7 was charged twice."
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", reason]):
         subprocess.run([*git, *words], cwd=shop, check=True)
-    store(user, ("observations", {**DECISION, "project": "shop"}))
+    store(user, DECISION)
     transcripts = user / "transcripts"
     transcripts.mkdir()
     projects = user / ".claude" / "projects" / "shop"

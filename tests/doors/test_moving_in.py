@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import Upwell
 from tests.doors.conftest import Gateway
 from tests.doors.peer import text_of
-from tests.unit.migration.test_claude_mem import DECISION, store
+from tests.unit.migration.test_mem0 import DECISION, store
 from tests.unit.migration.test_memtomem_stm import SERVER, proxy
 from upwell.migration.registry import PROGRAMS
 
@@ -16,55 +16,39 @@ TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 def test_a_dry_run_and_a_run_have_the_same_counts(upwell: Upwell, user: Path, shop: Path) -> None:
-    store(
-        user,
-        ("observations", {**DECISION, "narrative": f"The token is {TOKEN}."}),
-        ("observations", {**DECISION, "id": 8, "project": "blog"}),
-    )
-    shown = upwell("import", "--from", "claude-mem", "--dry-run", cwd=shop)
+    blog = {**DECISION, "id": "8", "metadata": {"project": "blog"}}
+    store(user, {**DECISION, "memory": f"{DECISION['memory']} The token is {TOKEN}."}, blog)
+    shown = upwell("import", "--from", "mem0", "--dry-run", cwd=shop)
     assert shown.out.splitlines()[-1] == "would import 1; nothing was written"
     assert "left out 1: no known folder is called blog" in shown.err
     assert "1 secret masked" in shown.err
     assert upwell("recall", "prices", "--json", cwd=shop).json["hits"] == []
 
-    done = upwell("import", "--from", "claude-mem", cwd=shop)
+    done = upwell("import", "--from", "mem0", cwd=shop)
     assert done.out.splitlines()[:-1] == shown.out.splitlines()[:-1]
     assert done.out.splitlines()[-1] == "imported 1"
     (hit,) = upwell("recall", "prices", "--json", cwd=shop).json["hits"]
-    assert hit["source"] == "claude-mem:observation/7"
+    assert hit["source"] == "mem0:7"
     assert TOKEN not in hit["text"]
 
-    again = upwell("import", "--from", "claude-mem", "--everywhere", "--json", cwd=shop).json
+    again = upwell("import", "--from", "mem0", "--everywhere", "--json", cwd=shop).json
     assert again["imported"] == [{"kind": "decisions", "place": "", "count": 1}]
-    last = upwell("import", "--from", "claude-mem", "--everywhere", "--json", cwd=shop).json
+    last = upwell("import", "--from", "mem0", "--everywhere", "--json", cwd=shop).json
     assert (last["total"], last["left_out"][0]["why"]) == (0, "already here")
 
 
 def test_the_context_and_the_search_tool_find_imported_memories(
     upwell: Upwell, user: Path, shop: Path
 ) -> None:
-    store(user, ("observations", DECISION))
-    upwell("import", "--from", "claude-mem", cwd=shop)
+    store(user, DECISION)
+    upwell("import", "--from", "mem0", cwd=shop)
     answer = upwell("context", "Why are prices integers?", "--format", "json", cwd=shop).json
     assert answer["found"]
     assert "Floats lost a cent" in json.dumps(answer["entries"])
 
 
-def test_rules_of_cursor_are_listed_with_their_scope(upwell: Upwell, shop: Path) -> None:
-    folder = shop / ".cursor" / "rules"
-    folder.mkdir(parents=True)
-    (folder / "api.mdc").write_text("---\nglobs: src/**/*.ts\nalwaysApply: false\n---\nNo any.\n")
-    (folder / "all.mdc").write_text("---\nalwaysApply: true\n---\nUse tabs.\n")
-    upwell("import", "--from", "cursor-rules", cwd=shop)
-    rules = {rule["text"]: rule for rule in upwell("rules", "--json").json["rules"]}
-    assert rules["No any."]["paths"] == ["src/**/*.ts"]
-    assert rules["Use tabs."]["paths"] == []
-    assert {rule["project"] for rule in rules.values()} == {str(shop)}
-
-
-@pytest.mark.parametrize("command", [("--from", "gemini-stm"), ("--format", "stm", "stm.json")])
 def test_the_tools_of_stm_find_the_notes_of_gemini(
-    upwell: Upwell, gateway: Gateway, user: Path, home: Path, command: tuple[str, ...]
+    upwell: Upwell, gateway: Gateway, user: Path, home: Path
 ) -> None:
     notes = [
         {
@@ -77,7 +61,7 @@ def test_the_tools_of_stm_find_the_notes_of_gemini(
     folder = user / ".gemini"
     folder.mkdir()
     (folder / "stm.json").write_text(json.dumps(notes))
-    upwell("import", *command, cwd=folder)
+    upwell("import", "--format", "stm", "stm.json", cwd=folder)
     (found,) = upwell("stm", "search", "kettle", "--json").json
     assert found["id"] == "unique_memory_id_1"
     assert found["created_at"] == "2025-07-20T12:00:00Z"
@@ -110,9 +94,7 @@ def test_settings_and_servers_of_memtomem_become_ours(
     assert upwell("import", "--from", "memtomem-stm", "--json", env=variables).json["total"] == 0
 
 
-def test_init_moves_the_servers_behind_memtomem_and_eject_restores_every_byte(
-    upwell: Upwell, user: Path, home: Path
-) -> None:
+def test_the_servers_behind_memtomem_are_copied(upwell: Upwell, user: Path, home: Path) -> None:
     path = proxy(user, upstream_servers={"files": SERVER})
     (user / ".cursor").mkdir()
     settings = user / ".cursor" / "mcp.json"
@@ -120,17 +102,15 @@ def test_init_moves_the_servers_behind_memtomem_and_eject_restores_every_byte(
     entry = {"command": "python", "args": ["-m", "memtomem_stm"], "env": env}
     settings.write_text(json.dumps({"mcpServers": {"memtomem-stm": entry}}, indent=4))
     before = settings.read_bytes()
-    done = upwell("init", "--apply")
+    done = upwell("add", "--from-clients")
     assert "cursor: memtomem-stm: fs → fs" in done.out
     assert "upwell import --from memtomem-stm" in done.err
-    assert list(json.loads(settings.read_text())["mcpServers"]) == ["upwell"]
+    assert settings.read_bytes() == before
     assert "memtomem" not in (home / "config.toml").read_text()
     upwell("import", "--from", "memtomem-stm")
     assert upwell("config", "show", "--json").json["surface.persist_query_text"]["value"] is False
-    upwell("eject", "--apply")
-    assert settings.read_bytes() == before
     path.unlink()
-    assert "memtomem-stm → memtomem-stm" in upwell("init").out
+    assert "memtomem-stm → memtomem-stm" in upwell("add", "--from-clients").out
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -144,7 +124,7 @@ def test_a_program_that_is_not_there(upwell: Upwell, program: str) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--from", "claudemem"), "did you mean claude-mem?"),
+        (("--from", "mem"), "did you mean mem0?"),
         (("--from", "mem0", "no/such.json"), "no such file"),
         (("--from", "mem0", "--format", "stm"), "--from takes none of"),
         (("--dry-run",), "need --from"),
@@ -163,7 +143,7 @@ def test_wrong_usage_is_reported_in_one_line(
 def test_setup_lists_the_stores_that_it_finds(upwell: Upwell, user: Path, shop: Path) -> None:
     (user / ".claude").mkdir()
     assert "import --from" not in upwell("setup", "--dry-run", cwd=shop).out
-    path = store(user, ("observations", DECISION))
+    path = store(user, DECISION)
     lines = upwell("setup", "--dry-run", cwd=shop).out.splitlines()
     (line,) = (line for line in lines if "import --from" in line)
-    assert line.split() == ["upwell", "import", "--from", "claude-mem", str(path)]
+    assert line.split() == ["upwell", "import", "--from", "mem0", str(path)]

@@ -62,28 +62,6 @@ def test_settings_of_a_tool_take_effect_at_once(gateway: Gateway, home: Path) ->
     until(peer, lambda: 'key="' not in everything(peer.call("up__big_json")))
 
 
-def test_a_list_becomes_short_at_once_and_complete_again(gateway: Gateway, home: Path) -> None:
-    servers = {"up": script("upstream")}
-    peer = gateway(servers)
-    full = peer.wait_for_tools("up__echo")["up__echo"]
-
-    def announced() -> int:
-        return sum(note["method"].endswith("tools/list_changed") for note in peer.notifications)
-
-    before = announced()
-    write_config(home, servers, gateway={**QUICK, "lazy_tools_tokens": 300})
-    until(peer, lambda: announced() > before)
-    tools = peer.tools()
-    assert "$defs" not in tools["up__echo"]["inputSchema"]
-    assert "upwell__describe_tools" in tools
-    before = announced()
-    write_config(home, servers)
-    until(peer, lambda: announced() > before)
-    tools = peer.tools()
-    assert tools["up__echo"] == full
-    assert "upwell__describe_tools" not in tools
-
-
 def told(peer: Peer) -> list[str]:
     """upwell's own log messages so far."""
     notes = [note["params"] for note in peer.notifications if note["method"].endswith("/message")]

@@ -1,21 +1,25 @@
-"""Damage of every part of a database file: the file is moved aside, and the readable rows are
-kept.
+"""Damage of every part of a database file: the file is moved aside, and the rows that SQLite can
+read are kept. For the others, there is the backup.
 """
 
 import os
 import random
 import sqlite3
-from contextlib import closing
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from upwell.app import Settings, build
 from upwell.ground.sqlite.backup import Backups
-from upwell.ground.sqlite.database import Owner, open_database
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.sqlite.salvage import last_salvage
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Scope
+from upwell.ground.types.surfacing import Skip
 from upwell.learn.feedback import OWNER as RATINGS
+from upwell.memory.records import NO_PROJECT
 from upwell.memory.sqlite.sources import OWNER as SOURCES
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 
@@ -76,47 +80,88 @@ async def test_a_misspelt_name_in_the_schema_is_damage(tmp_path: Path, name: byt
     assert len(await texts_left(path)) == ROWS
 
 
-async def test_a_lost_header_costs_no_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [100, 4096])
+async def test_without_its_header_a_file_is_replaced_by_the_newest_backup(
+    tmp_path: Path, size: int
+) -> None:
     path = tmp_path / "memory.db"
     await filled(path)
-    overwrite(path, 0, b"\xa5" * 100)
+    await Backups(path, tmp_path / "backups").make()
+    overwrite(path, 0, b"\xa5" * size)
     assert len(await texts_left(path)) == ROWS
 
 
-async def test_rows_from_before_a_migration_are_read_from_their_pages(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    await filled(path, 20)
-
-    def add_column(db: sqlite3.Connection) -> None:
-        db.execute("ALTER TABLE feedback ADD COLUMN added NOT NULL DEFAULT 7")
-
-    later = Owner("feedback", [*RATINGS.migrations, add_column])
-    overwrite(path, 0, b"\xa5" * 100)
-    database = open_database(path, [OWNER, SOURCES, later], synchronous="FULL")
-    rows = await database.read(
-        lambda db: db.execute("SELECT surfacing, added FROM feedback").fetchall()
-    )
-    await database.aclose()
-    assert rows == [("s", 7)]
-
-
-async def test_a_lost_first_page_costs_no_row(tmp_path: Path) -> None:
+async def test_rows_that_cannot_be_read_come_from_the_backup_and_deleted_ones_do_not(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "memory.db"
     await filled(path)
-    overwrite(path, 0, b"\xa5" * 4096)
-    assert len(await texts_left(path)) == ROWS
-
-
-async def test_rows_that_are_still_in_the_log_are_read_from_there(tmp_path: Path) -> None:
-    path, copy = tmp_path / "memory.db", tmp_path / "copy" / "memory.db"
-    copy.parent.mkdir()
+    await Backups(path, tmp_path / "backups").make()
     database = open_database(path, OWNERS, synchronous="FULL")
-    await SqliteStore(database).add([Memory(text=f"fact {i}", id=f"m{i}") for i in range(40)])
-    for suffix in ("", "-wal"):
-        Path(f"{copy}{suffix}").write_bytes(Path(f"{path}{suffix}").read_bytes())
+    store = SqliteStore(database)
+    await store.add([Memory(text="since the backup", id="since")])
+    await store.delete("m7")
     await database.aclose()
-    overwrite(copy, 0, b"\xa5" * 100)
-    assert len(await texts_left(copy)) == 40
+    for page in pages_of(path, "memory")[5:25:5]:
+        overwrite(path, page * 4096, b"\xa5" * 4096)
+    assert await texts_left(path) == {*(f"m{i}" for i in range(ROWS) if i != 7), "since"}
+    salvage = last_salvage(path)
+    assert salvage is not None
+    assert not salvage.is_complete
+    assert salvage.restored > 0
+
+
+@pytest.mark.parametrize("bad", [[0], [-1], [3, 9], [0, 4, -1], range(2, 60, 4)])
+async def test_every_row_on_an_intact_page_is_kept(tmp_path: Path, bad: Sequence[int]) -> None:
+    """Without a backup. The memories of three projects have numbers that are far apart."""
+    path = tmp_path / "memory.db"
+    database = open_database(path, OWNERS, synchronous="FULL")
+    for project in ("/a", "/b", None):
+        await SqliteStore(database).add(
+            [
+                Memory(text=f"fact {i} " + "steam " * 60, id=f"{project}{i}", project=project)
+                for i in range(ROWS)
+            ]
+        )
+    await database.aclose()
+    leaves = pages_of(path, "memory")
+    lost = [leaves[index] * 4096 for index in bad]
+    for at in lost:
+        overwrite(path, at, b"\xa5" * 4096)
+    readable = set()
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        for id in (f"{project}{i}" for project in ("/a", "/b", None) for i in range(ROWS)):
+            with suppress(sqlite3.DatabaseError):
+                row = "SELECT id, text FROM memory WHERE tenant = 'default' AND id = ?"
+                readable.add(db.execute(row, (id,)).fetchone()[0])
+    assert 0 < len(readable) < 3 * ROWS
+    assert await texts_left(path) == readable
+
+
+def pages_of(path: Path, table: str) -> list[int]:
+    """The numbers of a table's leaf pages, counted from 0, in the order of its rows."""
+    content = path.read_bytes()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        content = path.read_bytes()
+        (root,) = db.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)
+        ).fetchone()
+
+    def leaves(number: int) -> list[int]:
+        page = content[(number - 1) * 4096 : number * 4096]
+        if page[0] == 0x0D:
+            return [number - 1]
+        count = int.from_bytes(page[3:5], "big")
+        cells = [int.from_bytes(page[12 + 2 * i : 14 + 2 * i], "big") for i in range(count)]
+        children = [int.from_bytes(page[cell : cell + 4], "big") for cell in cells]
+        return [
+            leaf
+            for child in [*children, int.from_bytes(page[8:12], "big")]
+            for leaf in leaves(child)
+        ]
+
+    return leaves(root)
 
 
 async def test_half_a_file_keeps_the_rows_of_that_half(tmp_path: Path) -> None:
@@ -149,16 +194,17 @@ async def test_text_that_is_not_utf_8_is_kept_as_far_as_it_can_be_read(tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(16))
-async def test_fifty_flipped_bytes_lose_few_rows_and_never_the_store(
+async def test_fifty_flipped_bytes_lose_hardly_a_row_of_the_backup(
     tmp_path: Path, seed: int
 ) -> None:
     path = tmp_path / "memory.db"
     await filled(path)
+    await Backups(path, tmp_path / "backups").make()
     rng, content = random.Random(seed), bytearray(path.read_bytes())
     for _ in range(50):
         content[rng.randrange(len(content))] ^= 255
     path.write_bytes(bytes(content))
-    assert len(await texts_left(path)) >= ROWS // 3
+    assert len(await texts_left(path)) >= ROWS - 2
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -198,3 +244,20 @@ async def test_a_ping_finds_damage_that_no_read_has_met(tmp_path: Path) -> None:
     await database.aclose()
     assert len(list(tmp_path.glob("memory.db.corrupt-*[0-9]"))) == 1
     assert len(await texts_left(path)) == ROWS
+
+
+async def test_a_memory_whose_project_cannot_be_read_belongs_to_none(tmp_path: Path) -> None:
+    """It does not become a memory for every project, because another project must not see it."""
+    settings = Settings(home=tmp_path / "home", environment={})
+    app = await build(settings)
+    await app.memory.add_many([{"id": "m", "text": "the kettle fact", "project": "/srv/secret"}])
+    await app.aclose()
+    with closing(sqlite3.connect(tmp_path / "home" / "memory.db")) as db:
+        db.execute("UPDATE memory SET project = x'ff'")
+        db.commit()
+    app = await build(settings)
+    memory = await app.memory.get("m")
+    assert memory is None or memory.project == NO_PROJECT
+    cue = Cue(door="ask", text="the kettle fact", cwd=str(tmp_path))
+    assert isinstance(await app.surfacer.surface(cue), Skip)
+    await app.aclose()

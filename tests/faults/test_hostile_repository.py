@@ -15,7 +15,6 @@ import pytest
 
 from tests.conftest import Upwell
 from tests.unit.app.test_cuts import shortened as shorten
-from tests.unit.migration.reading import memories_of
 from upwell.app import Settings, build
 from upwell.app.dashboard import compare, sessions
 from upwell.app.dashboard.commands import run_command
@@ -122,24 +121,6 @@ def test_a_pointer_of_any_size_is_read_in_part(tmp_path: Path) -> None:
     tracemalloc.start()
     tracks(str(tmp_path), "a.py")
     assert tracemalloc.get_traced_memory()[1] < 5_000_000
-    tracemalloc.stop()
-
-
-@pytest.mark.parametrize(
-    "globs",
-    [
-        "{" + "," * 100_000 + "}" + "x" * 100_000,
-        "{a,b}" * 2_000,
-        ",".join("{a,b,c}" * 8 for _ in range(2_000)),
-    ],
-)
-def test_a_rule_of_cursor_with_many_braces_takes_little_memory(tmp_path: Path, globs: str) -> None:
-    folder = tmp_path / ".cursor" / "rules"
-    folder.mkdir(parents=True)
-    (folder / "a.mdc").write_text(f"---\nglobs: {globs}\n---\n{RULE}\n")
-    tracemalloc.start()
-    memories_of("cursor-rules", tmp_path)
-    assert tracemalloc.get_traced_memory()[1] < 20_000_000
     tracemalloc.stop()
 
 

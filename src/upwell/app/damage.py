@@ -1,11 +1,10 @@
-"""The report on damage to `memory.db`: the rows that were saved, and how to restore a backup."""
+"""The report on damage to `memory.db`, and how to restore a backup."""
 
 import time
 from pathlib import Path
 from shlex import quote
 
 from upwell.ground.home import Home
-from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.salvage import last_salvage
 from upwell.ground.text.format import counted
 from upwell.ground.types.rpc import Ping
@@ -17,25 +16,20 @@ _DAY = 86_400.0
 def damage(home: Home, since: float | None = None) -> Ping | None:
     """The damage found after `since` (epoch seconds), by default in the last thirty days. None if
     there was no damage, or if the damaged file was removed."""
-    salvaged = last_salvage(home.memory_db)
+    salvage = last_salvage(home.memory_db)
     earliest = time.time() - REPORTED_DAYS * _DAY if since is None else since
-    if salvaged is None or salvaged.at < earliest:
+    if salvage is None or salvage.at < earliest:
         return None
-    saved = counted(salvaged.rows, "row", "rows")
-    file = salvaged.quarantined
+    saved = f"{counted(salvage.rows, 'row', 'rows')} saved"
+    if salvage.backup:
+        saved += f", {salvage.restored} more taken from {home.backups / salvage.backup}"
+    damaged = home.memory_db.with_name(salvage.quarantined)
+    lost = "" if salvage.is_complete else "memories since the last daily backup may be missing; "
     return Ping(
         ok=False,
-        detail=f"{home.memory_db} was damaged; {saved} saved; the damaged file is {file}",
-        hint=f"{_restore_hint(home, salvaged.at)}; remove {file.name} once everything is in order",
+        detail=f"{home.memory_db} was damaged; {saved}; the damaged file is {damaged}",
+        hint=f"{lost}remove {damaged.name} once everything is in order",
     )
-
-
-def _restore_hint(home: Home, damaged_at: float) -> str:
-    copies = Backups(home.memory_db, home.backups).list()
-    sound = next((copy for copy in copies if copy.stat().st_mtime < damaged_at), None)
-    if sound is None:
-        return "no earlier backup exists"
-    return f"missing memories may be in the backup {sound}; {restoring(home, sound)}"
 
 
 def restoring(home: Home, copy: Path) -> str:

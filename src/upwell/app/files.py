@@ -12,6 +12,7 @@ from upwell.app.team import Team, no_driver, open_team
 from upwell.config import Config
 from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.clock_jump import ClockRecord
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import ConfigError, StoreError
 from upwell.ground.files import (
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from upwell.memory.postgres.store import PostgresStore
 
 PROJECT_FOLDER = ".upwell"
-_JOURNAL_BYTES = 64_000_000
+_JOURNAL_BYTES = _RESPONSES_BYTES = 64_000_000
 """The maximum size of the journal of decisions, enough for about a hundred thousand events."""
 _STEPS_BYTES = 32_000_000
 _CUTS_BYTES = _WAYS_BYTES = 16_000_000
@@ -136,7 +137,8 @@ def open_store(
     files.databases.append(database)
     files.indexed.append(store)
     backups = Backups(home.memory_db, home.backups)
-    files.chores.extend([store.purge, backups.make_if_due])
+    seen = ClockRecord(home.clock_file, clock)
+    files.chores.extend([seen.unless_jumped(store.purge), backups.make_if_due])
     return store, SqliteSources(database), Ratings(database)
 
 
@@ -340,7 +342,7 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
         max_bytes={
             Kind.ORIGINAL: config.compress.original_max_bytes,
             Kind.DECISION: _JOURNAL_BYTES,
-            Kind.RESPONSE: config.cache.max_bytes,
+            Kind.RESPONSE: _RESPONSES_BYTES,
             Kind.QUERY: _QUERIES_BYTES,
             Kind.STEP: _STEPS_BYTES,
             Kind.CUT: _CUTS_BYTES,
@@ -363,7 +365,8 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
         return copy_in_memory(database.path, options, clock)
     ttl_store: TtlStore = SqliteTtlStore(database, options=options, clock=clock)
     files.databases.append(database)
-    files.chores.append(ttl_store.expire)
+    seen = ClockRecord(config.home.clock_file, clock)
+    files.chores.append(seen.unless_jumped(ttl_store.expire))
     return ttl_store
 
 

@@ -7,7 +7,6 @@ from tempfile import TemporaryDirectory
 from upwell.config import Config, read
 from upwell.ground.errors import ConfigError
 from upwell.memory.library import Library
-from upwell.memory.notes.stm import ShortTerm
 from upwell.migration.base import Server, Setting
 from upwell.migration.moving import MovingIn
 from upwell.setup.additions import SET_HERE, Additions, Key
@@ -29,8 +28,8 @@ class ConfigFile:
         self._additions.write([_addition(item) for item in items])
 
 
-def moving_in(config: Config, library: Library, notes: ShortTerm) -> MovingIn:
-    return MovingIn(library, notes, ConfigFile(Additions(config.home.config_file, _mistakes_in)))
+def moving_in(config: Config, library: Library) -> MovingIn:
+    return MovingIn(library, ConfigFile(Additions(config.home.config_file, _mistakes_in)))
 
 
 def _addition(item: Setting | Server) -> tuple[Key, object]:

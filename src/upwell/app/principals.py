@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from upwell.gateway.clients import Client
-from upwell.gateway.routing.definitions import Definitions
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Reply
 from upwell.tools.base import Toolbox
@@ -18,9 +17,7 @@ NameOf = Callable[[str, str], tuple[str, Sequence[str]]]
 class ToolsAndResources(Protocol):
     """The part of an app that makes the tools and resources of a principal."""
 
-    def toolbox(
-        self, principal: Principal, definitions: Definitions | None, name_of: NameOf | None
-    ) -> Toolbox: ...
+    def toolbox(self, principal: Principal, name_of: NameOf | None) -> Toolbox: ...
 
     def resources(self, principal: Principal) -> Resources: ...
 
@@ -28,9 +25,9 @@ class ToolsAndResources(Protocol):
 class Toolboxes:
     """Lists the same tools for all principals, and runs each call in its caller's toolbox."""
 
-    def __init__(self, own: ToolsAndResources, definitions: Definitions, name_of: NameOf) -> None:
+    def __init__(self, own: ToolsAndResources, name_of: NameOf) -> None:
         self._own = own
-        self._more = (definitions, name_of)
+        self._name_of = name_of
         self._made: dict[Principal, Toolbox] = {}
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
@@ -43,7 +40,7 @@ class Toolboxes:
         if principal not in self._made:
             if len(self._made) >= MAX_TOOLBOXES:
                 self._made.clear()
-            self._made[principal] = self._own.toolbox(principal, *self._more)
+            self._made[principal] = self._own.toolbox(principal, self._name_of)
         return self._made[principal]
 
 

@@ -12,7 +12,6 @@ from upwell.app.reporting import report_of
 from upwell.compress.originals import Originals
 from upwell.config import Config
 from upwell.gateway.options import ServerOptions
-from upwell.gateway.routing.definitions import Definitions
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of
 from upwell.ground.types.memory import DEFAULT_NAMESPACE
@@ -26,7 +25,6 @@ from upwell.surface.learning import Learning
 from upwell.surface.pipeline import Surfacer
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Record, Toolbox
-from upwell.tools.describe import describe_tool
 from upwell.tools.feedback import Served, compression_feedback_tool, feedback_tool, stats_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import Document, Sessions, context_tool, get_tool, search_tool
@@ -56,7 +54,6 @@ class Parts(Struct, frozen=True, kw_only=True):
 def toolbox_of(
     app: Parts,
     principal: Principal,
-    definitions: Definitions | None,
     served: Served,
     *,
     few: bool,
@@ -107,7 +104,6 @@ def toolbox_of(
         ),
         *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
         *([stats_tool(report)] if is_owner else []),
-        *([describe_tool(definitions)] if definitions else []),
     ]
     hidden = config.tools.hidden([tool.name for tool in tools], few=few)
     return Toolbox(tools, principal, app.record, hidden)

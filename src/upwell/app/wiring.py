@@ -33,7 +33,6 @@ from upwell.gateway.calls.fit import Fitter
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import WorkerPool
 from upwell.gateway.front.handshake import save_offer
-from upwell.gateway.routing.definitions import Definitions
 from upwell.gateway.server import Gateway, OwnServer, Records, ToolListing
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.errors import StoreError
@@ -191,16 +190,13 @@ class App(MemoryApp):
     def toolbox(
         self,
         principal: Principal = OWNER,
-        definitions: Definitions | None = None,
         name_of: NameOf | None = None,
         *,
         cwd: str | None = None,
         few: bool = False,
     ) -> Toolbox:
-        """upwell's own MCP tools for a principal. `definitions` contains the full definitions of
-        all servers' tools, for clients that receive an abridged list. `name_of()` looks up a
-        server's tools. `cwd` is the caller's folder, if it is not this app's. `few`: see
-        `ToolsOptions`."""
+        """upwell's own MCP tools for a principal. `name_of()` looks up a server's tools. `cwd` is
+        the caller's folder, if it is not this app's. `few`: see `ToolsOptions`."""
         cwd = cwd or self._cwd
         texts = self._texts_of(cwd)
 
@@ -223,7 +219,7 @@ class App(MemoryApp):
             cited_lines=texts.lines,
             record=self.audit.record,
         )
-        return toolbox_of(parts, principal, definitions, served, few=few)
+        return toolbox_of(parts, principal, served, few=few)
 
     @property
     def postgres(self) -> "Postgres | None":
@@ -267,7 +263,7 @@ class App(MemoryApp):
     def gateway(self, parent: int | None = None) -> Gateway:
         """The MCP gateway for this app. `parent` is the process id of the agent that started it, if
         it serves one agent."""
-        config, definitions = self.config, Definitions(self.config.gateway.lazy_tools_tokens)
+        config = self.config
 
         # Not `gateway.name_of`, because the constructor below lists upwell's tools before `gateway`
         # exists.
@@ -279,13 +275,11 @@ class App(MemoryApp):
             config.gateway,
             connecting(config),
             OwnServer(
-                tools=Toolboxes(self, definitions, name_of),
+                tools=Toolboxes(self, name_of),
                 resources=SeenResources(self),
             ),
             self.pipeline(parent),
-            ToolListing(
-                may_compress=self.may_shorten, definitions=definitions, added=self.learning.listed
-            ),
+            ToolListing(may_compress=self.may_shorten, added=self.learning.listed),
             Records(
                 save_offer=partial(save_offer, config.home),
                 tool_lists=ToolLists(config.home.lists_file),

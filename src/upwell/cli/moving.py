@@ -86,7 +86,7 @@ async def _move(
 ) -> "Plan":
     from upwell.app.moving_in import moving_in
 
-    moving = moving_in(app.config, app.memory, app.notes)
+    moving = moving_in(app.config, app.memory)
     plan = await moving.plan(program, stores, place, projects)
     if not dry_run:
         await moving.carry_out(plan, show)

@@ -87,7 +87,7 @@ def import_memories(
     if program is None and (dry_run or everywhere):
         raise UsageError(
             "--dry-run and --everywhere need --from",
-            hint="upwell import --from claude-mem --dry-run",
+            hint="upwell import --from mem0 --dry-run",
         )
     if program is not None:
         if remove or own or form != "auto":

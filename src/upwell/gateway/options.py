@@ -25,9 +25,8 @@ class GatewayOptions:
     """The `gateway.*` settings.
 
     `hosts` are additional host names that `serve --http` accepts, for use behind a proxy. `leave`
-    names servers that `setup` and `init` do not move behind the gateway. A tool list of more than
-    `lazy_tools_tokens` is shortened; 0 disables this. A gateway that is told to shut down reports
-    for `notice_seconds` that it is not ready, but still accepts requests. Open calls then have
+    names servers that setup leaves as they are. A gateway that is told to shut down reports for
+    `notice_seconds` that it is not ready, but still accepts requests. Open calls then have
     `drain_seconds` to finish. The call timeout is a little shorter than the 60 seconds after which
     most clients give up, so that they still receive the reason.
     """
@@ -39,7 +38,6 @@ class GatewayOptions:
     max_in_flight: int = 1024
     hosts: tuple[str, ...] = ()
     leave: tuple[str, ...] = ()
-    lazy_tools_tokens: int = 0
     notice_seconds: float = 2.0
     drain_seconds: float = 20.0
 
@@ -51,7 +49,6 @@ class CacheOptions:
 
     tools: tuple[str, ...] = ()
     ttl_seconds: float = 300.0
-    max_bytes: int = 64_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from upwell.gateway.front.handshake import Hello
 from upwell.gateway.front.http import HttpFront
 from upwell.gateway.front.stdio import StdioFront
 from upwell.gateway.options import GatewayOptions, ServerOptions
-from upwell.gateway.routing.definitions import Definitions
 from upwell.gateway.routing.resources import LocalResources, ResourceMethods, UpstreamResources
 from upwell.gateway.routing.router import Router
 from upwell.gateway.routing.subscriptions import Subscriptions
@@ -43,7 +42,6 @@ class ToolListing(Struct, frozen=True, kw_only=True):
     """How tools are listed; see `Catalog`."""
 
     may_compress: Callable[[str, str], bool]
-    definitions: Definitions = field(default_factory=Definitions)
     added: OnListed = ignore_listed
 
 
@@ -71,7 +69,6 @@ class Gateway:
     ) -> None:
         self._options = options
         self._connecting = connecting
-        self._definitions = listing.definitions
         self._records = records
         self._hello = Hello()
         self.audience = Audience(lambda: self._hello.capabilities)
@@ -80,7 +77,6 @@ class Gateway:
             lambda: self.upstreams,
             own.tools,
             listing.may_compress,
-            listing.definitions,
             listing.added,
         )
         self._resources = UpstreamResources(
@@ -131,7 +127,6 @@ class Gateway:
         """Apply changed options. A new line limit takes effect when a server next starts."""
         self._options = options
         self._resources.wait_seconds = options.list_wait_seconds
-        self._definitions.max_tokens = options.lazy_tools_tokens
         for upstream in self.upstreams:
             upstream.options = options
 

@@ -13,6 +13,7 @@
     ├─ StoreError
     │   ├─ StoreCorrupt
     │   ├─ StoreTooNew
+    │   ├─ StoreTooOld
     │   └─ StoreUnwritable
     ├─ CompressionError
     ├─ KeyUnknown
@@ -115,6 +116,10 @@ class StoreCorrupt(StoreError):
 
 class StoreTooNew(StoreError):
     """The file or database was written by a later version of upwell."""
+
+
+class StoreTooOld(StoreError):
+    """The file was written by a version of upwell whose files are no longer read."""
 
 
 class StoreUnwritable(StoreError):

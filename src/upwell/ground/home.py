@@ -84,6 +84,7 @@ class Home(Struct, frozen=True):
     setup_file = Inside("setup.json")
     pause_file = Inside("paused")
     moves = Inside("moves")
+    clock_file = Inside("clock")
     audit_file = Inside("audit.jsonl")
     gateway_token_file = Inside("gateway-token")
 

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Memory, Provenance, Trust
-from upwell.memory.notes.stm import Entry
 from upwell.memory.records import is_text, moment, namespace
 
 MAX_PATHS = 50
@@ -46,14 +44,6 @@ class Record(Struct, frozen=True, kw_only=True):
     project_name: str = ""
 
 
-class Note(Struct, frozen=True, kw_only=True):
-    """A note for `stm.json`. `project` is the absolute root of its project, or None if it applies
-    to every project."""
-
-    entry: Entry
-    project: str | None = None
-
-
 class Setting(Struct, frozen=True):
     """A setting for upwell. `original` is its name in the other program."""
 
@@ -77,7 +67,7 @@ class LeftOut(Struct, frozen=True):
     count: int = 1
 
 
-Item = Record | Note | Setting | Server | LeftOut
+Item = Record | Setting | Server | LeftOut
 
 
 def link_out(file: Path, folder: Path) -> LeftOut | None:
@@ -147,12 +137,6 @@ def record(
         updated_at=time_of(updated_at),
     )
     return Record(memory=memory, project_name=project_name)
-
-
-def standing_rule(rule: Record, scope: Sequence[str] = ()) -> Record:
-    """The memory as a standing rule. A rule without a scope is shown at the start of every
-    session."""
-    return replace(rule, memory=replace(rule.memory, pinned=True, triggers=tuple(scope)))
 
 
 def _namespace(kind: str) -> tuple[str, tuple[str, ...]]:

@@ -1,9 +1,8 @@
 """Parses front matter as other programs write it, which is nearly YAML.
 
-Cursor writes `globs: **/*.ts`, and people write `description: Use jq: never grep`. Because of one
-such line, a YAML parser would reject the whole block, and with it `alwaysApply: true`. This parser
-rejects nothing. It reads `key: value`, lists, block text and one level of nested keys
-(`metadata.type`).
+People write `description: Use jq: never grep`. Because of one such line, a YAML parser would reject
+the whole block. This parser rejects nothing. It reads `key: value`, lists, block text and one level
+of nested keys (`metadata.type`).
 """
 
 from collections.abc import Iterator

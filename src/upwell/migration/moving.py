@@ -1,4 +1,4 @@
-"""Imports memories, notes, settings and servers from another program: first plans the import, then
+"""Imports memories, settings and servers from another program: first plans the import, then
 carries it out.
 
 A memory gets the same id on every import, so it is imported only once. If its text has changed
@@ -7,7 +7,7 @@ trash are left out.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -15,17 +15,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.ground.errors import UsageError
-from upwell.ground.secrets.redact import redact
-from upwell.ground.types.memory import Memory, Trust
+from upwell.ground.types.memory import Memory
 from upwell.memory.library import Library
-from upwell.memory.notes.file import Origin
-from upwell.memory.notes.stm import Entry, ShortTerm
 from upwell.memory.records import check, content_hash, masked, validated
 from upwell.memory.transfer import exported
 from upwell.migration.base import (
     Item,
     LeftOut,
-    Note,
     Place,
     Program,
     Record,
@@ -34,7 +30,6 @@ from upwell.migration.base import (
 )
 from upwell.migration.plan import Plan
 from upwell.migration.projects import Projects
-from upwell.surface.scopes import PAUSED
 
 BATCH = 1_000
 MAX_TRASH = 100_000
@@ -75,9 +70,8 @@ class _Present(Struct, frozen=True):
 class MovingIn:
     """Plans an import from another program and carries it out."""
 
-    def __init__(self, library: Library, notes: ShortTerm, configuration: Configuration) -> None:
+    def __init__(self, library: Library, configuration: Configuration) -> None:
         self._library = library
-        self._notes = notes
         self._configuration = configuration
 
     async def plan(
@@ -89,11 +83,10 @@ class MovingIn:
             UsageError: a store cannot be read.
             StoreError: upwell's own memories cannot be read.
         """
-        plan = Plan(program.name, list(map(str, stores)), notes_file=str(self._notes.path))
+        plan = Plan(program.name, list(map(str, stores)))
         items = await asyncio.to_thread(_read, program, stores, place)
         records = [_placed(item, projects) for item in items if isinstance(item, Record)]
         self._add_memories(plan, records, await self._present(records))
-        self._add_notes(plan, [item for item in items if isinstance(item, Note)])
         for item in items:
             if isinstance(item, LeftOut):
                 plan.leave_out(item)
@@ -112,8 +105,6 @@ class MovingIn:
             batch = plan.memories[start : start + BATCH]
             await self._library.add_many(batch)
             progress(start + len(batch), total)
-        if plan.notes:
-            await asyncio.to_thread(self._notes.take_over, _with_origins(plan))
         if plan.settings or plan.servers:
             self._configuration.write(plan.settings, plan.servers)
 
@@ -145,33 +136,9 @@ class MovingIn:
                 plan.leave_out(LeftOut(why, ready.text))
                 continue
             present.texts.add(text)
-            plan.memories.append(_renewed(ready, known) if known else ready)
+            plan.memories.append(ready)
             plan.changed += known is not None
             plan.redacted.update(secrets)
-
-    def _add_notes(self, plan: Plan, notes: Sequence[Note]) -> None:
-        present = {entry.id: entry.content for entry in self._notes.entries()} if notes else {}
-        contents = set(present.values())
-        for note in notes:
-            content, secrets = redact(note.entry.content)
-            if why := self._obstacle_to(note, content, present, contents):
-                plan.leave_out(LeftOut(why, content or note.entry.id))
-                continue
-            present[note.entry.id] = content
-            contents.add(content)
-            plan.notes.append(note)
-            plan.redacted.update(secrets)
-
-    def _obstacle_to(
-        self, note: Note, content: str, present: Mapping[str, str], contents: set[str]
-    ) -> str:
-        if not content.strip():
-            return EMPTY
-        if not self._notes.takes_from(note.project):
-            return f"of another project: import it in {note.project}"
-        if note.entry.id in present:
-            return PRESENT
-        return SAME_TEXT if content in contents else ""
 
     def _add_configuration(self, plan: Plan, item: Setting | Server) -> None:
         name = item.original if isinstance(item, Setting) else item.name
@@ -181,16 +148,6 @@ class MovingIn:
             plan.settings.append(item)
         else:
             plan.servers.append(item)
-
-
-def _with_origins(plan: Plan) -> list[tuple[Entry, Origin]]:
-    return [
-        (
-            note.entry,
-            Origin(project=note.project, trust=Trust.IMPORTED, program=plan.program),
-        )
-        for note in plan.notes
-    ]
 
 
 def _read(program: Program, stores: Sequence[Path], place: Place) -> list[Item]:
@@ -230,8 +187,3 @@ def _obstacle(
     if known is not None and known.content_hash == text[1]:
         return PRESENT
     return SAME_TEXT if text in present.texts else ""
-
-
-def _renewed(memory: Memory, known: Memory) -> Memory:
-    """The memory that replaces `known`. It is paused if `known` is a paused rule."""
-    return replace(memory, tags=(*memory.tags, PAUSED)) if PAUSED in known.tags else memory

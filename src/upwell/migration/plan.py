@@ -8,11 +8,10 @@ from msgspec import Struct, field
 
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory
-from upwell.migration.base import LeftOut, Note, Server, Setting
+from upwell.migration.base import LeftOut, Server, Setting
 
 MAX_EXAMPLES = 5
 MAX_EXAMPLE_CHARS = 80
-STANDING_RULE = "standing rule"
 
 
 class Omission(Struct):
@@ -24,14 +23,11 @@ class Omission(Struct):
 
 class Plan(Struct):
     """What an import writes and leaves out. `redacted` counts, for each rule, the items in which
-    it masked secrets. `changed` counts the memories that replace an earlier version. `notes_file`
-    receives the notes."""
+    it masked secrets. `changed` counts the memories that replace an earlier version."""
 
     program: str
     stores: list[str]
-    notes_file: str = ""
     memories: list[Memory] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
     servers: list[Server] = field(default_factory=list)
     changed: int = 0
@@ -53,14 +49,10 @@ class Plan(Struct):
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
         """The number of items to import, keyed by kind and place."""
-        counts = Counter((kind_of(memory), memory.project or "") for memory in self.memories)
-        for kind, items in (
-            ("note", self.notes),
-            ("setting", self.settings),
-            ("server", self.servers),
-        ):
+        counts = Counter((memory.namespace, memory.project or "") for memory in self.memories)
+        for kind, items in (("setting", self.settings), ("server", self.servers)):
             if items:
-                counts[kind, self.notes_file if kind == "note" else "config.toml"] = len(items)
+                counts[kind, "config.toml"] = len(items)
         return counts
 
     def described(self, *, dry_run: bool) -> dict[str, Any]:
@@ -81,8 +73,3 @@ class Plan(Struct):
             ],
             "redacted": dict(self.redacted),
         }
-
-
-def kind_of(memory: Memory) -> str:
-    """The kind of a memory as the report names it."""
-    return STANDING_RULE if memory.pinned else memory.namespace

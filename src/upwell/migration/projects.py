@@ -35,15 +35,13 @@ class Projects(Struct, frozen=True):
         """
         if name in NO_PROJECT:
             return None, ""
-        # claude-mem names a worktree after its repository: `shop/fix-prices`.
-        for part in dict.fromkeys((name, name.split("/")[0])):
-            if part in self.given:
-                return self.given[part], ""
-            if len(folders := self.known.get(part, ())) == 1:
-                return folders[0], ""
+        if name in self.given:
+            return self.given[name], ""
+        folders = self.known.get(name, ())
+        if len(folders) == 1:
+            return folders[0], ""
         if self.everywhere:
             return None, ""
-        folders = self.known.get(name, ())
         count = f"{len(folders)} folders are called" if folders else "no known folder is called"
         return None, f"{count} {name}: pass --project {name}=FOLDER, or --everywhere"
 

@@ -10,14 +10,10 @@ if TYPE_CHECKING:
     from upwell.migration.base import Program
 
 PROGRAMS: dict[str, str] = {
-    "claude-mem": "upwell.migration.claude_mem:ClaudeMem",
     "basic-memory": "upwell.migration.basic_memory:BasicMemory",
     "mem0": "upwell.migration.mem0:Mem0",
-    "mcp-memory-service": "upwell.migration.mcp_memory_service:McpMemoryService",
     "claude-code": "upwell.migration.claude_code:ClaudeCode",
-    "cursor-rules": "upwell.migration.cursor_rules:CursorRules",
     "memtomem-stm": "upwell.migration.memtomem_stm:MemtomemStm",
-    "gemini-stm": "upwell.migration.gemini_stm:GeminiStm",
 }
 """The class of each program, as `module:class`. To add a program, write its module and add a line
 here."""

@@ -25,6 +25,8 @@ from upwell.web.options import OidcOptions
 if TYPE_CHECKING:
     from jwt import PyJWK
 
+LEEWAY_SECONDS = 30.0
+"""How far the issuer's clock may differ from this machine's."""
 ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
@@ -154,7 +156,7 @@ class Oidc:
             algorithms=list(ALGORITHMS),
             issuer=self._options.issuer,
             audience=self._options.audience,
-            leeway=self._options.leeway_seconds,
+            leeway=LEEWAY_SECONDS,
             options={"require": ["exp", "iss", "aud", "sub"]},
         )
         return claims

@@ -14,7 +14,6 @@ class OidcOptions:
     keys_url: str = ""
     role_claim: str = "role"
     namespaces_claim: str = "namespaces"
-    leeway_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ def test_every_kind_is_named_in_one_place() -> None:
 
 
 async def test_the_caps_belong_to_kinds(tmp_path: Path) -> None:
-    flags = {"compress.original_max_bytes": 123, "cache.max_bytes": 45}
+    flags = {"compress.original_max_bytes": 123}
     files = Files()
     config = load(tmp_path, flags, {})
     config.home.prepare()
@@ -50,7 +50,7 @@ async def test_the_caps_belong_to_kinds(tmp_path: Path) -> None:
     for database in files.databases:
         await database.aclose()
     assert set(result) <= set(Kind)
-    assert (result[Kind.ORIGINAL], result[Kind.RESPONSE]) == (123, 45)
+    assert (result[Kind.ORIGINAL], result[Kind.RESPONSE]) == (123, 64_000_000)
     assert set(caps(private_ttl_store())) == {Kind.ORIGINAL}
 
 

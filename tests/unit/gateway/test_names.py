@@ -7,10 +7,13 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.gateway.offered import Server, catalog_of, names_of
+from tests.unit.gateway.offered import Server, catalog_of, names_of, tools_of
 
+from upwell.gateway.clients import RequestContext, Session
 from upwell.gateway.routing.tools import MAX_NAME_CHARS, front_name, may_be_alias, server_of
 from upwell.gateway.upstreams.supervisor import State
+from upwell.ground.text.tokens import count
+from upwell.wire.rawjson import dumps
 
 TAKEN_BY_HOSTS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LONG = "a" * 200
@@ -132,3 +135,14 @@ def test_the_order_is_that_of_the_configuration_whoever_answers_first():
     slow.answers("z")
     assert late == names_of(catalog_of(slow, quick))
     assert late == ["slow__z", "quick__b", "quick__a", "upwell__read_more"]
+
+
+def test_the_descriptions_of_our_own_tools_are_counted_once_for_each_session() -> None:
+    added: list[tuple[str, int]] = []
+    catalog = catalog_of(Server("fs", "edit"), added=lambda *counted: added.append(counted))
+    for session in (Session(None), Session(None)):
+        session.host = "claude"
+        for _ in range(2):
+            listing = catalog.listing_for(RequestContext(session, None, None))
+            assert listing == catalog.listing
+    assert added == [("claude", count(dumps(tools_of(catalog)[-1]).decode()))] * 2

@@ -1,10 +1,7 @@
 """Helpers of the tests that read other programs' stores."""
 
-import sqlite3
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from upwell.ground.types.memory import Memory
 from upwell.migration.base import Item, LeftOut, Place, Record
@@ -29,17 +26,3 @@ def memories_of(program: str, path: Path) -> list[Memory]:
 
 def left_out_of(program: str, path: Path) -> list[str]:
     return [item.why for item in items_of(program, path) if isinstance(item, LeftOut)]
-
-
-def database(path: Path, schema: str, rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Path:
-    """A database with these rows, each beside the name of its table."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(schema)
-        for table, row in rows:
-            marks = ", ".join("?" * len(row))
-            connection.execute(
-                f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values())
-            )
-        connection.commit()
-    return path

@@ -1,17 +1,11 @@
-"""mem0 and OpenMemory: exports and databases, built by the documented formats.
+"""mem0: exports, built by the documented format."""
 
-`test_moving_in_real` has a history that mem0 itself wrote.
-"""
-
-import gzip
 import json
-import zipfile
 from pathlib import Path
 
 import pytest
 from tests.unit.migration.reading import (
     EPOCH,
-    database,
     items_of,
     left_out_of,
     memories_of,
@@ -22,19 +16,6 @@ from upwell.ground.errors import UsageError
 from upwell.migration.base import Record
 from upwell.migration.registry import program_named
 
-HISTORY = """
-CREATE TABLE history (
-  id TEXT PRIMARY KEY, memory_id TEXT, old_memory TEXT, new_memory TEXT, event TEXT,
-  created_at DATETIME, updated_at DATETIME, is_deleted INTEGER, actor_id TEXT, role TEXT);
-"""
-OPEN_MEMORY = """
-CREATE TABLE apps (id TEXT, name TEXT);
-CREATE TABLE memories (
-  id TEXT, user_id TEXT, app_id TEXT, content TEXT, metadata TEXT, state TEXT, created_at DATETIME,
-  updated_at DATETIME);
-CREATE TABLE categories (id TEXT, name TEXT);
-CREATE TABLE memory_categories (memory_id TEXT, category_id TEXT);
-"""
 RESULT = {
     "id": "u1",
     "memory": "Prefers tabs",
@@ -46,6 +27,20 @@ RESULT = {
     "created_at": "2025-07-20T12:00:00+00:00",
     "updated_at": None,
 }
+DECISION = {
+    "id": "7",
+    "memory": "Prices are integers. Floats lost a cent.",
+    "categories": ["decision"],
+    "metadata": {"project": "shop", "files": ["src/price.py"]},
+    "created_at": "2025-07-20T12:00:00+00:00",
+}
+
+
+def store(user: Path, *rows: dict[str, object]) -> Path:
+    """The export of a user, where upwell looks for it."""
+    folder = user / ".mem0"
+    folder.mkdir(parents=True, exist_ok=True)
+    return export(folder, list(rows), "memories.json")
 
 
 def export(folder: Path, value: object, name: str = "export.json") -> Path:
@@ -69,62 +64,6 @@ def test_lines_of_json(tmp_path: Path) -> None:
     assert len(memories_of("mem0", path)) == 2
 
 
-def open_memory_row(state: str = "active") -> dict[str, object]:
-    return {"id": f"m-{state}", "content": f"Is {state}", "state": state, "app": "cursor"}
-
-
-def test_the_zip_of_open_memory(tmp_path: Path) -> None:
-    rows = [open_memory_row(), open_memory_row("archived")]
-    lines = "\n".join(json.dumps({**row, "categories": ["architecture"]}) for row in rows)
-    path = tmp_path / "memories_export_ann.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("memories.json", json.dumps({"memories": rows}))
-        archive.writestr("memories.jsonl.gz", gzip.compress(lines.encode()))
-    (memory,) = memories_of("mem0", path)
-    assert (memory.text, memory.namespace) == ("Is active", "decisions")
-    assert memory.tags == ("architecture", "cursor")
-    assert left_out_of("mem0", path) == ["archived there"]
-
-
-def test_the_last_change_of_each_memory_counts(tmp_path: Path) -> None:
-    def change(number: int, memory_id: str, text: str | None, event: str) -> dict[str, object]:
-        return {
-            "id": f"h{number}",
-            "memory_id": memory_id,
-            "new_memory": text,
-            "event": event,
-            "created_at": "2025-07-20T12:00:00",
-            "updated_at": f"2025-07-20T12:00:0{number}" if number else None,
-            "is_deleted": int(event == "DELETE"),
-        }
-
-    changes = [
-        change(0, "a", "Uses npm", "ADD"),
-        change(1, "a", "Uses pnpm", "UPDATE"),
-        change(2, "b", "Uses make", "ADD"),
-        change(3, "b", None, "DELETE"),
-    ]
-    path = database(tmp_path / "history.db", HISTORY, [("history", row) for row in changes])
-    (memory,) = memories_of("mem0", path)
-    assert (memory.text, memory.source) == ("Uses pnpm", "mem0:a")
-    assert (memory.created_at, memory.updated_at) == (EPOCH, EPOCH + 1)
-    assert left_out_of("mem0", path) == ["deleted there"]
-
-
-def test_the_database_of_open_memory(tmp_path: Path) -> None:
-    rows = [
-        ("apps", {"id": "p", "name": "cursor"}),
-        ("categories", {"id": "c", "name": "security"}),
-        ("memory_categories", {"memory_id": "m", "category_id": "c"}),
-        ("memories", {"id": "m", "app_id": "p", "content": "No keys", "state": "active"}),
-        ("memories", {"id": "n", "app_id": "p", "content": "Old", "state": "deleted"}),
-    ]
-    path = database(tmp_path / "openmemory.db", OPEN_MEMORY, rows)
-    (memory,) = memories_of("mem0", path)
-    assert (memory.text, memory.namespace) == ("No keys", "security")
-    assert memory.tags == ("security", "cursor")
-
-
 def test_a_project_by_name(tmp_path: Path) -> None:
     row = {**RESULT, "metadata": {"repo": "shop"}}
     (record,) = items_of("mem0", export(tmp_path, [row]))
@@ -132,12 +71,15 @@ def test_a_project_by_name(tmp_path: Path) -> None:
     assert record.project_name == "shop"
 
 
-def test_the_stores_are_found(tmp_path: Path) -> None:
-    path = database(tmp_path / ".mem0" / "history.db", HISTORY, [])
+def test_the_export_in_its_folder_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / ".mem0"
+    folder.mkdir()
+    path = export(folder, [RESULT], "memories.json")
     program = program_named("mem0")
     assert program.stores(place_at(tmp_path)) == [path]
-    named = place_at(tmp_path / "other", {"MEM0_DIR": str(path.parent)})
+    named = place_at(tmp_path / "other", {"MEM0_DIR": str(folder)})
     assert program.stores(named) == [path]
+    assert len(memories_of("mem0", folder)) == 1
 
 
 @pytest.mark.parametrize("text", ["{}", "3", "nonsense", '{"results": 3}'])
@@ -150,31 +92,3 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_an_entry_that_is_not_an_object_is_left_out(tmp_path: Path) -> None:
     assert left_out_of("mem0", export(tmp_path, [3, RESULT])) == ["unreadable"]
-
-
-def test_a_damaged_or_encrypted_archive_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "export.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("memories.json", json.dumps([RESULT] * 50))
-    whole = path.read_bytes()
-    local, central = whole.index(b"PK\3\4"), whole.index(b"PK\1\2")
-    for header, entry, value in ((6, 8, 1), (8, 10, 99), (8, 10, 14), (8, 10, 12)):
-        changed = bytearray(whole)
-        changed[local + header] = changed[central + entry] = value
-        path.write_bytes(changed)
-        with pytest.raises(UsageError, match="cannot read"):
-            items_of("mem0", path)
-    packed = bytearray(whole)
-    packed[local + 45 : local + 65] = b"\xff" * 20
-    path.write_bytes(packed)
-    with pytest.raises(UsageError, match="cannot read"):
-        items_of("mem0", path)
-
-
-def test_the_first_change_has_the_time_at_which_a_memory_was_made(tmp_path: Path) -> None:
-    row = {"memory_id": "m", "event": "ADD", "new_memory": "old", "is_deleted": 0}
-    first = {**row, "id": "1", "created_at": "2025-07-20T12:00:00Z"}
-    last = {**row, "id": "2", "event": "UPDATE", "new_memory": "new", "created_at": 1.0}
-    path = database(tmp_path / "history.db", HISTORY, [("history", first), ("history", last)])
-    (memory,) = memories_of("mem0", path)
-    assert (memory.text, memory.created_at) == ("new", EPOCH)

@@ -6,21 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from tests.unit.migration.reading import place_at
 
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.types.memory import Scope
 from upwell.memory.library import Library
-from upwell.memory.notes.file import Origins
-from upwell.memory.notes.stm import Entry, ShortTerm
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.transfer import exported
-from upwell.migration.base import Item, LeftOut, Note, Place, Server, Setting, record, standing_rule
+from upwell.migration.base import Item, LeftOut, Place, Server, Setting, record
 from upwell.migration.moving import DELETED, EMPTY, PRESENT, SAME_TEXT, MovingIn
 from upwell.migration.plan import Plan
 from upwell.migration.projects import Projects
-from upwell.surface.scopes import PAUSED
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 SHOP = Projects(given={"shop": "/code/shop"})
@@ -57,18 +52,17 @@ class Settings:
 @dataclass
 class Home:
     library: Library
-    notes: ShortTerm
     settings: Settings
     folder: Path
 
     async def plan(self, *items: Item, projects: Projects = SHOP) -> Plan:
-        moving = MovingIn(self.library, self.notes, self.settings)
+        moving = MovingIn(self.library, self.settings)
         place = place_at(self.folder)
         return await moving.plan(Sample(list(items)), [self.folder], place, projects)
 
     async def take(self, *items: Item, projects: Projects = SHOP) -> Plan:
         plan = await self.plan(*items, projects=projects)
-        moving = MovingIn(self.library, self.notes, self.settings)
+        moving = MovingIn(self.library, self.settings)
         await moving.carry_out(plan, lambda done, total: None)
         return plan
 
@@ -79,8 +73,7 @@ class Home:
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[Home]:
     database = open_database(tmp_path / "memory.db", [OWNER], synchronous="NORMAL")
-    notes = ShortTerm(tmp_path / "stm.json", origins=Origins(tmp_path / "origins.json"))
-    yield Home(Library(SqliteStore(database)), notes, Settings(), tmp_path)
+    yield Home(Library(SqliteStore(database)), Settings(), tmp_path)
     await database.aclose()
 
 
@@ -88,45 +81,36 @@ def reasons(plan: Plan) -> dict[str, int]:
     return {why: omission.count for why, omission in plan.left_out.items()}
 
 
-def note(note_id: str, content: str, project: str | None = None) -> Note:
-    entry = Entry(id=note_id, content=content, created_at=None, viewed_at=None)
-    return Note(entry=entry, project=project)
-
-
 async def test_a_dry_run_counts_and_writes_nothing(home: Home) -> None:
     plan = await home.plan(
         record("sample", "1", "Prices are integers", kind="decision", project_name="shop"),
         record("sample", "2", "Ask first"),
-        note("n", "a note"),
         Setting(("surface", "enabled"), True),
         Server("fs", {"command": "x"}),
     )
     assert plan.counts == {
         ("decisions", "/code/shop"): 1,
         ("context", ""): 1,
-        ("note", str(home.notes.path)): 1,
         ("setting", "config.toml"): 1,
         ("server", "config.toml"): 1,
     }
     assert await home.texts() == []
-    assert home.notes.entries() == []
     assert home.settings.written == []
 
 
 async def test_a_real_run_has_the_counts_of_the_dry_run(home: Home) -> None:
     items = [record("sample", str(number), f"fact {number}") for number in range(3)]
-    expected = await home.plan(*items, note("n", "a note"))
-    plan = await home.take(*items, note("n", "a note"))
+    expected = await home.plan(*items)
+    plan = await home.take(*items)
     assert plan.described(dry_run=False) == {**expected.described(dry_run=True), "dry_run": False}
     assert await home.texts() == ["fact 0", "fact 1", "fact 2"]
-    assert [entry.id for entry in home.notes.search(query="note")] == ["n"]
 
 
 async def test_a_second_run_imports_nothing(home: Home) -> None:
-    items = [record("sample", "1", f"the token is {TOKEN}"), note("n", f"note {TOKEN}")]
+    items = [record("sample", "1", f"the token is {TOKEN}")]
     await home.take(*items)
     plan = await home.take(*items)
-    assert (plan.total, reasons(plan)) == (0, {PRESENT: 2})
+    assert (plan.total, reasons(plan)) == (0, {PRESENT: 1})
 
 
 async def test_a_text_that_changed_replaces_the_earlier_one(home: Home) -> None:
@@ -134,16 +118,6 @@ async def test_a_text_that_changed_replaces_the_earlier_one(home: Home) -> None:
     plan = await home.take(record("sample", "1", "Uses pnpm"))
     assert (plan.total, plan.changed) == (1, 1)
     assert await home.texts() == ["Uses pnpm"]
-
-
-async def test_a_rule_that_was_paused_stays_paused(home: Home) -> None:
-    (rule,) = (await home.take(standing_rule(record("sample", "1", "Use tabs")))).memories
-    known = await home.library.get(rule.id)
-    assert known is not None
-    await home.library.update(replace(known, tags=(PAUSED,)))
-    await home.take(standing_rule(record("sample", "1", "Use spaces")))
-    (renewed,) = await home.library.store.pinned(Scope())
-    assert (renewed.text, renewed.tags) == ("Use spaces", (PAUSED,))
 
 
 async def test_memories_that_the_user_deleted_do_not_come_back(home: Home) -> None:
@@ -161,18 +135,15 @@ async def test_duplicates_and_empty_texts_stay_out(home: Home) -> None:
         record("sample", "3", "Twice"),
         record("sample", "4", "Twice", project="/code/other"),
         record("sample", "5", "  "),
-        note("a", "same"),
-        note("b", "same"),
-        note("c", " "),
     )
-    assert reasons(plan) == {SAME_TEXT: 3, EMPTY: 2}
-    assert plan.total == 3
+    assert reasons(plan) == {SAME_TEXT: 2, EMPTY: 1}
+    assert plan.total == 2
 
 
 async def test_secrets_are_masked_and_counted(home: Home) -> None:
-    plan = await home.take(record("sample", "1", f"the token is {TOKEN}"), note("n", TOKEN))
-    assert sum(plan.redacted.values()) == 2
-    assert TOKEN not in str(await home.texts()) + home.notes.path.read_text()
+    plan = await home.take(record("sample", "1", f"the token is {TOKEN}"))
+    assert sum(plan.redacted.values()) == 1
+    assert TOKEN not in str(await home.texts())
     assert TOKEN not in str(plan.described(dry_run=True))
 
 
@@ -202,9 +173,6 @@ async def test_provenance_is_kept(home: Home) -> None:
     (memory,) = [memory async for memory in exported(home.library)]
     assert (memory.source, memory.created_at) == ("sample:7", 1_753_012_800.0)
     assert (memory.provenance.door, memory.provenance.server) == ("import", "sample")
-    await home.take(note("n", "a note"))
-    (kept,) = home.notes.memories()
-    assert (kept.provenance.door, kept.provenance.server) == ("import", "sample")
 
 
 async def test_a_memory_that_cannot_be_stored_leaves_the_others(home: Home) -> None:

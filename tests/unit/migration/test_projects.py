@@ -25,7 +25,6 @@ def test_the_working_directory_and_the_folders_of_claude_are_known(tmp_path: Pat
     projects = projects_at(Place(tmp_path, {}, shop))
     assert projects.place("shop") == (str(shop), "")
     assert projects.place("blog") == (str(blog), "")
-    assert projects.place("blog/fix-the-header") == (str(blog), "")
     folder, why = projects.place("gone")
     assert folder is None
     assert "--project gone=FOLDER" in why

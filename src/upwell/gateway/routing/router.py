@@ -1,8 +1,8 @@
 """Handles requests of both MCP eras (`gateway/eras.py`), from stdio and from HTTP. Read
 `Router.reply()` first."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Audience, Method, Refused, RequestContext
@@ -20,7 +20,6 @@ from upwell.gateway.eras import (
     modern_result,
     offer_of,
 )
-from upwell.gateway.routing.definitions import refusal, with_schema
 from upwell.gateway.routing.pending_calls import STATE_PREFIX, PendingCalls
 from upwell.gateway.routing.resources import UpstreamResources
 from upwell.gateway.routing.tasks import Tasks
@@ -198,30 +197,15 @@ class Router:
         with requested(_traceparent(meta_of(params))):
             if target.upstream is None:
                 return await self._own.call(target.tool, params.value("arguments") or {}, context)
-            return await self._call_upstream(name, target, target.upstream, params, context)
+            return await self._call_upstream(target, target.upstream, params, context)
 
     async def _call_upstream(
-        self,
-        name: str,
-        target: Target,
-        upstream: Upstream,
-        params: RawObject,
-        context: RequestContext,
+        self, target: Target, upstream: Upstream, params: RawObject, context: RequestContext
     ) -> Reply:
-        """Call an upstream's tool. If the tool was listed without its full schema and the arguments
-        are wrong, the client gets the schema."""
         call = _call_for(target, params, present_trace_id(), context.principal.name)
-        schema = self._catalog.hidden_schema(name)
-        if schema:
-            outgoing = RawObject.parse(call.params)
-            if refused := await asyncio.to_thread(refusal, name, schema, outgoing):
-                return refused
-
-        async def work() -> Reply:
-            reply = await self._pipeline.call(call, upstream, context)
-            return with_schema(name, schema, reply) if schema else reply
-
-        return await self.relay(upstream, context, work)
+        return await self.relay(
+            upstream, context, partial(self._pipeline.call, call, upstream, context)
+        )
 
     async def _target(self, name: str) -> Target:
         """Find the tool with this public name. If its server is starting, wait for the server.

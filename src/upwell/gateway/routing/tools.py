@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from upwell.gateway.clients import Client, RequestContext, text_of
-from upwell.gateway.routing.definitions import TOOLS_CACHED, Definitions
 from upwell.gateway.shapes import compiles
 from upwell.gateway.upstreams.supervisor import State, Upstream
 from upwell.ground.names import OWN_SERVER
@@ -19,13 +18,15 @@ from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.mirrors import BadMirror, Mirror, declared_by
-from upwell.wire.rawjson import NotJson, RawObject, dumps
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps
 
 SEPARATOR = "__"
 TOOL_NAME_CHARS = 64
 MAX_NAME_CHARS = TOOL_NAME_CHARS - len(f"mcp__{OWN_SERVER}__")
 """Agents accept tool names of up to 64 characters, and some prepend `mcp__upwell__`."""
 
+TOOLS_CACHED = 10_000
+"""The maximum number of entries in each cache of tools."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST_CHARS = 8
 _ALIAS = re.compile(rf"_[0-9a-f]{{{_DIGEST_CHARS}}}$")
@@ -139,8 +140,8 @@ class Catalog:
 
     `may_compress(server, tool)` returns whether a tool's results may be shortened. If they may, the
     tool is listed without its `outputSchema`, because a shortened result may not match the schema.
-    `definitions` shortens a list that is too long. `added(host, tokens)` is called when a session
-    receives its first list, with the tokens of our own tools in it.
+    `added(host, tokens)` is called when a session receives its first list, with the tokens of our
+    own tools in it.
     """
 
     def __init__(
@@ -148,7 +149,6 @@ class Catalog:
         upstreams: Callable[[], Sequence[Upstream]],
         own: LocalTools,
         may_compress: Callable[[str, str], bool],
-        definitions: Definitions | None = None,
         added: OnListed = ignore_listed,
     ) -> None:
         self._upstreams = upstreams
@@ -156,7 +156,6 @@ class Catalog:
         self._added = added
         self._own_tools: tuple[bytes, ...] = ()
         self._may_compress = may_compress
-        self._definitions = definitions or Definitions()
         self._names = Names()
         self._targets: dict[str, Target] = {}
         self._listing: bytes = b"[]"
@@ -180,10 +179,6 @@ class Catalog:
 
     def resolve(self, name: str) -> Target | None:
         return self._targets.get(name)
-
-    def hidden_schema(self, name: str) -> bytes:
-        """Return a tool's full input schema if its list entry is shortened, or b"" otherwise."""
-        return self._definitions.hidden_schema(name)
 
     async def refresh(self, *, force: bool = False) -> None:
         """Rebuild the list if any upstream has changed, or if `force` is set. A long list is
@@ -216,8 +211,9 @@ class Catalog:
             name = front_name(OWN_SERVER, own["name"])
             own_tools[name] = dumps({**own, "name": name})
             targets[name] = Target(tool=own["name"], upstream=None)
-        self._listing = self._definitions.listing(listed, own_tools)
-        self._own_tools = tuple(raw for raw in own_tools.values() if raw in self._listing)
+        self._own_tools = tuple(own_tools.values())
+        upstream_tools = (tool.encode() for tool in listed.values())
+        self._listing = RawArray((*upstream_tools, *self._own_tools)).encode()
         self._targets = targets
 
     def _add(

@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from upwell.ground.errors import (
     StoreCorrupt,
     StoreError,
     StoreUnwritable,
-    UpwellError,
     UsageError,
 )
 from upwell.ground.files import exclusively
@@ -38,14 +37,13 @@ from upwell.ground.sqlite.file import (
     from_failure,
     from_sqlite,
     prepare,
+    refuse_later,
+    version,
 )
 from upwell.ground.trace import LOG
 
 __all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
 
-
-MISREAD = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
-"""Errors raised by code that reads values of unexpected types."""
 
 CHECK_SECONDS = 1.0
 """How long a check of the whole file may take. After that, the rest is not checked."""
@@ -124,9 +122,6 @@ class Lane(Follower):
 
     def __init__(self, plan: Plan, name: str) -> None:
         super().__init__(plan)
-        self._checked = 0
-        """The generation of the connection for which the file was last checked. A programming error
-        raises the same exceptions as damage, but must not cause a check on every call."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -144,13 +139,9 @@ class Lane(Follower):
         except StoreCorrupt:
             self.drop()
             repair(self.plan)
-        except MISREAD as error:
-            if isinstance(error, UpwellError) or self._checked == self.generation:
-                raise
-            LOG.warning("%s could not be read: %r", self.plan.path, error)
-            self.drop()
-            repair(self.plan)
-            self._checked = self.generation + 1
+        except StoreError:
+            _refuse_later(self.plan)
+            raise
         return self.attempt(work)
 
 
@@ -223,7 +214,7 @@ class Database:
             self._inline_read.use(*await self._reading.run(lambda _: self._inline_read.opened()))
         try:
             return self._inline_read.attempt(work)
-        except (StoreError, *MISREAD):
+        except StoreError:
             return await self.read(work)
 
     async def look_for_damage(self) -> None:
@@ -341,7 +332,7 @@ class Database:
 
 def _flaw_of_file(path: Path) -> str:
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        with closing(_read_only(path)) as db:
             return _flaw(db)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         return str(error)
@@ -402,15 +393,29 @@ def repair(plan: Plan) -> None:
     """Replace the file if it is damaged. The rows that can be read are kept.
 
     Raises:
+        StoreTooNew: a later version of upwell has changed the tables since this process opened
+            them. The file is not changed.
         StoreError: the new file cannot be written, or the file cannot be locked.
     """
     from upwell.ground.sqlite.salvage import replace_damaged
 
     try:
         with exclusively(plan.path):
+            _refuse_later(plan)
             replace_damaged(plan)
     except Exception as error:
         raise from_failure(error, plan.path) from error
+
+
+def _refuse_later(plan: Plan) -> None:
+    """Raise StoreTooNew if a later version of upwell has changed the tables."""
+    with suppress(sqlite3.Error, ValueError), closing(_read_only(plan.path)) as db:
+        for owner in plan.owners:
+            refuse_later(owner, version(db, owner.name), plan.path, "restart this process")
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
 def _inode(path: Path) -> int:

@@ -14,11 +14,12 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreUnwritable
+from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreTooOld, StoreUnwritable
 from upwell.ground.files import exclusively
+from upwell.ground.sqlite.readable import Source
 
 Migration = Callable[[sqlite3.Connection], None]
-Salvage = Callable[[sqlite3.Connection, sqlite3.Connection], int]
+Salvage = Callable[[Source, sqlite3.Connection], int]
 Synchronous = Literal["FULL", "NORMAL"]
 
 BUSY_TIMEOUT_SECONDS = 8.0
@@ -46,15 +47,17 @@ class Owner(Struct, frozen=True):
 
     `name`: the owner's key in the `schema_version` table. `migrations`: oldest first; the 1-based
     position of a migration is the version that it creates. Released migrations are never edited.
-    `salvage(damaged, fresh)`: copies readable rows and returns their number; without it, tables are
-    copied row by row. `expendable`: whether rows may be lost. If so, the file is not copied before
-    a migration.
+    `salvage(source, fresh)`: copies the readable rows that `fresh` lacks and returns their number;
+    without it, tables are copied row by row. It may be called again with a backup as the source.
+    `expendable`: whether rows may be lost. If so, the file is not copied before
+    a migration. `oldest`: files with tables of an earlier version are refused.
     """
 
     name: str
     migrations: Sequence[Migration]
     salvage: Salvage | None = None
     expendable: bool = False
+    oldest: int = 1
 
 
 class Plan(Struct, frozen=True):
@@ -69,7 +72,7 @@ class Plan(Struct, frozen=True):
     is_read_only: bool = False
 
 
-def recreate(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
+def recreate(source: Source, fresh: sqlite3.Connection) -> int:
     """Salvage nothing, because the tables are rebuilt from other data."""
     return 0
 
@@ -191,21 +194,22 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
     """Run the owner's migrations that this file lacks, in one transaction.
 
     If the owner already has tables in the file, the file is first copied to the `backups/` folder,
-    unless the owner's rows are expendable.
+    unless the owner's rows are expendable or are rebuilt from other data.
 
     Raises:
         StoreTooNew: a later version of upwell wrote these tables.
+        StoreTooOld: a version whose tables are no longer read wrote them.
     """
     current = version(db, owner.name)
-    if current > len(owner.migrations):
-        raise StoreTooNew(
-            f"{path} was written by a later upwell ({owner.name} schema {current}, "
-            f"this one knows {len(owner.migrations)})",
-            hint="upgrade upwell, or set UPWELL_HOME to another folder",
+    refuse_later(owner, current, path, "upgrade upwell, or set UPWELL_HOME to another folder")
+    if 0 < current < owner.oldest:
+        raise StoreTooOld(
+            f"{path} was written by upwell 0.1.0, which this version cannot read",
+            hint="open it with upwell 0.2.0 first, or set UPWELL_HOME to another folder",
         )
     if current == len(owner.migrations):
         return
-    if current and not owner.expendable:
+    if current and not owner.expendable and owner.salvage is not recreate:
         _copy_before(db, owner, current, path)
 
     def migrate_owner(connection: sqlite3.Connection) -> None:
@@ -224,6 +228,20 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
     in_transaction(db, migrate_owner)
 
 
+def refuse_later(owner: Owner, current: int, path: Path, hint: str) -> None:
+    """Refuse tables of a later version of upwell.
+
+    Raises:
+        StoreTooNew: `current`, the version of the owner's tables, is not known here.
+    """
+    if current > len(owner.migrations):
+        raise StoreTooNew(
+            f"{path} was written by a later upwell ({owner.name} schema {current}, "
+            f"this one knows {len(owner.migrations)})",
+            hint=hint,
+        )
+
+
 def _copy_before(db: sqlite3.Connection, owner: Owner, version: int, path: Path) -> None:
     folder = path.parent / "backups"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -239,6 +257,8 @@ def vacuum_into(db: sqlite3.Connection, path: Path) -> None:
     os.close(os.open(partial, os.O_CREAT | os.O_RDWR, 0o600))
     try:
         db.execute("VACUUM INTO ?", (str(partial),))
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())  # VACUUM INTO does not
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.sqlite.database import Database, Owner
@@ -27,7 +26,6 @@ from upwell.ground.types.rpc import Ping
 
 
 def _create(db: sqlite3.Connection) -> None:
-    # Version 0.1.0 knows the table only by this name.
     db.execute(
         """CREATE TABLE shelf (
             tenant TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
@@ -42,16 +40,13 @@ def _add_sum(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE shelf ADD COLUMN sum INTEGER")
 
 
+def _drop_sum(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE shelf DROP COLUMN sum")
+
+
 _SORTED_ENTRIES = 1_000
 """A kind with fewer entries is sorted completely to find the newest entries."""
-OWNER = Owner("shelf", [_create, _add_sum], expendable=True)
-
-
-def _sum(kind: str, key: str, value: bytes) -> int:
-    """Return a checksum of an entry, because SQLite does not detect damage inside a value. Reads
-    leave out an entry with a wrong checksum, so that no reader gets half a document. Entries
-    created by version 0.1.0 have no checksum."""
-    return crc32(value, crc32(f"{kind}\0{key}".encode(errors="surrogatepass")))
+OWNER = Owner("shelf", [_create, _add_sum, _drop_sum], expendable=True)
 
 
 class SqliteTtlStore(TtlStore):
@@ -134,27 +129,19 @@ class SqliteTtlStore(TtlStore):
 
         def add(db: sqlite3.Connection) -> None:
             db.executemany(
-                "INSERT INTO shelf (tenant, kind, key, number, created_at, expires_at, sum) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
+                "INSERT INTO shelf (tenant, kind, key, number, created_at, expires_at) "
+                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
                 "number = CASE WHEN shelf.expires_at > excluded.created_at "
                 "THEN shelf.number ELSE 0 END + excluded.number, "
                 # Of an expired entry, nothing comes back.
                 + "".join(
                     f"{name} = CASE WHEN shelf.expires_at > excluded.created_at "
                     f"THEN shelf.{name} ELSE excluded.{name} END, "
-                    for name in ("value", "created_at", "sum")
+                    for name in ("value", "created_at")
                 )
                 + "expires_at = excluded.expires_at",
                 [
-                    (
-                        DEFAULT_TENANT,
-                        kind,
-                        key,
-                        amount,
-                        now,
-                        now + ttl_seconds,
-                        _sum(kind, key, b""),
-                    )
+                    (DEFAULT_TENANT, kind, key, amount, now, now + ttl_seconds)
                     for key, amount in by.items()
                 ],
             )
@@ -251,13 +238,13 @@ class SqliteTtlStore(TtlStore):
         ttl_seconds: float,
     ) -> None:
         db.execute(
-            "INSERT INTO shelf (tenant, kind, key, value, created_at, expires_at, sum) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
+            "INSERT INTO shelf (tenant, kind, key, value, created_at, expires_at) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
             "number = CASE WHEN shelf.expires_at > excluded.created_at "
             "THEN shelf.number ELSE 0 END, "
             "value = excluded.value, created_at = excluded.created_at, "
-            "expires_at = excluded.expires_at, sum = excluded.sum",
-            (DEFAULT_TENANT, kind, key, value, now, now + ttl_seconds, _sum(kind, key, value)),
+            "expires_at = excluded.expires_at",
+            (DEFAULT_TENANT, kind, key, value, now, now + ttl_seconds),
         )
 
     def _enforce_cap(self, db: sqlite3.Connection, kind: str, values: Mapping[str, bytes]) -> None:
@@ -289,28 +276,14 @@ def _having(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
     return ("AND key >= ? AND key < CAST(? AS TEXT)", (prefix, after)) if prefix else ("", ())
 
 
-_COLUMNS = "kind, key, value, number, created_at, expires_at, sum"
-_MAX_TIME = 200_000_000_000.0
+_COLUMNS = "key, value, number, created_at, expires_at"
 
 
 def _items(rows: Iterable[Sequence[Any]]) -> Iterator[Item]:
-    for kind, key, value, number, created_at, expires_at, known_sum in rows:
-        if (
-            isinstance(key, str)
-            and isinstance(value, bytes)
-            and isinstance(number, int)
-            and isinstance(created_at, float)
-            and isinstance(expires_at, float)
-            and abs(created_at) < _MAX_TIME
-            and known_sum in (None, _sum(kind, key, value))
-        ):
-            yield Item(
-                key=key,
-                value=value,
-                number=number,
-                created_at=created_at,
-                expires_at=expires_at,
-            )
+    for key, value, number, created_at, expires_at in rows:
+        yield Item(
+            key=key, value=value, number=number, created_at=created_at, expires_at=expires_at
+        )
 
 
 def copy_in_memory(path: Path, options: Options, clock: Clock) -> MemoryTtlStore:

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct
 
 from upwell.ground.sqlite.database import Owner
+from upwell.ground.sqlite.readable import Source
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.principal import PRIVATE
 from upwell.memory.sqlite.rows import by_id, marks, number_of
@@ -70,16 +71,17 @@ def create(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
+def _salvage(source: Source, fresh: sqlite3.Connection) -> int:
     """Salvage the copy's tables from a damaged file. The memories are already in the fresh file.
     Storing them there has queued the team's memories for sending, so the outbox is emptied first.
     Every project is copied again, because memories may be missing."""
     from upwell.ground.sqlite.salvage import copy_table
 
     tables = ("team", "team_project", "team_memory", "outbox")
-    for table in tables:
-        fresh.execute(f"DELETE FROM {table}")
-    saved = sum(copy_table(damaged, fresh, table) for table in tables)
+    if fresh.execute("SELECT 1 FROM team WHERE source = ''").fetchone():  # not salvaged yet
+        for table in tables:
+            fresh.execute(f"DELETE FROM {table}")
+    saved = sum(copy_table(source, fresh, table) for table in tables)
     fresh.execute("INSERT OR IGNORE INTO team (one) VALUES (1)")
     fresh.execute("UPDATE team_project SET version = -1, after = '', is_complete = 0")
     return saved

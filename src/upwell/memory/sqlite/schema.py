@@ -73,17 +73,14 @@ def add_triggers(db: sqlite3.Connection) -> None:
     """Add the columns `triggers` and `occurrences`. `triggers` are the situations in which a memory
     surfaces, not SQL triggers. `occurrences` is the number of sessions that led to the
     memory."""
-    for column, default in ADDED_COLUMNS.items():
-        db.execute(f"ALTER TABLE memory ADD COLUMN {column} NOT NULL DEFAULT {default}")
+    db.execute("ALTER TABLE memory ADD COLUMN triggers NOT NULL DEFAULT '[]'")
+    db.execute("ALTER TABLE memory ADD COLUMN occurrences NOT NULL DEFAULT 1")
     db.execute(
         """CREATE TABLE memory_trigger (
             trigger TEXT NOT NULL, n INTEGER NOT NULL,
             PRIMARY KEY (trigger, n)) WITHOUT ROWID"""
     )
 
-
-ADDED_COLUMNS = {"triggers": "'[]'", "occurrences": "1"}
-"""Columns missing from files created by 0.1.0, with their defaults as SQL."""
 
 MIGRATIONS = (create, add_triggers)
 """The migrations of the tables, oldest first."""

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.sqlite.database import Database, Owner
+from upwell.ground.sqlite.readable import Source
 from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
@@ -489,32 +490,26 @@ def _size(db: sqlite3.Connection, tenant: str) -> int:
     return int(db.execute(sql, (tenant,)).fetchone()[0])
 
 
-def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    from upwell.ground.sqlite.salvage import copy_table, insert_row, rows_left
+def _salvage(source: Source, fresh: sqlite3.Connection) -> int:
+    """Copy the readable memories that `fresh` lacks. If `source` is a backup, `fresh` already has
+    the trash of the damaged file, and what is in there stays deleted."""
+    from upwell.ground.sqlite.salvage import copy_table, insert_row
 
-    def copy(row: Sequence[object]) -> int:
+    trashed = set(fresh.execute("SELECT tenant, id FROM trash"))
+
+    def copy(row: Sequence[Any]) -> int:
         memory = from_row(row)
-        if number_of(fresh, memory.tenant, memory.id) is not None:
+        key = (memory.tenant, memory.id)
+        if key in trashed or number_of(fresh, *key) is not None:
             return 0
         return len(insert(fresh, [memory]))
 
     saved = 0
-    for row in rows_left(damaged, "memory", _columns_in(damaged), key="n"):
+    for row in source.rows("memory", COLUMNS, key="n"):
         saved += insert_row(fresh, partial(copy, row[1:]))
-    copy_table(damaged, fresh, "trash")
+    copy_table(source, fresh, "trash")
     return saved
 
 
-def _columns_in(db: sqlite3.Connection) -> str:
-    """Return SQL for `COLUMNS`, with defaults for columns that an older file lacks."""
-    present = {row[1] for row in db.execute("PRAGMA table_info(memory)")}
-    return ", ".join(
-        schema.ADDED_COLUMNS[column]
-        if column in schema.ADDED_COLUMNS and column not in present
-        else column
-        for column in COLUMNS.split(", ")
-    )
-
-
-OWNER = Owner("memory", schema.MIGRATIONS, _salvage)
+OWNER = Owner("memory", schema.MIGRATIONS, _salvage, oldest=2)
 """The memory tables in a database file."""

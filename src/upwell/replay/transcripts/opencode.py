@@ -24,7 +24,6 @@ from urllib.parse import quote
 import orjson
 
 from upwell.episodes.events import Event, Kind
-from upwell.ground.sqlite.foreign import refuse_computed
 from upwell.hosts.events import COMMANDS
 from upwell.replay.merge import Stream, merged
 from upwell.replay.transcripts.base import (
@@ -43,6 +42,14 @@ from upwell.replay.transcripts.base import (
     tool_name,
 )
 
+_MAX_VALUE_BYTES = 64_000_000
+_COMPUTED = """
+SELECT name FROM sqlite_schema WHERE type = 'view'
+UNION SELECT tables.name
+FROM (SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%AS%(%') AS tables,
+     pragma_table_xinfo(tables.name) AS columns
+WHERE columns.hidden IN (2, 3)
+"""
 _COMPLETE = ("completed", "error")
 _PENDING = ("pending", "running", "streaming")
 _IGNORED_PARTS = frozenset(
@@ -224,11 +231,25 @@ def _file(path: Path) -> Mapping[str, Any]:
 def _of_database(path: Path, tally: Tally) -> Iterator[Event]:
     try:
         with closing(_opened(path)) as db:
-            refuse_computed(db)
+            _refuse_computed(db)
             db.row_factory = sqlite3.Row
             yield from merged(_streams(db, tally))
     except sqlite3.Error as error:
         raise Unreadable(f"cannot be read as a database of OpenCode: {error}") from error
+
+
+def _refuse_computed(db: sqlite3.Connection) -> None:
+    """Refuse to read views and tables with computed columns, whose content could be endless, and
+    values over `_MAX_VALUE_BYTES`."""
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+    db.execute("PRAGMA trusted_schema = OFF")
+    computed = {name.lower() for (name,) in db.execute(_COMPUTED)}
+
+    def allowed(action: int, table: str | None, *_: str | None) -> int:
+        is_computed = action == sqlite3.SQLITE_READ and (table or "").lower() in computed
+        return sqlite3.SQLITE_DENY if is_computed else sqlite3.SQLITE_OK
+
+    db.set_authorizer(allowed)
 
 
 def _streams(db: sqlite3.Connection, tally: Tally) -> list[Stream]:
