@@ -1,9 +1,9 @@
 """The TTL store contains entries that expire, such as the originals of shortened results, the seen
 log (which memories each session was given), cached responses and usage counters.
 
-Losing an entry must do no harm. Durable data belongs in `memory.db`. Every entry has a tenant,
-a kind and a time to live. A kind may have a cap in bytes, beyond which the oldest entries are
-evicted. The durable implementation is `sqlite/ttl_store.py`.
+Losing an entry must do no harm. Durable data belongs in `memory.db`. Every entry has a kind and
+a time to live. A kind may have a cap in bytes, beyond which the oldest entries are evicted. The
+durable implementation is `sqlite/ttl_store.py`.
 """
 
 import math
@@ -22,8 +22,8 @@ from upwell.ground.types.rpc import Ping
 
 
 class Kind(StrEnum):
-    """The kinds of entries, each with one owner. `SessionState` adds kinds of its own. Never change
-    a value, because it is a key on disk."""
+    """The kinds of entries, each with one owner. Never change a value, because it is a key on
+    disk."""
 
     CHORE = "chore"
     COMPACTION = "compacted"
