@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from upwell.app import Settings, build
+from upwell.ground.errors import StoreUnwritable
 from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import open_database
+from upwell.ground.sqlite.readable import Source
 from upwell.ground.sqlite.salvage import last_salvage
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Scope
@@ -136,6 +138,36 @@ async def test_every_row_on_an_intact_page_is_kept(tmp_path: Path, bad: Sequence
                 readable.add(db.execute(row, (id,)).fetchone()[0])
     assert 0 < len(readable) < 3 * ROWS
     assert await texts_left(path) == readable
+
+
+async def test_a_full_disk_ends_the_copying_of_rows(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    await filled(path)
+    database = open_database(tmp_path / "fresh.db", OWNERS, synchronous="NORMAL")
+    await database.aclose()
+    with (
+        closing(sqlite3.connect(path)) as damaged,
+        closing(sqlite3.connect(tmp_path / "fresh.db", isolation_level=None)) as fresh,
+    ):
+        pages = fresh.execute("PRAGMA page_count").fetchone()[0]
+        fresh.execute(f"PRAGMA max_page_count = {pages + 2}")
+        fresh.execute("BEGIN IMMEDIATE")
+        assert OWNER.salvage is not None
+        with pytest.raises(StoreUnwritable, match="full"):
+            OWNER.salvage(Source(damaged), fresh)
+
+
+async def test_a_backup_that_cannot_be_read_gives_way_to_an_earlier_one(tmp_path: Path) -> None:
+    path, folder = tmp_path / "memory.db", tmp_path / "backups"
+    await filled(path)
+    made = await Backups(path, folder).make()
+    made.rename(folder / "memory-2026-01-01.db")
+    (folder / "memory-2026-01-02.db").write_bytes(b"a letter" * 5_000)
+    path.write_bytes(b"\0" * path.stat().st_size)
+    assert len(await texts_left(path)) == ROWS
+    salvage = last_salvage(path)
+    assert salvage is not None
+    assert salvage.backup == "memory-2026-01-01.db"
 
 
 def pages_of(path: Path, table: str) -> list[int]:

@@ -18,8 +18,6 @@ from upwell.memory.records import is_text, moment, namespace
 MAX_PATHS = 50
 _MILLISECONDS = 100_000_000_000
 """Larger numbers are times in milliseconds. In seconds, this number means the year 5138."""
-_PROJECTS = ("project", "project_path", "repository", "repo", "cwd")
-"""The metadata keys that may name a project."""
 
 
 class Place(Struct, frozen=True):
@@ -173,22 +171,3 @@ def texts(value: object) -> list[str]:
 def string(value: object) -> str:
     """The value if it is text that can be stored, otherwise ""."""
     return value if isinstance(value, str) and is_text(value) else ""
-
-
-def metadata_of(value: object) -> Mapping[str, Any]:
-    """A memory's metadata, from a mapping or a JSON object in a string; otherwise empty."""
-    if isinstance(value, str) and value:
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return {}
-    return value if isinstance(value, Mapping) else {}
-
-
-def project_in(metadata: Mapping[str, Any]) -> tuple[str | None, str]:
-    """`(folder, "")` if the metadata gives the project's folder, `(None, name)` if it gives only
-    the project's name, and `(None, "")` if it gives neither."""
-    stated = [string(metadata.get(name)) for name in _PROJECTS]
-    for value in filter(None, stated):
-        return (value, "") if value.startswith("/") else (None, value)
-    return None, ""

@@ -5,8 +5,6 @@ the whole block. This parser rejects nothing. It reads `key: value`, lists, bloc
 of nested keys (`metadata.type`).
 """
 
-from collections.abc import Iterator
-
 FENCE = "---"
 MAX_LINES = 200
 _BLOCKS = ("|", "|-", "|+", ">", ">-", ">+")
@@ -33,13 +31,12 @@ def field(fields: Fields, *names: str) -> str:
 
 
 def items(fields: Fields, name: str) -> list[str]:
-    """The items of a list or a comma-separated string. A comma inside braces does not separate
-    items: `src/*.{js,ts}`."""
+    """The items of a list or a comma-separated string."""
     value = fields.get(name, "")
     if isinstance(value, list):
         return value
     bare = value.removeprefix("[").removesuffix("]") if value.startswith("[") else value
-    return [item for part in _parts(bare) if (item := _plain(part))]
+    return [item for part in bare.split(",") if (item := _plain(part))]
 
 
 def _fields(lines: list[str]) -> Fields:
@@ -68,18 +65,6 @@ def _fields(lines: list[str]) -> Fields:
 def _append(fields: Fields, key: str, item: str) -> None:
     present = fields.get(key)
     fields[key] = [*present, item] if isinstance(present, list) else [item]
-
-
-def _parts(text: str) -> Iterator[str]:
-    depth, part = 0, ""
-    for char in text:
-        depth += {"{": 1, "}": -1}.get(char, 0)
-        if char == "," and depth <= 0:
-            yield part
-            part = ""
-        else:
-            part += char
-    yield part
 
 
 def _plain(value: str) -> str:

@@ -5,6 +5,7 @@ An export is a list of memories, or an object with `results` or `memories`.
 Sources: mem0ai 2.2 (`get_all`) and the documentation of exports.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,14 @@ from upwell.migration.base import (
     Item,
     LeftOut,
     Place,
-    metadata_of,
-    project_in,
     record,
     string,
     texts,
 )
 
 _FILE = "memories.json"
+_PROJECTS = ("project", "project_path", "repository", "repo", "cwd")
+"""The metadata keys that may name a project."""
 _LISTS = ("results", "memories", "data")
 _TEXTS = ("memory", "content", "text", "data")
 _KINDS = {
@@ -70,10 +71,10 @@ def _memory(row: Any) -> Item:
     state = string(row.get("state")) or "active"
     if state.rsplit(".")[-1] != "active":
         return LeftOut(f"{state} there", text)
-    metadata = metadata_of(row.get("metadata"))
+    metadata = _metadata_of(row.get("metadata"))
     categories = texts(row.get("categories")) + texts(metadata.get("category"))
     owners = [string(row.get(name)) for name in ("user_id", "agent_id", "app", "app_id")]
-    project, name = project_in(metadata)
+    project, name = _project_in(metadata)
     kinds = (_KINDS[it.lower()] for it in categories if it.lower() in _KINDS)
     return record(
         Mem0.name,
@@ -88,3 +89,22 @@ def _memory(row: Any) -> Item:
         project_name=name,
         session=string(row.get("run_id")),
     )
+
+
+def _metadata_of(value: object) -> Mapping[str, Any]:
+    """A memory's metadata, from a mapping or a JSON object in a string; otherwise empty."""
+    if isinstance(value, str) and value:
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _project_in(metadata: Mapping[str, Any]) -> tuple[str | None, str]:
+    """`(folder, "")` if the metadata gives the project's folder, `(None, name)` if it gives only
+    the project's name, and `(None, "")` if it gives neither."""
+    stated = [string(metadata.get(name)) for name in _PROJECTS]
+    for value in filter(None, stated):
+        return (value, "") if value.startswith("/") else (None, value)
+    return None, ""

@@ -10,12 +10,15 @@ from msgspec import Struct, field
 from upwell.episodes.events import Event, Kind
 from upwell.ground.text.format import iso
 from upwell.ground.text.tokens import count
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Skip, Surfacing
-from upwell.replay.cues import SESSION_START, cue_of, moment_named
+from upwell.ground.types.surfacing import Moment, Skip, Surfacing
+from upwell.hosts import claude, events
 from upwell.replay.memories import Arrivals, Project, Projects, Relocation, With
+from upwell.surface.moments import moment_of, triggers_in
 
+SESSION_START, COMPACTION = "session_start", "compaction"
+"""The moments at which upwell shows the standing rules without searching."""
 SAID = "said"
 NO_HOOK = "no_hook"
 """The outcome of an event that hooks do not report."""
@@ -316,3 +319,43 @@ def _line(event: Event) -> str:
         return " ".join(event.text.split())
     subject = next((value for value in event.args.values() if isinstance(value, str)), "")
     return " ".join(f"{event.tool} {subject}".split())
+
+
+def cue_of(event: Event, cwd: str | None) -> Cue | None:
+    """The cue for an event in the folder `cwd`; None if hooks do not report the event."""
+    if event.kind in (Kind.START, Kind.COMPACT):
+        reason = "compact" if event.kind is Kind.COMPACT else event.text or events.STARTED
+        return Cue(door=Door.SESSION, text=reason, session=event.session, cwd=cwd, at=event.t)
+    if event.kind is Kind.PROMPT:
+        return Cue(door=Door.PROMPT, text=event.text, session=event.session, cwd=cwd, at=event.t)
+    tool = surfacing_tool(event.tool) if event.kind is Kind.TOOL else ""
+    if not tool:
+        return None
+    return Cue(
+        door=Door.TOOL,
+        tool=tool,
+        args=event.args,
+        session=event.session,
+        cwd=cwd,
+        reply_chars=len(event.out),
+        answer=ToolAnswer(text=event.out, failed=event.failed),
+        at=event.t,
+    )
+
+
+def surfacing_tool(name: str) -> str:
+    """upwell's name for the tool of an event; "" if hooks do not report the tool. Events from all
+    hosts use Claude Code's names for tools."""
+    return events.surfacing_tool(name, claude.EVENTS.readers, claude.EVENTS.server_marks)
+
+
+def moment_named(event: Event, cue: Cue | None, prompts_before: int) -> str:
+    """The name of an event's moment. `prompts_before` is the number of earlier prompts in the
+    session."""
+    if event.kind is Kind.START:
+        return SESSION_START
+    if event.kind is Kind.COMPACT:
+        return COMPACTION
+    if cue is None:
+        return str(Moment.ROUTINE)
+    return str(moment_of(cue, prompts_before, triggers_in(cue)))

@@ -31,7 +31,6 @@ def test_a_field_of_nearly_yaml_is_read(front: str, name: str, value: str) -> No
         ("tags: [a, 'b c']", ["a", "b c"]),
         ("tags: a, b", ["a", "b"]),
         ("tags:\n- a\n- b", ["a", "b"]),
-        ("tags: *.{a,b}, c", ["*.{a,b}", "c"]),
         ("tags:", []),
     ],
 )

@@ -11,9 +11,19 @@ from upwell.episodes.events import Event, Kind
 from upwell.ground.types.cue import Cue, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.replay.cues import cue_of, moment_named, surfacing_tool
 from upwell.replay.memories import Projects, With
-from upwell.replay.run import NO_HOOK, Decision, Replay, SimulatedClock, Summary, described, name_of
+from upwell.replay.run import (
+    NO_HOOK,
+    Decision,
+    Replay,
+    SimulatedClock,
+    Summary,
+    cue_of,
+    described,
+    moment_named,
+    name_of,
+    surfacing_tool,
+)
 
 HIT = Hit(memory=Memory(id="m1", text="Pumps stall in winter", created_at=5.0), score=0.71234)
 

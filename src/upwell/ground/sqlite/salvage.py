@@ -151,15 +151,22 @@ def _statement_of(db: sqlite3.Connection, table: str) -> str:
 def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
     """Run `insert()` and return the number of inserted rows. A damaged row may contain anything, so
     a failure is rolled back and counts as 0 rows.
+
+    Raises:
+        StoreUnwritable: the disk is full or failed.
     """
     fresh.execute("SAVEPOINT row")
     try:
-        return insert()
+        inserted = insert()
+    except sqlite3.OperationalError as error:
+        raise StoreUnwritable(
+            f"cannot write a sound copy: {error}", hint="free some disk space"
+        ) from error
     except Exception:
         fresh.execute("ROLLBACK TO row")
-        return 0
-    finally:
-        fresh.execute("RELEASE row")
+        inserted = 0
+    fresh.execute("RELEASE row")
+    return inserted
 
 
 def _insert(fresh: sqlite3.Connection, statement: str, row: Sequence[object]) -> int:
@@ -175,10 +182,13 @@ def _hold(damaged: sqlite3.Connection) -> None:
 
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> Salvage:
     """Create a sound file at `path` with the readable rows. For an owner with unreadable rows, add
-    those of the newest backup."""
-    backups = Backups(plan.path, plan.path.parent / "backups").list()
+    those of the newest backup that can be read.
+
+    Raises:
+        StoreUnwritable: the new file cannot be written.
+    """
     rows = restored = 0
-    is_complete = True
+    is_complete, backup_name = True, ""
     with closing(connect(path, plan.synchronous)) as fresh:
         path.chmod(0o600)
         created = []
@@ -189,15 +199,24 @@ def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> Salvage:
         for owner, tables in zip(plan.owners, created, strict=True):
             source = Source(damaged)
             rows += _copy_owner(source, fresh, owner, tables)
-            if source.is_complete:
-                continue
-            is_complete = False
-            if backups:
-                with closing(sqlite3.connect(backups[0], isolation_level=None)) as backup:
-                    restored += _copy_owner(Source(backup), fresh, owner, tables)
+            if not source.is_complete:
+                is_complete = False
+                count, name = _copy_backup(fresh, plan, owner, tables)
+                restored, backup_name = restored + count, name or backup_name
         fresh.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    backup_name = backups[0].name if restored else ""
     return Salvage("", rows, is_complete, restored, backup_name)
+
+
+def _copy_backup(
+    fresh: sqlite3.Connection, plan: Plan, owner: Owner, tables: Sequence[str]
+) -> tuple[int, str]:
+    for path in Backups(plan.path, plan.path.parent / "backups").list():
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            backup = Source(db)
+            restored = _copy_owner(backup, fresh, owner, tables)
+        if backup.is_complete:
+            return restored, path.name if restored else ""
+    return 0, ""
 
 
 def _copy_owner(
@@ -209,6 +228,8 @@ def _copy_owner(
             saved = owner.salvage(source, fresh)
         else:
             saved = sum(copy_table(source, fresh, table) for table in tables)
+    except StoreUnwritable:
+        raise
     except Exception as error:
         fresh.execute("ROLLBACK")
         source.is_complete = False

@@ -127,7 +127,7 @@ class ShortTerm:
         new_notes, fired_rules = dict[str, Raw](), list[str]()
         origins = dict[str, Origin]()
         for entry, origin in notes:
-            is_ours = self.takes_from(origin.project)
+            is_ours = self._root is None or origin.project in (None, self._root)
             if (
                 not is_ours
                 or entry.id in present
@@ -145,11 +145,6 @@ class ShortTerm:
         if new_notes:
             self.file.change(lambda all_notes: [*all_notes, *new_notes.values()])
         return [_entry(raw) for raw in new_notes.values()], tuple(fired_rules)
-
-    def takes_from(self, project: str | None) -> bool:
-        """Whether notes of this project may be in this file. A project's file accepts only its own
-        notes and notes that belong to every project."""
-        return self._root is None or project in (None, self._root)
 
     def _raw(self, entry: Entry) -> Raw:
         now = self._clock.now()
