@@ -74,6 +74,11 @@ def processes(root: int) -> list[int]:
     return outcome
 
 
+def peak_mb(pid: int) -> float:
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM:"))
+
+
 def alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.doors.agent import Agent
 from tests.doors.conftest import QUICK, Gateway, script, write_config
-from tests.doors.peer import Peer, text_of
+from tests.doors.peer import Peer, peak_mb, text_of
 from tests.doors.reading import complaint, everything
 from tests.doors.test_soak import rss_mb
 
@@ -152,11 +152,6 @@ def test_a_large_answer_survives_the_death_of_its_worker(gateway: Gateway) -> No
     for worker in killed:
         os.kill(worker, signal.SIGKILL)
     assert 'key="' in everything(peer.reply(id, 240)["result"])
-
-
-def peak_mb(pid: int) -> float:
-    with open(f"/proc/{pid}/status") as file:
-        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM:"))
 
 
 ENDLESS = r"""

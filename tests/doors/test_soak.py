@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.doors.conftest import QUICK, Gateway, script
-from tests.doors.peer import Peer
+from tests.doors.peer import Peer, peak_mb
 from tests.doors.reading import everything
 
 ROUNDS = 400
@@ -75,7 +75,8 @@ def test_a_thousand_calls_in_flight(gateway: Gateway) -> None:
 
 @pytest.mark.slow
 def test_fifty_megabytes(gateway: Gateway) -> None:
-    """A very large answer is passed on as it is, with a notice. Other calls go on meanwhile."""
+    """A very large answer is passed on as it is, with a notice. Other calls go on meanwhile, and
+    the gateway holds no more than three copies of it."""
     peer = gateway({"bad": script("odd"), "good": script("upstream")}, gateway=PATIENT)
     peer.wait_for_tools("bad__huge", "good__echo")
     id = peer.start("tools/call", {"name": "bad__huge", "arguments": {}})
@@ -83,6 +84,7 @@ def test_fifty_megabytes(gateway: Gateway) -> None:
     notice, answer = peer.reply(id, 110)["result"]["content"]
     assert notice["text"].startswith("[upwell] Not shortened")
     assert len(answer["text"]) > 40_000_000
+    assert peak_mb(peer.process.pid) < 250
     assert everything(peer.call("bad__ok", 10)) == "fine"
 
 

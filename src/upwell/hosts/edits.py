@@ -20,6 +20,9 @@ _BOM = "\ufeff"
 _FIRST_COMMA = re.compile(r"\A[ \t\r\n]*,")
 _HEADER = re.compile(r"[ \t]*\[")
 _CAMEL = re.compile(r"([a-z0-9])([A-Z])")
+_ADDED_JSON, _ADDED_TOML = ',"args": ', "added by upwell"
+"""What shows that a server had no arguments before it was wrapped: a form that nobody else writes,
+and a comment."""
 _OUR_KEYS = {"environment": "env", "http_headers": "headers"}
 
 
@@ -87,12 +90,19 @@ class Json:
             return _with_words(text, command, words)
         if args is None:
             rest = json.dumps(words[1:], ensure_ascii=False)
-            text = f'{text[: command.end]}, "args": {rest}{text[command.end :]}'
+            text = f"{text[: command.end]}{_ADDED_JSON}{rest}{text[command.end :]}"
+        elif not words[1:] and text[command.end : args.start] == _ADDED_JSON:
+            text = text[: command.end] + text[args.end :]
         elif args.is_list:
             text = _with_words(text, args, words[1:])
         else:
             text = _put(text, args, words[1:])
         return _put(text, _node(text, (*entry, "command")), words[0])
+
+    def with_list(self, text: str, path: KeyPath, words: Sequence[str]) -> str:
+        """`text` with these words in the list at `path`, which must exist. The words at its end
+        that stay the same are not touched."""
+        return _with_words(text, _node(text, path), words)
 
     def shown(self, text: str, hides: Hides) -> str:
         if not text.strip(_BOM + " \t\r\n"):
@@ -136,19 +146,15 @@ class Toml:
         from tomlkit.exceptions import TOMLKitError
 
         expected, mark = self.value(text), _BOM if text.startswith(_BOM) else ""
-        _at(expected, entry).update(command=words[0], args=list(words[1:]))
+        expected_server = _at(expected, entry)
+        expected_server.update(command=words[0], args=list(words[1:]))
         try:
             document: Any = tomlkit.parse(text.removeprefix(_BOM))
             server = _at(document, entry)
             server["command"] = words[0]
-            if not isinstance(server.get("args"), list):
-                server["args"] = []
-            args = server["args"]
-            kept = _same_at_end(args, words[1:])
-            for _ in range(len(args) - kept):
-                del args[0]
-            for word in reversed(words[1 : len(words) - kept]):
-                args.insert(0, word)
+            _put_args(server, words[1:])
+            if "args" not in server:
+                del expected_server["args"]
             edited = mark + tomlkit.dumps(document)
         except TOMLKitError:
             raise _unsafe(entry) from None
@@ -203,6 +209,25 @@ def same_line_endings(before: str, after: str) -> str:
     if not crlf or crlf != before.count("\n"):
         return after
     return re.sub(r"(?<!\r)\n", "\r\n", after)
+
+
+def _put_args(server: Any, words: Sequence[str]) -> None:
+    """Change the arguments of a server of tomlkit. If they were added for its wrapper, and there
+    are none now, they are removed."""
+    if "args" not in server:
+        server["args"] = []
+        server["args"].comment(_ADDED_TOML)
+    elif not isinstance(server["args"], list):
+        server["args"] = []
+    args = server["args"]
+    if not words and args.trivia.comment == f"# {_ADDED_TOML}":
+        del server["args"]
+        return
+    kept = _same_at_end(args, words)
+    for _ in range(len(args) - kept):
+        del args[0]
+    for word in reversed(words[: len(words) - kept]):
+        args.insert(0, word)
 
 
 def _table(value: Any) -> dict[str, Any]:

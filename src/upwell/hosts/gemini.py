@@ -155,6 +155,7 @@ HOST = Host(
         project_file=".gemini/settings.json",
         placeholders=GEMINI_PLACEHOLDERS,
         plain_url="sse",
+        allowed=("mcp", "allowed"),
     ),
     writers={"write_file": "Write", "replace": "Edit", "save_memory": "save_memory"},
     recorded_tools={"smart_edit": "Edit"},

@@ -37,6 +37,8 @@ class ServerFile(Struct, frozen=True, kw_only=True):
     - `project` is the folder of the project that this file belongs to, or "" for the user's own
       file.
     - `leave` names servers that do not move to upwell.
+    - `allowed` is the list, in a JSON file, of the only servers that the agent may use, if the user
+      has made one.
     """
 
     name: str
@@ -52,6 +54,7 @@ class ServerFile(Struct, frozen=True, kw_only=True):
     holds_projects: bool = False
     project: str = ""
     leave: Collection[str] = ()
+    allowed: Table = ()
     next_step: str = "restart the agent"
 
     def for_project(self, folder: Path) -> "list[ServerFile]":
@@ -119,7 +122,29 @@ class ServerFile(Struct, frozen=True, kw_only=True):
                 text = self.format.without(text, table, names)
         if has_ours:
             return text
-        return self.format.put(text, self.tables[0], OWN_SERVER, self.own_entry(installation))
+        return self.with_own_server(text, installation)
+
+    def with_own_server(self, text: str, installation: Installation) -> str:
+        """`text` with the server that `installation.command` runs, which the agent may use."""
+        own = self.own_entry(installation)
+        text = self.format.put(text, self.tables[0], OWN_SERVER, own)
+        allowed = self._allowed(text)
+        if not allowed or OWN_SERVER in allowed:
+            return text
+        return JSON.with_list(text, self.allowed, [OWN_SERVER, *allowed])
+
+    def without_own_server(self, text: str, table: Table) -> str:
+        text = self.format.without(text, table, [OWN_SERVER])
+        allowed = self._allowed(text)
+        if OWN_SERVER not in allowed:
+            return text
+        return JSON.with_list(text, self.allowed, [name for name in allowed if name != OWN_SERVER])
+
+    def _allowed(self, text: str) -> list[Any]:
+        value: Any = self.format.value(text) if self.allowed else None
+        for key in self.allowed:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value if isinstance(value, list) else []
 
     def raw_entries(self, text: str) -> list[tuple[Table, str, Any]]:
         """The servers as they are written, in all tables, with those of projects.
@@ -156,7 +181,7 @@ class ServerFile(Struct, frozen=True, kw_only=True):
         edited = text
         for table, entry, _ in self._entries(text):
             if entry.ours and entry.name == OWN_SERVER:
-                edited = self.format.without(edited, table, [entry.name])
+                edited = self.without_own_server(edited, table)
         for servers in moved:
             for table, entry, raw in self._entries(servers, self._all_tables(servers)):
                 if entry.name not in _servers(self.format.value(edited), table):

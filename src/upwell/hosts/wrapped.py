@@ -60,15 +60,14 @@ class WrappedServers(Struct, frozen=True):
         if self.servers.project or (table, OWN_SERVER) in [where[:2] for where in servers]:
             return text
         tools = replace(installation, command=(*installation.command, "serve", "--tools"))
-        own = self.servers.own_entry(replace(tools, environment={}))
-        return self.servers.format.put(text, table, OWN_SERVER, own)
+        return self.servers.with_own_server(text, replace(tools, environment={}))
 
     def without_ours(self, text: str, moved: Sequence[str] = ()) -> str:
         """`text` with the original command of each wrapped server, and without upwell's tools."""
         edited = self._with_commands(text, lambda name, raw: _unwrapped(raw))
         for table, name, raw in self.servers.raw_entries(edited):
             if name == OWN_SERVER and isinstance(raw, Mapping) and has_only_tools(raw):
-                edited = self.servers.format.without(edited, table, [name])
+                edited = self.servers.without_own_server(edited, table)
         if edited == text:
             return text
         rest = self.servers.format.value(edited)

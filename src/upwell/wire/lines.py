@@ -10,6 +10,7 @@ import stat
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from io import BytesIO
 from typing import Protocol
 
 from msgspec import Struct
@@ -78,25 +79,30 @@ class Link(Protocol):
 async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIterator[Line]:
     """Yield the non-blank lines of `source` until its end, in linear time. A line over `max_bytes`
     is reported as soon as it exceeds the limit, and the rest of it is dropped."""
-    parts: list[bytes] = []
+    # Many parts of a large line would leave holes all over the heap. This grows in place, and its
+    # value is no copy.
+    begun = BytesIO()
     size = 0
     while chunk := await source.read(_CHUNK_BYTES):
         pieces = chunk.split(b"\n")
         for index, piece in enumerate(pieces):
-            is_reported = size > max_bytes
+            is_last, is_reported = index == len(pieces) - 1, size > max_bytes
+            is_whole = size == 0 and not is_last
             size += len(piece)
             if size > max_bytes and not is_reported:
-                yield Line(_head([*parts, piece]), oversize=size)
-                parts = []
-            elif not is_reported:
-                parts.append(piece)
-            if index < len(pieces) - 1:
-                data, parts, size = b"".join(parts), [], 0
-                if data.strip():
+                yield Line(_head([begun.getvalue(), piece]), oversize=size)
+                begun = BytesIO()
+            elif not is_reported and not is_whole:
+                begun.write(piece)
+            if not is_last:
+                data = piece if is_whole else begun.getvalue()
+                is_over = size > max_bytes
+                begun, size = BytesIO(), 0
+                if not is_over and data.strip():
                     yield Line(data)
                 # `data` may be megabytes long, so it must not stay referenced during the next read.
                 del data
-    if (data := b"".join(parts)).strip():
+    if (data := begun.getvalue()).strip():
         yield Line(data)
 
 
@@ -104,7 +110,11 @@ def framed(line: bytes) -> bytes:
     """Return `line` with exactly one newline, at its end. A newline elsewhere would let the line
     forge a second message, and some readers treat a carriage return as a newline.
     """
-    return line.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
+    return _unbroken(line) + b"\n"
+
+
+def _unbroken(line: bytes) -> bytes:
+    return line.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
 def _head(parts: Sequence[bytes]) -> bytes:
@@ -123,9 +133,13 @@ class PipeSink:
         self._writer = writer
 
     async def write(self, line: bytes) -> None:
-        await self.send(framed(line))
+        # A large line is not copied for its newline, but a small one is sent at once.
+        if len(line) > _CHUNK_BYTES:
+            await self.send(_unbroken(line), b"\n")
+        else:
+            await self.send(framed(line))
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes, end: bytes = b"") -> None:
         """Send raw bytes. Waits while the reader is behind.
 
         Raises:
@@ -137,6 +151,8 @@ class PipeSink:
         # sent nothing, rather than half a message.
         await self._writer.drain()
         self._writer.write(data)
+        if end:
+            self._writer.write(end)
         await self._writer.drain()
 
     async def aclose(self) -> None:

@@ -264,7 +264,9 @@ class Peer:
 
     async def answer(self, identity: bytes, reply: Reply) -> None:
         """Answer a request from the other side."""
-        await self._send(answer_line(identity, reply))
+        line = answer_line(identity, reply)
+        del reply  # it may be megabytes long, and the line is a copy
+        await self._send(line)
 
     async def _send(self, line: bytes) -> None:
         try:

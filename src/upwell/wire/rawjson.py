@@ -130,7 +130,12 @@ class RawObject(Struct, frozen=True):
         Raises:
             NotJson: `raw` is not one JSON object.
         """
-        return await asyncio.to_thread(cls.parse, raw) if len(raw) > LARGE_BYTES else cls.parse(raw)
+        if len(raw) <= LARGE_BYTES:
+            return cls.parse(raw)
+        opened = await asyncio.to_thread(cls.parse, raw)
+        # Until the next step of the event loop, the thread's future would keep `opened`.
+        await asyncio.sleep(0)
+        return opened
 
     @classmethod
     def parse(cls, raw: bytes) -> "RawObject":

@@ -55,6 +55,15 @@ async def test_large_structured_content_is_fitted_and_has_a_key(app, content, st
     assert json.loads(await app.texts.read(KEY.search(line)[1])) == ROWS
 
 
+async def test_of_deep_structured_content_as_much_is_delivered_as_the_notice_says(app) -> None:
+    deep = '{"a":' * 5_000 + "1" + "}" * 5_000
+    raw = RawObject.parse(b'{"content":[],"structuredContent":%b}' % deep.encode())
+    result = json.loads((await app.fitter.fit(CALL, raw)).encode())
+    stub = json.dumps(result["structuredContent"], ensure_ascii=False, separators=(",", ":"))
+    assert f"to {count(stub)} tokens" in notice_of(result)
+    assert await app.texts.read(KEY.search(notice_of(result))[1]) == deep
+
+
 def everything(result: dict) -> list[str]:
     texts = [block["text"] for block in result["content"] if block["type"] == "text"]
     return [*texts, json.dumps(result["structuredContent"])]

@@ -112,8 +112,6 @@ def test_the_agents_own_file_is_enough_to_undo(agent: str) -> None:
     assert text != TEXTS[agent]
     assert file.with_ours(text, user()) == text, "nothing is wrapped twice"
     restored = file.without_ours(text)
-    if agent == "claude":
-        restored = restored.replace('"bare-server", "args": []', '"bare-server"')
     assert restored == TEXTS[agent]
 
 
@@ -125,6 +123,32 @@ def test_what_the_user_changed_meanwhile_stays(agent: str) -> None:
         edited = text.replace("# the package", "# the best package")
     restored = file.without_ours(edited)
     assert all(not wrapped_words(entry) for entry in servers(agent, restored).values())
+
+
+@pytest.mark.parametrize("rest", ["", "args = []\n", 'env = { A = "1" }\n\n[other]\nx = 1\n'])
+def test_arguments_that_toml_did_not_have_go_again(rest: str) -> None:
+    text = f'[mcp_servers.bare]\ncommand = "bare-server"\n{rest}'
+    file, after = wrapped("codex", text)
+    assert "--" in tomllib.loads(after)["mcp_servers"]["bare"]["args"]
+    assert file.without_ours(after) == text
+
+
+@pytest.mark.parametrize("allowed", ['["git"]', '[\n    "git", // mine\n    "fs"\n  ]'])
+def test_gemini_may_use_our_tools_where_it_may_use_only_some_servers(allowed: str) -> None:
+    text = (
+        f'{{\n  "mcp": {{"allowed": {allowed}}},\n  "mcpServers": {{"git": {{"url": "u"}}}}\n}}\n'
+    )
+    file, after = wrapped("gemini", text)
+    names = file.servers.format.value(after)["mcp"]["allowed"]
+    assert names[0] == "upwell"
+    assert "git" in names
+    assert file.without_ours(after) == text
+
+
+@pytest.mark.parametrize("mcp", ['{"allowed": []}', '{"allowed": "git"}', '{"excluded": []}', "[]"])
+def test_a_list_that_gemini_does_not_have_is_not_begun(mcp: str) -> None:
+    text = f'{{"mcp": {mcp}, "mcpServers": {{}}}}'
+    assert f'"mcp": {mcp}' in wrapped("gemini", text)[1]
 
 
 def test_windows_line_endings_stay() -> None:

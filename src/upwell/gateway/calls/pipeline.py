@@ -417,6 +417,7 @@ class Pipeline:
                 fitted = without_forged_meta(await self._fitting.fit(call, reply))
             except NotJson as error:
                 return error_result(str(_malformed(call, error)))
+            del reply  # it may be megabytes long, and what was fitted is a copy
             if race.may_look_again() and (answer := await _answer_in_vain(call, fitted)):
                 race.look_again(answer)
             return Reply(result=(await self._with_memories(fitted, race, call)).encode())

@@ -86,8 +86,7 @@ class StdioFront:
             return RequestContext(self._session, self._peer, envelope, identity, receipt)
 
         try:
-            reply = await self._router.reply(message, context_for)
-            await self._peer.answer(identity, reply)
+            await self._peer.answer(identity, await self._router.reply(message, context_for))
             receipt.settle(True)
         except PeerGone as error:
             LOG.info("an answer could not be delivered: %s", error)
