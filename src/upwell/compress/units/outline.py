@@ -190,8 +190,8 @@ def _raise_trouble(units: Units, text: str) -> None:
         if NUMBERED.match(line):
             continue
         role = report.salience(line, unit)
-        if role > 0.0 or trouble.within(start, end):
-            worth = FIRST + (role or (0.0 if line in seen else 0.5))
+        if role > 0.0 or (line not in seen and trouble.within(start, end)):
+            worth = FIRST + (role or 0.5)
             units.salience[unit] = max(units.salience[unit], worth)
             seen.add(line)
             before = unit
