@@ -150,6 +150,30 @@ def _same_line(frame: str, next_frame: str) -> bool:
     return _CHANGING.sub("", frame) == _CHANGING.sub("", next_frame)
 
 
+_SNAPSHOT = 0.2
+"""A text is a snapshot of a page if more than this share of its lines have a reference."""
+_EMPTY_GROUP = re.compile(
+    r"^[ \t]*+- (?:generic|group|list|listitem|main|banner|navigation|contentinfo|separator|img"
+    r"|paragraph|article|region|row|rowgroup|cell|table)(?: \[(?!cursor)[^\]\n]++\])*+:?[ \t]*+\n",
+    re.M,
+)
+_CLICKABLE = re.compile(r"^([ \t]*+- '?(?:link|button)\b[^\n]*?) \[cursor=pointer\]", re.M)
+_INDENTED = re.compile(r"^(?:  )+", re.M)
+
+
+def without_empty_groups(text: str) -> tuple[str, tuple[Omission, ...]]:
+    """Remove the groups without a name and text from the snapshot of a page. The indentation of
+    the rest is halved, and links and buttons are no longer marked as clickable."""
+    if text.count("[ref=") <= _SNAPSHOT * (1 + text.count("\n")):
+        return text, ()
+    shorter, groups = _EMPTY_GROUP.subn("", text)
+    if not groups:
+        return text, ()
+    shorter = _CLICKABLE.sub(r"\1", _INDENTED.sub(lambda m: " " * (len(m[0]) // 2), shorter))
+    left_out = Omission(what="groups without a name", count=groups, total=groups)
+    return shorter, (left_out,)
+
+
 Step = Callable[[str], tuple[str, tuple[Omission, ...]]]
 """Removes one kind of noise. Returns the text, and the omissions to report."""
 
@@ -167,7 +191,7 @@ _LOGS: tuple[Step, ...] = (*_SCREEN, _silently(without_extra_blanks))
 _PAGES: tuple[Step, ...] = (without_embedded_data, _silently(without_invisible))
 
 STEPS: dict[Kind, tuple[Step, ...]] = {
-    Kind.TEXT: _SCREEN,
+    Kind.TEXT: (*_SCREEN, without_empty_groups),
     Kind.LOG: _LOGS,
     Kind.TEST_OUTPUT: _LOGS,
     Kind.STACK_TRACE: _LOGS,

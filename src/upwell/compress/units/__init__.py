@@ -1,11 +1,22 @@
 """Split a text into units in the way that suits its kind."""
 
+import re
+from bisect import bisect_right
 from collections.abc import Callable
 
 from upwell.compress.base import MOST_LINES
 from upwell.compress.units import changes, markdown, outline, records, runs
-from upwell.compress.units.base import Units, split_groups, split_lines
+from upwell.compress.units.base import FIRST, Units, split_groups, split_lines
+from upwell.compress.units.reports import ERROR
 from upwell.ground.types.compression import Kind
+
+_WHEREABOUTS = re.compile(
+    r"\b(?:[Ff]ull|[Cc]omplete|[Ee]ntire|whole) (?:\w+ )?(?:output|log|report|results?)\b[^\n]*"
+    r"[\s(\"'`](?:[\w.+-]+:/)?[~.\w-]*/[^\s]++"
+)
+"""Says where the whole output is, with its path or address. Agents and tools write this at either
+end of an output that they cut."""
+_AT_EITHER_END = 2_000
 
 SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
     Kind.MARKDOWN: markdown.split,
@@ -28,4 +39,18 @@ def split(text: str, kind: Kind, name: str = "") -> Units:
     """
     if text.count("\n") > MOST_LINES:
         return split_groups(text)
-    return SPLITTERS.get(kind, split_lines)(text, name)
+    units = SPLITTERS.get(kind, split_lines)(text, name)
+    for begin, end in (
+        (0, _AT_EITHER_END),
+        (max(_AT_EITHER_END, len(text) - _AT_EITHER_END), None),
+    ):
+        _raise_whereabouts(units, text, begin, len(text) if end is None else end)
+    return units
+
+
+def _raise_whereabouts(units: Units, text: str, begin: int, end: int) -> None:
+    """Raise the lines that say where the whole output is. They belong to nothing above them."""
+    for match in _WHEREABOUTS.finditer(text, begin, end):
+        first = bisect_right(units.starts, match.start()) - 1
+        for unit in range(first, bisect_right(units.starts, match.end() - 1)):
+            units.salience[unit], units.needs[unit] = FIRST + ERROR, ()

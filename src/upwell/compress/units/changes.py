@@ -5,8 +5,7 @@ import math
 import re
 from collections import defaultdict
 
-from upwell.compress.units.base import BLANK, Marks, Units, lines
-from upwell.compress.units.base import split_lines as split_plain
+from upwell.compress.units.base import BLANK, FIRST, Marks, Units, lines
 from upwell.ground.types.compression import Kind
 
 _FILE = re.compile(r"diff --git |Index: |diff -")
@@ -21,12 +20,14 @@ _HASHED = re.compile(r"commit [0-9a-f]{7,40}\b")
 _COMMIT = re.compile(rf"[*|\\/ ]*+{_HASHED.pattern}")
 _COMMITS = re.compile(rf"^{_COMMIT.pattern}", re.M)
 _HEADER = re.compile(r"[*|\\/ ]*(?:Author|AuthorDate|Commit|CommitDate|Date|Merge|Reflog): ?")
+_MERGED = re.compile(r" Merge (?:branch|pull|remote|tag)\b")
 _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? changed")
 
 
 _MESSAGE = "    "
-_SUBJECT, _HEADER_WORTH, _EARLIER, _MERGE = 4.0, 0.5, 0.15, 2.0
-"""A commit's subject has a salience of `_SUBJECT`, and its author and date have `_HEADER_WORTH`.
+_SUBJECT, _HEADER_WORTH, _EARLIER, _MERGE, _FILE_WORTH = 4.0, 0.5, 0.15, 2.0, 1.0
+"""A commit's subject has a salience of `_SUBJECT`, and its author and date have `_HEADER_WORTH`. A
+changed file ranks `_FILE_WORTH` above the rest of the message.
 Each doubling of the commit's position in the log costs the subject `_EARLIER`. A default merge
 message loses `_MERGE`, because it names only branches.
 """
@@ -153,7 +154,7 @@ def split_log(text: str, name: str = "") -> Units:
     files below a message need its subject, too.
     """
     if not _HASHED.search(text[:2_000]):
-        return split_plain(text, name)
+        return _split_titles(text)
     units = Units(reach=1)
     marks = Marks(text)
     head: tuple[int, ...] = ()
@@ -177,7 +178,9 @@ def split_log(text: str, name: str = "") -> Units:
                 units.add(spans[first][0], spans[index - 1][1], _HEADER_WORTH, head)
             commits += 1
         elif diff is not None or line.startswith("diff --git "):
-            diff = diff or _Changes(text, units)
+            if diff is None:
+                units.by_names = True
+                diff = _Changes(text, units)
             diff.add(start, end, head)
         elif not line.strip():
             units.add(start, end, -6.0)
@@ -189,8 +192,28 @@ def split_log(text: str, name: str = "") -> Units:
             worth += marks.worth(start, end)
             is_message = line.startswith(_MESSAGE)
             needs = head if is_message or subject else (*head, *title)
-            unit = units.add(start, end, worth - (0.5 if _STAT.match(line) else 0.0), needs)
+            unit = units.add(start, end, worth + (_FILE_WORTH if _STAT.match(line) else 0.0), needs)
             title, subject = ((unit,) if subject else title), False
+    _raise_titles(units)
+    return units
+
+
+def _raise_titles(units: Units) -> None:
+    """If there is a diff below commits, let their subjects rank before it."""
+    if not units.by_names:
+        return
+    for unit, salience in enumerate(units.salience):
+        if salience > _SUBJECT - _MERGE and not units.needs[unit][1:]:
+            units.salience[unit] += FIRST
+
+
+def _split_titles(text: str) -> Units:
+    """Split a log with one line for each commit. Recent commits rank first."""
+    units = Units(reach=1)
+    for number, (start, end) in enumerate(lines(text), 1):
+        is_merge = _MERGED.search(text, start, end) is not None
+        worth = _SUBJECT - _EARLIER * math.log2(number) - _MERGE * is_merge
+        units.add(start, end, worth if text[start:end].strip() else BLANK)
     return units
 
 

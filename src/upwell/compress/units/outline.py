@@ -6,7 +6,6 @@ grammar, treats all languages alike, and takes time linear in the length of the 
 """
 
 import re
-from collections.abc import Container
 from operator import sub
 
 from upwell.compress.normalise.embedded import LINK
@@ -21,6 +20,7 @@ from upwell.compress.units.base import (
 )
 from upwell.compress.units.belonging import NUMBERED, add_context, shortened
 from upwell.compress.units.reports import Report
+from upwell.compress.units.snapshots import is_snapshot, raise_elements
 
 _MODIFIER = (
     r"(?:export|default|public|private|protected|internal|static|final|abstract|async|unsafe|pub"
@@ -57,15 +57,6 @@ _PROTOTYPE = re.compile(
     r"\([^\n;]{0,300}\)[^\n;=(){]{0,80};\s*+$"
 )
 """Matches a signature without a body: a type, a name, parameters, and a semicolon."""
-_ELEMENT = re.compile(
-    r"^[ \t]*+(?:- )?(?:\[[\w-]+\][ \t])?(?:link|button|textbox|searchbox|checkbox|radio|combobox"
-    r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
-    re.M,
-)
-"""Matches a page element that can be clicked or filled in, as written in a snapshot of the
-accessibility tree.
-"""
-_MANY_ELEMENTS = 0.1
 _PLACE = re.compile(r"[ \t]*+(?:-->|at |in |File )?[ \t]*+\"?[^\s:\"]++(?::\d+|\", line \d+)")
 _FIELD = re.compile(r"[A-Za-z][\w -]{0,30}: ")
 _LEAST_RECORDS = 3
@@ -141,13 +132,12 @@ def split_text(text: str, name: str = "") -> Units:
         units = split_lines(text, name)
         _raise_links(units, text)
         return units
-    elements = {match.start() for match in _ELEMENT.finditer(text)}
     units = split(text)
     units.needs = [()] * len(units)
     add_context(units, text)
     units.raised_share, units.early = _RAISED_SHARE, 0.0
-    if len(elements) > _MANY_ELEMENTS * len(units):
-        _raise_elements(units, elements)
+    if is_snapshot(text):
+        raise_elements(units, text)
     _name_records(units, text)
     _raise_trouble(units, text)
     _raise_ends(units)
@@ -165,16 +155,6 @@ def _raise_links(units: Units, text: str) -> None:
     units.raised_share = _LINKS_SHARE
     for unit, (start, end) in enumerate(zip(units.starts, units.ends, strict=True)):
         if text.startswith("- ", start) and LINK.match(text[start:end]):
-            units.salience[unit] = FIRST
-
-
-def _raise_elements(units: Units, elements: Container[int]) -> None:
-    """Raise the elements of a page. All needs are removed, because the groups around an element add
-    nothing to its line.
-    """
-    units.needs = [()] * len(units)
-    for unit, start in enumerate(units.starts):
-        if start in elements:
             units.salience[unit] = FIRST
 
 
@@ -210,8 +190,8 @@ def _raise_trouble(units: Units, text: str) -> None:
         if NUMBERED.match(line):
             continue
         role = report.salience(line, unit)
-        if role > 0.0 or trouble.within(start, end):
-            worth = FIRST + (role or (0.0 if line in seen else 0.5))
+        if role > 0.0 or (line not in seen and trouble.within(start, end)):
+            worth = FIRST + (role or 0.5)
             units.salience[unit] = max(units.salience[unit], worth)
             seen.add(line)
             before = unit

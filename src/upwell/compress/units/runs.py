@@ -174,11 +174,11 @@ def _worth(marks: Marks, line: Line, units: Units) -> float:
 
 
 def split_trace(text: str, name: str = "") -> Units:
-    """Split a stack trace into lines. They rank in this order: exceptions, frames in the program's
-    own files, frames in libraries. Repeated lines rank lower.
+    """Split a stack trace into lines. They rank in this order: how the run ended, exceptions and
+    errors, frames in the program's own files, frames in libraries. Repeated lines rank lower.
     """
     units = Units()
-    marks = Marks(text)
+    marks, report = Marks(text), Report(text)
     seen: dict[str, int] = {}
     for start, end in lines(text):
         line = text[start:end]
@@ -193,7 +193,9 @@ def split_trace(text: str, name: str = "") -> Units:
             worth += 3.0
         elif _FRAME.match(line):
             worth += -1.5 if _FOREIGN.search(line) else 1.0
-        units.add(start, end, worth)
+        role = report.salience(line, len(units))
+        units.add(start, end, FIRST + role if role >= ERROR and count == 1 else worth)
+    report.raise_last(units)
     add_context(units, text)
     lift_edges(units)
     return units

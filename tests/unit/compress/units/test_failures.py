@@ -89,3 +89,32 @@ def test_each_failure_keeps_its_own_details_even_if_they_are_equal() -> None:
     retained = compress(text, max_chars=600).text
     assert retained.count("expected: 0") == 4
     assert retained.count("actual: ") == 4
+
+
+HUNKS = "\n".join(
+    f"@@ -{n},2 +{n},2 @@ def dock_{n}():\n-    tide_{n} = {n}\n+    tide_{n} = {n + 1}"
+    for n in range(1, 400)
+)
+CUT = (
+    f"diff --git a/quay.py b/quay.py\n--- a/quay.py\n+++ b/quay.py\n{HUNKS}\n\n...31198 bytes "
+    "truncated...\n\nThe output was truncated. Full output saved to: /home/ada/tool-output/t_17\n"
+    "Read it with an offset.\n"
+)
+
+
+def test_where_the_whole_output_is_stays_in_every_kind_of_text() -> None:
+    log = "".join(f"12:00:{n % 60:02} quay {n} is ready\n" for n in range(300))
+    end = "npm error A complete log of this run can be found in: /root/.npm/_logs/17-debug.log\n"
+    assert "/home/ada/tool-output/t_17" in compress(CUT, max_chars=500).text
+    assert "/root/.npm/_logs/17-debug.log" in compress(log + end, max_chars=500).text
+
+
+def test_an_error_with_its_place_outranks_the_traces_of_tests_that_passed() -> None:
+    trace = "".join(
+        f"[harbor] Task {n} failed: boom\n   at run (/srv/quay/limiter.ts:{n}:7)\n"
+        f"   at next (/srv/quay/limiter.ts:{n + 1}:3)\nError: Item {n} failed\n"
+        for n in range(60)
+    )
+    place = "src/quay.test.ts(61,4): error TS2739: Type '{ a: number; }' is missing 'berths'"
+    text = f"Exit code 1\n{trace}{place}\nhusky - pre-commit script failed (code 2)\n"
+    assert place in compress(text, max_chars=len(text) // 10).text
