@@ -244,7 +244,8 @@ def _summarise(
         _say_learning(plan, transcripts, offer)
     if parts & LEARNING:
         say(f"  lessons  {offer_state(offer, is_chosen='lessons' in parts)}")
-    say("`upwell setup --undo` reverts all of it.")
+    if plan.changes or "hooks" in parts:
+        say("`upwell setup --undo` reverts all of it.")
     if "hooks" in parts:
         say_stores()
     if replays and parts & LEARNING:
