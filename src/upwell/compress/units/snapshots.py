@@ -21,9 +21,10 @@ _UNNAMED = re.compile(
     rf"{_LINE.pattern}(?:generic|group|list|listitem|main|banner|navigation|contentinfo|separator"
     r"|img|paragraph|article|region|none)(?:[ \t]++\[[^\]\n]++\])*+'?:?[ \t]*+$"
 )
-_MANY_ELEMENTS, _MANY_REFERENCES = 0.1, 0.3
-_NEW = 0.5
-"""The additional salience of an element if no element above has its role and name."""
+_MANY_ELEMENTS, _MANY_REFERENCES = 0.1, 0.1
+_NEW = 4.5
+"""The additional salience of an element if no element above has its role and name: that of an
+error, because pages often log many."""
 _RAISED_SHARE = 0.85
 
 

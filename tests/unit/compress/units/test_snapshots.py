@@ -43,3 +43,17 @@ def test_an_address_stays_with_its_link() -> None:
         for above, line in pairwise(lines):
             if "/url: /cranes/" in line:
                 assert f"crane {line.split('/')[-2]}" in above
+
+
+def test_errors_of_the_console_leave_room_for_the_elements() -> None:
+    errors = "".join(
+        f"- [ERROR] Failed to load resource: status 404 @ /plugins/{n}/settings:0\n"
+        for n in range(40)
+    )
+    page = "".join(
+        f'- generic [ref=e{n}]:\n  - link "Pier {n}" [ref=e{n}9]:\n    - /url: /piers/{n}\n'
+        for n in range(10, 18)
+    )
+    text = f"### Snapshot\n{page}### Events\n{errors}"
+    short = compress(text, max_chars=len(text) // 4).text
+    assert all(f'"Pier {n}" [ref=e{n}9]' in short for n in range(10, 18))
