@@ -16,6 +16,8 @@ _WHEREABOUTS = re.compile(
 )
 """Says where the whole output is, with its path or address. Agents and tools write this at either
 end of an output that they cut."""
+_WHOLE = ("ull ", "omplete ", "ntire ", "whole ")
+"""Each match of `_WHEREABOUTS` contains one of these."""
 _AT_EITHER_END = 2_000
 
 SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
@@ -50,6 +52,8 @@ def split(text: str, kind: Kind, name: str = "") -> Units:
 
 def _raise_whereabouts(units: Units, text: str, begin: int, end: int) -> None:
     """Raise the lines that say where the whole output is. They belong to nothing above them."""
+    if not any([word in text[begin:end] for word in _WHOLE]):
+        return
     for match in _WHEREABOUTS.finditer(text, begin, end):
         first = bisect_right(units.starts, match.start()) - 1
         for unit in range(first, bisect_right(units.starts, match.end() - 1)):
