@@ -14,7 +14,7 @@ test: .venv/.ready .tools/npm/.ready .tools/postgres/.ready    # everything but 
 	@$(PYTEST) -q -n 2 --dist worksteal -m "not slow and not live"
 
 test-slow: .venv/.ready .tools/npm/.ready .tools/postgres/.ready .tools/chromium/.ready
-	@$(PYTEST) -q -n 3 --dist worksteal -m "slow and not live and not nightly"
+	@$(PYTEST) -q -n 3 --dist worksteal --durations 40 --durations-min 15 -m "slow and not live and not nightly"
 
 nightly: .venv/.ready .tools/npm/.ready .tools/postgres/.ready .tools/chromium/.ready
 	@$(PYTEST) -q -n 2 --dist worksteal -m "nightly and not live"

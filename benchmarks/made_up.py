@@ -1,4 +1,4 @@
-"""Made-up memories of a company, and questions about them, for `scale.py` and `replicas.py`.
+"""Made-up memories of a company, and questions about them, for `scale.py`.
 
 A memory has words drawn by Zipf's law from a vocabulary of 200,000, words of its subject, and
 English function words in between. Nine in ten memories belong to one of a hundred projects, which

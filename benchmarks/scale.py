@@ -1,6 +1,6 @@
 """Measures decisions with a team's PostgreSQL and with SQLite, in one run.
 
-    .venv/bin/python benchmarks/scale.py [--sizes 30000 100000 1000000] [--tenants 1000]
+    .venv/bin/python benchmarks/scale.py [--sizes 30000 100000 1000000]
 
 Starts a PostgreSQL of its own (as the tests do), fills both stores with the same made-up memories
 (`made_up.py`, `bulk.py`), and asks both for the same decisions. Every prompt is about one memory
@@ -18,8 +18,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from multiprocessing import Process
@@ -34,18 +34,14 @@ from benchmarks.made_up import Company, questions
 from tests.postgres import Cluster
 
 from upwell.app import App, Settings, build
-from upwell.app.tenants import open_tenant
 from upwell.ground.postgres.migrate import migrate
 from upwell.ground.types.cue import Cue
-from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Surfacing
 
 SAMPLED = 20_000
 """Every prompt is about one of this many memories."""
 INGESTED, BATCH, SINGLES = 2_000, 1_000, 50
 CLIENTS = (1, 8, 32)
-FIRST = 12
-"""Of the tenants that are not open, one in this many is opened for a first decision."""
 DELAYS_MS = (0, 5, 50)
 SERVER = {"shared_buffers": "2GB", "max_connections": "300", "max_wal_size": "8GB"}
 """The settings for a database server of this size; PostgreSQL's defaults are for smaller ones."""
@@ -58,7 +54,6 @@ class Row:
 
     store: str
     memories: int
-    tenants: int
     clients: int
     delay_ms: float
     decisions: int
@@ -139,10 +134,10 @@ def server_cpu(cluster: Cluster) -> float:
 
 
 @asynccontextmanager
-async def opened(home: Path, url: str = "", tenant: str = "default") -> AsyncIterator[App]:
-    flags = {"store.url": url, "store.tenant": tenant} if url else {}
-    # With a database, the app is set up as a replica of a server. Imported files are not watched.
-    settings = Settings(home=home, flags=flags, environment={}, watches=False, is_replica=bool(url))
+async def opened(home: Path, url: str = "") -> AsyncIterator[App]:
+    flags = {"store.url": url} if url else {}
+    # Imported files are not watched.
+    settings = Settings(home=home, flags=flags, environment={}, watches=False)
     app = await build(settings)
     try:
         yield app
@@ -191,7 +186,6 @@ async def series(
     return Row(
         store=store,
         memories=size,
-        tenants=len(apps),
         clients=clients,
         delay_ms=proxy.delay_ms if proxy else 0.0,
         decisions=count,
@@ -279,72 +273,6 @@ async def one_size(
                 yield await series("postgres, proxy", [behind], few, 1, size, cluster, proxy)
 
 
-async def many_tenants(
-    tenants: int, each: int, count: int, cluster: Cluster, home: Path, url: str, shared: int = 64
-) -> AsyncIterator[object]:
-    """Tenants of `each` memories in one database, of which one process serves `shared`."""
-    names = tenant_names(tenants)
-    served = range(0, tenants, max(1, tenants // shared))
-    texts = []
-    for place, number in enumerate(served):
-        stored = list(Company().memories(each, seed=100 + number))
-        texts += [(place, text) for text in questions(stored, max(1, count // shared))]
-    async with opened(home, url, names[0]) as own, AsyncExitStack() as stack:
-        apps = [own]
-        for number in served[1:]:
-            app = await open_tenant(own, names[number])
-            stack.push_async_callback(app.aclose)
-            apps.append(app)
-        for clients in CLIENTS:
-            yield await series("postgres", apps, texts, clients, tenants * each, cluster)
-        if others := sorted(set(range(tenants)) - set(served)):
-            yield await first_decisions(own, {names[n]: 100 + n for n in others[::FIRST]}, each)
-
-
-async def first_decisions(own: App, seeds: Mapping[str, int], each: int) -> dict[str, object]:
-    """Open each tenant and make its first decision. `seeds` maps the tenants' names to the seeds of
-    their memories."""
-    opening, deciding, said, cpu = [], [], 0, 0.0
-    company = Company()
-    for name, seed in seeds.items():
-        (text,) = questions(list(company.memories(each, seed=seed)), 1)
-        before, began = time.process_time(), time.perf_counter()
-        app = await open_tenant(own, name)
-        opening.append((time.perf_counter() - began) * 1e3)
-        ((took, spoke),) = await decisions([app], [(0, text)], 1)
-        deciding.append(took)
-        said += spoke
-        cpu += time.process_time() - before
-        await app.aclose()
-    opening.sort()
-    deciding.sort()
-    count = len(seeds)
-    return {
-        "first decisions": count,
-        "open_p50": statistics.median(opening),
-        "open_p95": opening[int(count * 0.95)],
-        "p50": statistics.median(deciding),
-        "p95": deciding[int(count * 0.95)],
-        "cpu": cpu / count * 1e3,
-        "said": said,
-    }
-
-
-def tenant_names(count: int) -> list[str]:
-    return [f"tenant {number}" for number in range(count)]
-
-
-def fill_tenants(tenants: int, each: int, url: str) -> None:
-    asyncio.run(migrate(url))
-    company = Company()
-    names = tenant_names(tenants)
-    stored: Iterator[tuple[str, Iterator[Memory]]] = (
-        (name, company.memories(each, seed=100 + number)) for number, name in enumerate(names)
-    )
-    bulk.fill_postgres(superuser(url), url, stored)
-    asyncio.run(bulk.measure_null_scores(url, names, superuser(url)))
-
-
 def serving(programs: Path | None = None) -> Cluster:
     """A cluster with the settings of a server."""
     cluster = Cluster(programs=programs)
@@ -370,14 +298,6 @@ async def main(options: argparse.Namespace) -> None:
             await asyncio.to_thread(fill, size, home, url)
             async for row in one_size(size, options.decisions, cluster, home, url):
                 report(row)
-        if options.tenants:
-            url = cluster.database()
-            await asyncio.to_thread(fill_tenants, options.tenants, options.each, url)
-            home = Path(name, "tenants")
-            async for row in many_tenants(
-                options.tenants, options.each, options.decisions, cluster, home, url
-            ):
-                report(row)
         report({"load": os.getloadavg()[0]})
 
 
@@ -385,6 +305,4 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="*", default=[30_000, 100_000, 1_000_000])
     parser.add_argument("--decisions", type=int, default=300)
-    parser.add_argument("--tenants", type=int, default=1_000)
-    parser.add_argument("--each", type=int, default=1_000)
     asyncio.run(main(parser.parse_args()))

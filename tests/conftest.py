@@ -38,15 +38,15 @@ SLOW_DOORS = frozenset(
     """
     ask_agent attacks capture cli cli_compress cli_context cli_entries cli_memory clock_skew
     dashboard delivery demo docs_commands documents drills entry excluded faults first_start
-    first_steps fit floods full_disk guards hook_cold hook_compress hook_events hook_faults
-    hook_http hook_sessions hook_setup hostile_client hostile_memory hostile_server http_behind
-    http_eras http_front http_resume hygiene inbox init init_wrap judge launcher learning lessons
-    life local_copy login ltm many_tools meaning memory_faults metrics mirrors
+    first_steps fit floods full_disk given_back guards hook_cold hook_compress hook_events
+    hook_faults hook_http hook_sessions hook_setup hostile_client hostile_memory hostile_server
+    http_behind http_eras http_front http_resume hygiene inbox issuer judge launcher learning
+    lessons life local_copy login ltm many_tools meaning memory_faults metrics mirrors
     move_attacks moving_in moving_in_real names notes odd_exchanges past_sessions postgres
     principals promises qmd real_servers reload replay replay_judge replicas resources review
-    rules same_decision setup setup_lessons setup_replay slow_model slow_start start supervision
-    surface team_by_token tenants terminal_escapes tracing undo upgrade variables whose_question
-    wild_server wrong_settings
+    clock_jumps rules same_decision setup setup_lessons setup_replay setup_servers slow_model
+    slow_start start supervision surface team_by_token terminal_escapes tracing undo upgrade
+    variables whose_question wild_server wrong_settings
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""

@@ -25,10 +25,10 @@ class SmallDisk:
     """
 
     def __init__(self, megabytes: int) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="upwell-disk-"))
-        self._folder.chmod(0o755)
+        self.inner = self._mounted_at = Path(tempfile.mkdtemp(prefix="upwell-disk-"))
+        self.inner.chmod(0o755)
         self._holder: subprocess.Popen[bytes] | None = None
-        mount = f"mount -t tmpfs -o size={megabytes}m,mode=1777 upwell {self._folder} && echo done"
+        mount = f"mount -t tmpfs -o size={megabytes}m,mode=1777 upwell {self.inner} && echo done"
         attempts = {
             "unshare -m": f"{mount} && exec setpriv --reuid {NOBODY} --regid {NOBODY} "
             "--clear-groups cat",
@@ -44,10 +44,10 @@ class SmallDisk:
             assert holder.stdout
             if holder.stdout.readline() == b"done\n":
                 self._holder = holder
-                self.path = Path(f"/proc/{holder.pid}/root{self._folder}")
+                self.path = Path(f"/proc/{holder.pid}/root{self.inner}")
                 return
             holder.communicate()
-        self.path = self._in_shared_memory()
+        self.path = self.inner = self._in_shared_memory()
 
     def _in_shared_memory(self) -> Path:
         total = shutil.disk_usage(_SHARED_MEMORY).total >> 20
@@ -59,6 +59,23 @@ class SmallDisk:
         path = Path(tempfile.mkdtemp(prefix="upwell-disk-", dir=_SHARED_MEMORY))
         path.chmod(0o777)
         return path
+
+    def enter(self) -> None:
+        """Make this process see the disk at `inner`. SQLite follows links, and `/proc/PID/root` is
+        one that leads nowhere else. Only a process with a single thread may change its namespace.
+        """
+        if self._holder is None:
+            return
+        for kind in ("mnt",) if os.geteuid() == 0 else ("user", "mnt"):
+            with Path(f"/proc/{self._holder.pid}/ns/{kind}").open() as namespace:
+                os.setns(namespace.fileno())
+
+    def leave_free(self, size: int) -> None:
+        """Leave this number of bytes free."""
+        (self.path / "ballast").unlink(missing_ok=True)
+        system = os.statvfs(self.path)
+        ballast = max(0, system.f_bavail * system.f_bsize - size)
+        (self.path / "ballast").write_bytes(bytes(ballast))
 
     def fill(self) -> None:
         """Leave no byte free."""
@@ -82,4 +99,4 @@ class SmallDisk:
         else:
             shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
-            self._folder.rmdir()
+            self._mounted_at.rmdir()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from upwell.app import App, Settings, build
-from upwell.app.team_access import TeamAccess
+from upwell.app.team_access import team_access
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.web.admission import Admission, Denials, Rates
 from upwell.web.options import LimitOptions
@@ -39,17 +39,14 @@ async def gateway(
 ) -> AsyncIterator[Gateway]:
     """A gateway over a database ("" for none) that accepts the owner's token and these."""
     environment = {"UPWELL_STORE__URL": database, **environment}
-    app = await build(Settings(home=folder / "gateway", environment=environment, is_replica=True))
+    app = await build(Settings(home=folder / "gateway", environment=environment))
     known = {OWNER_TOKEN: OWNER, **(tokens or {})}
-    access = TeamAccess(app)
     admission = Admission(
         known.get,
-        tenant=app.config.store.tenant,
-        own_only=False,
         rates=Rates(limits or LimitOptions()),
         denied=Denials(app.audit.denied, app.audit.stranger),
     )
-    server = http_server(http_app(TeamDoor(access.open_for).routes(), admission))
+    server = http_server(http_app(TeamDoor(team_access(app)).routes(), admission))
     with listen("127.0.0.1", 0) as listening:
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         while not server.started:
@@ -59,7 +56,6 @@ async def gateway(
         finally:
             server.should_exit = True
             await serving
-            await access.aclose()
             await app.aclose()
 
 

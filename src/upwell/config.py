@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from upwell.capture.lessons.options import LessonOptions
 from upwell.capture.options import CaptureOptions
@@ -42,7 +42,6 @@ from upwell.ground.projects import ProjectOptions
 from upwell.ground.settings import checked, masked, unknown
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
 from upwell.ground.type_hints import line_of
-from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.hook.options import HookOptions
 from upwell.learn.options import LearnOptions
 from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions, StoreOptions
@@ -333,12 +332,8 @@ class _Reading:
         }
         for section, table in self._settings.items():
             self._flat.update({f"{section}.{name}": entry for name, entry in table.items()})
-        store = options["store"]
-        is_other_tenant = store.is_team and store.tenant != DEFAULT_TENANT
         return Config(
-            home=structs.replace(
-                home, is_shared=store.is_team, tenant=store.tenant if is_other_tenant else ""
-            ),
+            home=home,
             lexicon=lexicon,
             servers=tuple(self._servers),
             overrides=self._overrides,

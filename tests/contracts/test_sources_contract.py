@@ -5,17 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.files import exclusively
 from upwell.ground.sqlite.database import open_database
-from upwell.memory.sources import FileSources, Source, Sources
+from upwell.memory.sources import Source, Sources
 from upwell.memory.sqlite.sources import OWNER, SqliteSources
 
 
-@pytest.fixture(params=["sqlite", "file"])
-async def sources(request, tmp_path: Path) -> AsyncIterator[Sources]:
-    if request.param == "file":
-        yield FileSources(tmp_path / "sources.json", exclusively)
-        return
+@pytest.fixture
+async def sources(tmp_path: Path) -> AsyncIterator[Sources]:
     database = open_database(tmp_path / "memory.db", [OWNER], synchronous="FULL")
     yield SqliteSources(database)
     await database.aclose()

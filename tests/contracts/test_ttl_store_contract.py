@@ -1,14 +1,11 @@
-"""The contract of every `TtlStore`, run over the durable ones and the one in memory."""
+"""The contract of every `TtlStore`, run over the durable one and the one in memory."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.postgres import cluster
 
-from upwell.ground.postgres.connection import Postgres
-from upwell.ground.postgres.ttl_store import PostgresTtlStore
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
 from upwell.ground.ttl_store import Entries, MemoryTtlStore, Options, TtlStore
@@ -20,16 +17,11 @@ def clock() -> ManualClock:
     return ManualClock(1_000.0)
 
 
-@pytest.fixture(params=["sqlite", "postgres", "memory"])
+@pytest.fixture(params=["sqlite", "memory"])
 async def ttl_store(request, tmp_path: Path, clock: ManualClock) -> AsyncIterator[TtlStore]:
     options = Options(max_bytes={"capped": 110_000})
     if request.param == "memory":
         yield MemoryTtlStore(options=options, clock=clock)
-        return
-    if request.param == "postgres":
-        postgres = Postgres(cluster().emptied())
-        yield PostgresTtlStore(postgres, options=options, clock=clock, seconds=30.0)
-        await postgres.aclose()
         return
     database = open_database(tmp_path / "ledger.db", [OWNER], synchronous="NORMAL")
     yield SqliteTtlStore(database, options=options, clock=clock)

@@ -2,9 +2,39 @@
 
 import hashlib
 import json
+import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from upwell.ground.home import Home
+from upwell.hosts import server_files
+from upwell.hosts.install import Installer
+from upwell.hosts.installation import Installation
+from upwell.setup.takeover import Clients
+
+PROGRAM = str(Path(sys.executable).with_name("upwell"))
+
+
+def moved_by_init(
+    home: Path,
+    environment: Mapping[str, str],
+    project: Path | None = None,
+    command: tuple[str, ...] = (PROGRAM, "serve"),
+) -> None:
+    """Move the servers of every agent behind the gateway, as `upwell init` of version 0.2.0 did."""
+    user = Path(environment["HOME"])
+    installation = Installation(user_folder=user, environment=environment, command=command)
+    files = Home(home).prepare()
+    clients = Clients(installation, files, project)
+    clients.take(clients.adding().config)
+    installer = Installer(installation, files.clients_file, server_files(project))
+    done: set[Path] = set()
+    for agent in installer.present():
+        path = installer.path_of(agent).resolve()
+        if path not in done:
+            installer.apply(installer.installing(agent))
+        done.add(path)
 
 
 def moved_by_setup(

@@ -18,7 +18,6 @@ from tests.doors.address import Address
 from tests.doors.conformance.run import free_port
 from tests.doors.conftest import script, write_config
 
-OWNER_TOKEN = "team/token"
 SOON_SECONDS = 1.0
 """The others adopt what one machine changes within this time. Because a test machine may be busy,
 tests allow `PATIENCE` times as much."""
@@ -89,7 +88,7 @@ class Replica:
 
     @property
     def token(self) -> str:
-        return (self.home / OWNER_TOKEN).read_text().strip()
+        return (self.home / "token").read_text().strip()
 
     @property
     def address(self) -> Address:

@@ -286,7 +286,7 @@ def test_a_number_option_rejects_other_text(upwell: Upwell, args: tuple[str, ...
 
 
 def test_no_line_of_a_list_of_commands_is_cut_off(upwell: Upwell) -> None:
-    groups = "stm hook daemon inbox learn token rules tenant team config cache".split()
+    groups = "stm hook daemon inbox learn token rules team config cache".split()
     for group in ((), *zip(groups, strict=True)):
         listing = upwell(*group, "--help", env={"COLUMNS": "80"}).out.split("\n\n", 2)[2]
         assert "..." not in listing, listing

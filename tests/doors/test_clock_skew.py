@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,8 @@ import psycopg
 import pytest
 
 from tests.doors.address import Address, said
-from tests.doors.reading import everything, key_in
-from tests.doors.replicas import PATIENCE, SOON_SECONDS, Replica
-from tests.doors.servers.data import big_markdown
+from tests.doors.reading import everything
+from tests.doors.replicas import Replica
 from tests.postgres import cluster
 
 MINUTE = 60.0
@@ -119,39 +118,10 @@ def upwell(replica: Replica, *words: str) -> str:
     return done.stdout.strip()
 
 
-def soon(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + SOON_SECONDS * PATIENCE
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def call(address: Address, tool: str, **arguments: Any) -> dict[str, Any]:
     status, _, message = address.modern("tools/call", {"name": tool, "arguments": arguments})
     assert status == 200, message
     return dict(message["result"])
-
-
-def prompted(replica: Replica, session: str, prompt: str) -> str:
-    """What surfaces at a prompt of a session."""
-    event = {
-        "hook_event_name": "UserPromptSubmit",
-        "session_id": session,
-        "cwd": "/",
-        "prompt": prompt,
-    }
-    status, _, answer = replica.address.send("POST", event, path="/hook/claude")
-    assert status == 200
-    output = answer if isinstance(answer, dict) else {}
-    return str(output.get("hookSpecificOutput", {}).get("additionalContext", ""))
-
-
-def given(replica: Replica, session: str, question: str) -> None:
-    """Ask until the answer surfaces: on a busy machine, a decision may come too late."""
-    end = time.monotonic() + 20
-    while FACTS[question] not in prompted(replica, session, question):
-        assert time.monotonic() < end, question
-        time.sleep(0.2)
 
 
 def test_the_whole_process_has_the_wrong_time_and_its_memories_surface(pair: Pair) -> None:
@@ -173,81 +143,6 @@ def test_the_whole_process_has_the_wrong_time_and_its_memories_surface(pair: Pai
             assert text in everything(context), (replica.home.name, question)
     listed = said(call(pair.right.address, "upwell__memory_search", query="harbour crane dredger"))
     assert all(text in listed for text in list(FACTS.values())[:3])
-
-
-def test_originals_live_as_long_as_they_should_on_both(pair: Pair) -> None:
-    for writer, reader in ((pair.right, pair.wrong), (pair.wrong, pair.right)):
-        key = key_in(call(writer.address, "up__big_markdown"))
-        lifetime = "SELECT max(expires_at) - extract(epoch FROM clock_timestamp())::float8 "
-        left = pair.value(f"{lifetime} FROM upwell.entry WHERE kind = 'original'")
-        assert ORIGINAL_SECONDS - 15 < left <= ORIGINAL_SECONDS + 1
-        # Housekeeping on the other machine removes no original that has not expired.
-        upwell(reader, "topics")
-        key = key_in(call(writer.address, "up__big_markdown"))
-        for replica in (reader, writer):
-            answer = call(replica.address, "upwell__read_more", key=key, offset=0)
-            assert not answer.get("isError"), answer
-            assert big_markdown().startswith(everything(answer)[:1000])
-    time.sleep(ORIGINAL_SECONDS + 2)
-    for replica in (pair.right, pair.wrong):
-        answer = call(replica.address, "upwell__read_more", key=key, offset=0)
-        assert answer.get("isError"), "an original outlived its time"
-
-
-def test_sessions_and_tokens_hold_on_both(pair: Pair) -> None:
-    for first, second in ((pair.right, pair.wrong), (pair.wrong, pair.right)):
-        session = first.address.begin()
-        session.address = second.address
-        assert said(session.call("up__echo", text="moved")) == "moved"
-        session.address = first.address
-        assert said(session.call("up__echo", text="back")) == "back"
-        assert second.address.send("DELETE", Mcp_Session_Id=session.session)[0] == 204
-        soon(lambda session=session: session.post("ping", 2)[0] == 404)  # type: ignore[misc]
-        token = upwell(first, "token", "add", "ana")
-        guest = Address(second.port, token)
-        soon(lambda guest=guest: guest.modern("server/discover", {})[0] == 200)  # type: ignore[misc]
-        upwell(second, "token", "remove", "ana")
-        there = Address(first.port, token)
-        soon(lambda there=there: there.modern("server/discover", {})[0] == 401)  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("begins", ["right", "wrong"])
-def test_the_rate_of_a_session_holds_across_both(pair: Pair, begins: str) -> None:
-    first: Replica = getattr(pair, begins)
-    second = pair.wrong if first is pair.right else pair.right
-    session = f"rated-{begins}-{pair.ahead}"
-    questions = list(FACTS)
-    given(first, session, questions[0])
-    given(second, session, questions[1])
-    for replica in (second, first):
-        assert prompted(replica, session, questions[2]) == "", "two a minute were given before"
-    # Another session has a rate of its own, and gets the answer that the first one did not get.
-    given(second, f"other-{session}", questions[2])
-
-
-def test_a_rate_ends_after_a_minute(pair: Pair) -> None:
-    session, questions = f"long-{pair.ahead}", list(FACTS)
-    given(pair.wrong, session, questions[0])
-    given(pair.right, session, questions[1])
-    began = time.monotonic()
-    while FACTS[questions[3]] not in prompted(pair.right, session, questions[3]):
-        assert time.monotonic() - began < 2 * MINUTE, "the session stays silent"
-        time.sleep(2)
-
-
-def test_tenants_stay_apart(pair: Pair) -> None:
-    token = upwell(pair.right, "token", "add", "eve", "--tenant", "rival")
-    eve = Address(pair.wrong.port, token)
-    soon(lambda: eve.modern("server/discover", {})[0] == 200)
-    secret = "The vault of the rival is under the pier"
-    call(eve, "upwell__add_memory", content=secret)
-    here = Address(pair.right.port, token)
-    soon(lambda: secret in said(call(here, "upwell__search_memory", query="vault pier")))
-    for question, fact in FACTS.items():
-        assert fact not in everything(call(eve, "upwell__memory_context", message=question))
-    for replica in (pair.right, pair.wrong):
-        shown = everything(call(replica.address, "upwell__search_memory", query="vault pier"))
-        assert secret not in shown
 
 
 def test_no_memory_is_lost_while_both_write(pair: Pair) -> None:

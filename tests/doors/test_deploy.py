@@ -1,5 +1,5 @@
-"""Check the files in `deploy/`. No container is needed: the container's command is run as two
-replicas on one database."""
+"""Check the files in `deploy/`. No container is needed: the container's command is run as a
+process."""
 
 import configparser
 import http.client
@@ -62,7 +62,7 @@ def test_a_misspelt_field_would_be_found() -> None:
 
 def test_every_setting_exists() -> None:
     variables = {variable["name"] for variable in CONTAINER["env"]}
-    variables |= {*COMPOSE["x-gateway"]["environment"]}
+    variables |= {*COMPOSE["services"]["upwell"]["environment"]}
     for variable in variables:
         section, _, name = variable.removeprefix("UPWELL_").lower().partition("__")
         assert name in SECTIONS[section].__dataclass_fields__, variable
@@ -74,35 +74,24 @@ def test_nothing_runs_as_root_or_writes_outside_its_volumes() -> None:
     assert pod["securityContext"]["runAsUser"] == USER
     assert CONTAINER["securityContext"]["readOnlyRootFilesystem"]
     assert f"USER {USER}:{USER}" in CONTAINERFILE
-    for name in ("upwell-1", "upwell-2"):
-        service = COMPOSE["services"][name]
-        assert (service["read_only"], service["user"]) == (True, f"{USER}:{USER}")
+    service = COMPOSE["services"]["upwell"]
+    assert (service["read_only"], service["user"]) == (True, f"{USER}:{USER}")
+    assert service["volumes"] == ["home:/var/lib/upwell"]
 
 
-def test_a_replica_under_systemd_may_end_in_peace() -> None:
+def test_a_gateway_under_systemd_may_end_in_peace() -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
-    unit.read_string((DEPLOY / "upwell@.service").read_text())
+    unit.read_string((DEPLOY / "upwell.service").read_text())
     service = unit["Service"]
     assert float(service["TimeoutStopSec"]) > GATEWAY.notice_seconds + GATEWAY.drain_seconds
-    assert service["ExecStart"].split()[1:] == ["serve", "--http", "127.0.0.1:%i"]
+    assert service["ExecStart"].split()[1:] == ["serve", "--http", "127.0.0.1:8765"]
     assert service["Environment"] == f"UPWELL_HOME=/var/lib/{service['StateDirectory']}"
-
-
-def test_the_proxy_looks_more_often_than_a_replica_announces_its_end() -> None:
-    for name, pattern, unit in (
-        ("Caddyfile", r"health_interval (\d+)s", 1.0),
-        ("haproxy.cfg", r"check inter (\d+)ms", 0.001),
-    ):
-        interval = re.search(pattern, (DEPLOY / name).read_text())
-        assert interval, name
-        assert float(interval[1]) * unit < GATEWAY.notice_seconds
 
 
 def test_labels_ports_and_probes_agree() -> None:
     labels = of_kind("Deployment")["spec"]["template"]["metadata"]["labels"]
     for kind, path in (
         ("Service", ("selector",)),
-        ("PodDisruptionBudget", ("selector", "matchLabels")),
         ("Deployment", ("selector", "matchLabels")),
     ):
         value = of_kind(kind)["spec"]
@@ -112,10 +101,11 @@ def test_labels_ports_and_probes_agree() -> None:
     port = CONTAINER["ports"][0]["containerPort"]
     assert f"EXPOSE {port}" in CONTAINERFILE
     assert f'"0.0.0.0:{port}"' in CONTAINERFILE
-    proxied = f"reverse_proxy upwell-1:{port} upwell-2:{port} "
+    proxied = f"reverse_proxy upwell:{port} "
     assert proxied in (DEPLOY / "Caddyfile").read_text()
-    target = of_kind("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]
-    assert target["name"] == of_kind("Deployment")["metadata"]["name"]
+    (volume, *_) = of_kind("Deployment")["spec"]["template"]["spec"]["volumes"]
+    claim = volume["persistentVolumeClaim"]["claimName"]
+    assert claim == of_kind("PersistentVolumeClaim")["metadata"]["name"]
 
 
 def status_of(port: int, probe: dict[str, Any]) -> int:
@@ -132,7 +122,7 @@ def status_of(port: int, probe: dict[str, Any]) -> int:
 
 
 def started(folder: Path, command: list[str], environment: dict[str, str]) -> Popen[bytes]:
-    """A replica in an empty environment, with a home that does not exist yet."""
+    """A gateway in an empty environment, with a home that does not exist yet."""
     folder.mkdir()
     own = {"PATH": os.environ["PATH"], "UPWELL_HOME": str(folder / "home")}
     with (folder / "log").open("w") as log:
@@ -145,31 +135,25 @@ def started(folder: Path, command: list[str], environment: dict[str, str]) -> Po
         )
 
 
-def test_two_replicas_run_by_the_command_of_the_container(tmp_path: Path) -> None:
+def test_a_gateway_runs_by_the_command_of_the_container(tmp_path: Path) -> None:
     lines = re.findall(r"^(?:ENTRYPOINT|CMD) (.*)$", CONTAINERFILE, re.MULTILINE)
     entrypoint, command = map(json.loads, lines)
     assert entrypoint == ["upwell"]
     environment = {
         "UPWELL_STORE__URL": cluster().emptied(),
-        "UPWELL_STORE__SECRET": "s" * 64,
         "UPWELL_GATEWAY__HOSTS": CONTAINER["env"][-1]["value"],
     }
-    replicas: dict[int, Popen[bytes]] = {}
+    port = free_port()
+    args = [word.replace("0.0.0.0:8765", f"127.0.0.1:{port}") for word in command]
+    process = started(tmp_path / "one", args, environment)
     try:
-        for name in ("one", "two"):
-            port = free_port()
-            args = [word.replace("0.0.0.0:8765", f"127.0.0.1:{port}") for word in command]
-            replicas[port] = started(tmp_path / name, args, environment)
-        for port, process in replicas.items():
-            wait_until_ready(process, port)
-        tokens = {path.read_text() for path in tmp_path.glob("*/home/team/token")}
-        assert len(tokens) == 1, "the owner's token is the same on all replicas"
+        wait_until_ready(process, port)
+        assert (tmp_path / "one/home/token").exists()
         assert load(environment=environment).gateway.hosts == ("upwell.example.org", "upwell")
     finally:
-        for process in replicas.values():
-            process.terminate()
-        codes = [process.wait(30) for process in replicas.values()]
-    assert codes == [0, 0]
+        process.terminate()
+        code = process.wait(30)
+    assert code == 0
 
 
 def wait_until_ready(process: Popen[bytes], port: int) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -14,19 +15,20 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.doors.address import BOTH, Conversation, said
+from tests.doors.address import BOTH, said
 from tests.doors.conftest import script
 from tests.doors.peer import ENVELOPE, LEGACY, MODERN
 from tests.doors.reading import everything, key_in
 from tests.doors.replicas import Proxy, Replica, replicas
 from tests.doors.servers.data import big_markdown
 from tests.postgres import Cluster, cluster
-from upwell.gateway.front.sessions import CHECK_SECONDS
 
 MOST_WAIT_SECONDS = 0.3
 """The longest that a lost database may hold up a call."""
 BUSY_SECONDS = 0.7
 """Allowance for the machine of the tests, on which other tests run."""
+FACT = "The harbour gate opens at dawn, once warden Lindqvist has lowered both chains"
+QUESTION = "When does the harbour gate open in the morning?"
 
 
 class Client:
@@ -77,30 +79,27 @@ class Client:
         return result
 
 
-async def mixed_calls(client: Client, done: asyncio.Event, counts: Counter[str]) -> None:
-    """Call small and large tools in both eras, and read originals, until `done`."""
-    session = await client.begin()
+async def calls(client: Client, done: asyncio.Event, counts: Counter[str]) -> None:
+    """Call a tool without a session until `done`."""
     for number in itertools.count():
         if done.is_set():
             return
         text = f"call {number}"
         assert said(await client.modern("up__echo", text=text)) == text
-        assert said(await client.legacy(session, "up__echo", text=text)) == text
-        counts["small"] += 2
-        if number % 10 == 0:
-            key = key_in(await client.modern("up__big_markdown"))
-            await client.legacy(session, "upwell__read_more", key=key, offset=0)
-            counts["large"] += 2
+        counts["calls"] += 1
 
 
 @pytest.mark.parametrize("rounds", [2])
 async def test_a_rolling_restart_drops_no_call(tmp_path: Path, rounds: int) -> None:
     url = cluster().database()
+    for name in "ab":  # both accept the same token, as behind a load balancer
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "token").write_text("the-token-of-both-gateways\n")
     with replicas(tmp_path, url, "a", "b", gateway={"notice_seconds": 0.5}) as pair:
         async with Proxy([replica.port for replica in pair]) as proxy:
             done, counts = asyncio.Event(), Counter[str]()
             clients = [Client(proxy.port, pair[0].token) for _ in range(4)]
-            calling = [asyncio.create_task(mixed_calls(client, done, counts)) for client in clients]
+            calling = [asyncio.create_task(calls(client, done, counts)) for client in clients]
             for replica in pair * rounds:
                 await asyncio.sleep(1)
                 assert await asyncio.to_thread(replica.stop) == 0
@@ -112,8 +111,7 @@ async def test_a_rolling_restart_drops_no_call(tmp_path: Path, rounds: int) -> N
             await asyncio.gather(*calling)
             for client in clients:
                 await client.aclose()
-    assert counts["small"] > 100
-    assert counts["large"] > 10
+    assert counts["calls"] > 100
 
 
 async def test_a_replica_that_ends_says_so_and_finishes_its_calls(tmp_path: Path) -> None:
@@ -147,23 +145,6 @@ def test_a_server_that_is_tried_again_does_not_take_a_replica_out_of_service(
         replica.stop()
 
 
-async def test_a_session_survives_the_death_of_its_replica(tmp_path: Path) -> None:
-    with replicas(tmp_path, cluster().database(), "a", "b") as (a, b):
-        session = a.address.begin()
-        a.stop(signal.SIGKILL)
-        session.address = b.address
-        assert said(session.call("up__echo", text="on b")) == "on b"
-        assert _status_of_stream(session, "0badf00d.7-3") == 404
-
-
-def _status_of_stream(session: Conversation, last_event: str) -> int:
-    """The status of a GET that resumes the stream of an event."""
-    headers = {"Mcp_Session_Id": session.session, "MCP_Protocol_Version": LEGACY}
-    return session.address.send(
-        "GET", Accept="text/event-stream", Last_Event_ID=last_event, **headers
-    )[0]
-
-
 @pytest.fixture
 def own_cluster() -> Iterator[Cluster]:
     own = Cluster()
@@ -174,8 +155,16 @@ def own_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def replica(tmp_path: Path, own_cluster: Cluster) -> Iterator[Replica]:
-    with replicas(tmp_path, own_cluster.database(), "a") as (one,):
+    url = own_cluster.database()
+    with replicas(tmp_path, url, "a", surface={"cooldown_seconds": 0.0}) as (one,):
+        remember(one, FACT)
         yield one
+
+
+def remember(replica: Replica, text: str) -> None:
+    """Store a memory with the command of a replica's home."""
+    command = [sys.executable, "-m", "upwell", "remember", text]
+    subprocess.run(command, env=replica.environment, cwd="/", timeout=60, check=True)
 
 
 @pytest.mark.parametrize("end", ["kill", "freeze", "stop"])
@@ -192,15 +181,14 @@ async def test_calls_go_on_without_the_database(
     assert not slow, f"{len(slow)} of {len(lost)} calls took up to {max(slow):.2f} s"
     assert sorted(lost)[len(lost) // 2] < usual * 3 + 0.05
     began = time.monotonic()
-    refused = await client._http.post("/mcp", **_reading(key))
+    assert await read_by(key, client)
     assert time.monotonic() - began < MOST_WAIT_SECONDS + BUSY_SECONDS
-    assert "PostgreSQL" in everything(refused.json()["result"])
-    assert everything(await client.modern("up__big_markdown"))
+    assert key_in(await client.modern("up__big_markdown")) == key
     if end == "freeze":
         await asyncio.to_thread(own_cluster.thaw)
     else:
         await asyncio.to_thread(own_cluster.start)
-    await recovered(client, key)
+    await recovered(client)
     await client.aclose()
     # The first call that succeeds may be ahead of the task that reports the database as back.
     deadline = time.monotonic() + 20
@@ -217,76 +205,13 @@ def _of_database(replica: Replica) -> list[str]:
     return [line for line in replica.log.splitlines() if "PostgreSQL" in line]
 
 
-async def test_sessions_go_on_without_the_database(tmp_path: Path, own_cluster: Cluster) -> None:
-    with replicas(tmp_path, own_cluster.database(), "a", "b") as (a, b):
-        clients = [Client(a.port, a.token), Client(b.port, b.token)]
-
-        async def work(*names: str) -> None:
-            """Every session works at every replica, even once the replica looks up its record."""
-            for client, name in itertools.product(clients, names * 2):
-                assert said(await client.legacy(name, "up__echo", text="on")) == "on"
-                await asyncio.sleep(CHECK_SECONDS / 2)
-
-        before = await clients[0].begin()
-        await work(before)
-        await asyncio.to_thread(own_cluster.stop)
-        during = await clients[0].begin()
-        await work(before, during)
-        await asyncio.to_thread(own_cluster.start)
-        for client in clients:
-            await recovered(client, key_in(await client.modern("up__big_markdown")))
-        await work(before, during)
-        for client in clients:
-            await client.aclose()
-
-
 async def test_cut_connections_are_replaced(replica: Replica, own_cluster: Cluster) -> None:
     client = Client(replica.port, replica.token)
-    key = key_in(await client.modern("up__big_markdown"))
     for _ in range(3):
         await asyncio.to_thread(own_cluster.cut_connections)
         await timed_calls(client, seconds=0.3)
-        await recovered(client, key)
+        await recovered(client)
     await client.aclose()
-
-
-async def test_a_replica_that_starts_without_the_database_takes_the_shared_secret(
-    tmp_path: Path, own_cluster: Cluster
-) -> None:
-    url = own_cluster.database()
-    with replicas(tmp_path, url, "a") as (first,):
-        shared = first.token
-        await asyncio.to_thread(own_cluster.stop)
-        late = Replica(tmp_path, "b", url)
-        try:
-            late.start()
-            provisional = late.token
-            assert provisional != shared
-            client = Client(late.port, provisional)
-            early = key_in_or_none(await client.modern("up__big_markdown"))
-            await asyncio.to_thread(own_cluster.start)
-            end = time.monotonic() + 30
-            while late.token != shared or late.address.modern("server/discover", {})[0] != 200:
-                assert time.monotonic() < end, late.log
-                await asyncio.sleep(0.1)
-            one, other = Client(late.port, shared), Client(first.port, shared)
-            end = time.monotonic() + 20
-            while (key := key_in_or_none(await one.modern("up__big_markdown"))) is None:
-                assert time.monotonic() < end, late.log
-                await asyncio.sleep(0.2)
-            await recovered(other, key)
-            assert key == key_in_or_none(await other.modern("up__big_markdown"))
-            if early:
-                answer = (await one._http.post("/mcp", **_reading(early))).json()["result"]
-                assert everything(answer)[:20] in big_markdown() or answer["isError"]
-            for each in (client, one, other):
-                await each.aclose()
-        finally:
-            late.stop(signal.SIGKILL)
-
-
-def key_in_or_none(result: dict[str, Any]) -> str | None:
-    return key_in(result) if "key=" in everything(result) else None
 
 
 async def timed_calls(client: Client, seconds: float) -> list[float]:
@@ -302,28 +227,18 @@ async def timed_calls(client: Client, seconds: float) -> list[float]:
     return waits
 
 
-async def recovered(client: Client, key: str) -> None:
-    """Wait until an original can be read again."""
+async def read_by(key: str, client: Client) -> bool:
+    """Whether an original can be read."""
+    answer = everything(await client.modern("upwell__read_more", key=key, offset=0))
+    return big_markdown().startswith(answer[:1000])
+
+
+async def recovered(client: Client) -> None:
+    """Wait until memories surface again."""
     end = time.monotonic() + 20
     while True:
-        answer = (await client._http.post("/mcp", **_reading(key))).json()["result"]
-        if not answer.get("isError"):
-            assert big_markdown().startswith(everything(answer)[:1000])
+        found = everything(await client.modern("upwell__memory_context", message=QUESTION))
+        if FACT in found:
             return
-        assert time.monotonic() < end, everything(answer)
+        assert time.monotonic() < end, found
         await asyncio.sleep(0.1)
-
-
-def _reading(key: str) -> dict[str, Any]:
-    params = {
-        "name": "upwell__read_more",
-        "arguments": {"key": key, "offset": 0},
-        "_meta": ENVELOPE,
-    }
-    body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}
-    headers = {
-        "MCP-Protocol-Version": MODERN,
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": "upwell__read_more",
-    }
-    return {"json": body, "headers": headers}

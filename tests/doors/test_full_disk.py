@@ -14,7 +14,16 @@ from tests.conftest import Upwell
 from tests.doors.peer import ENVELOPE, MODERN
 from tests.doors.reading import everything, key_in
 from tests.doors.replicas import replicas
-from tests.doors.test_drills import BUSY_SECONDS, MOST_WAIT_SECONDS, Client, recovered, timed_calls
+from tests.doors.test_drills import (
+    BUSY_SECONDS,
+    FACT,
+    MOST_WAIT_SECONDS,
+    Client,
+    read_by,
+    recovered,
+    remember,
+    timed_calls,
+)
 from tests.postgres import Cluster
 from tests.small_disk import SmallDisk
 from upwell.ground.errors import StoreError
@@ -78,7 +87,8 @@ async def test_a_full_disk_stops_writes_and_nothing_else(
     own = Cluster(**{part: disk.path})
     url = own.database()
     writer = Writer(url)
-    with replicas(tmp_path, url, "a") as (replica,):
+    with replicas(tmp_path, url, "a", surface={"cooldown_seconds": 0.0}) as (replica,):
+        remember(replica, FACT)
         client = Client(replica.port, replica.token)
         key = key_in(await client.modern("up__big_markdown"))
         usual = sorted(await timed_calls(client, seconds=1.0))
@@ -103,7 +113,7 @@ async def test_a_full_disk_stops_writes_and_nothing_else(
             assert NO_SPACE in remembered.err
             assert "free space on the database's disk" in remembered.err
             assert any(NO_SPACE in reason for reason in writer.refused.values())
-            assert (await client.modern("upwell__read_more", key=key, offset=0))["content"]
+        assert await read_by(key, client)
         refused_before = len(writer.refused)
 
         disk.free()
@@ -112,7 +122,7 @@ async def test_a_full_disk_stops_writes_and_nothing_else(
             await asyncio.to_thread(own.start)
         acknowledged = len(writer.acknowledged)
         await wait_for(lambda: len(writer.acknowledged) > acknowledged + 10)
-        await recovered(client, key)
+        await recovered(client)
         await noted(client, "The tide turns at six")
         found = everything(await client.modern("upwell__search_memory", query=f"tide{stored}"))
         assert f"tide{stored} " in found, "an acknowledged note is lost"

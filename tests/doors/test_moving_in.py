@@ -94,9 +94,7 @@ def test_settings_and_servers_of_memtomem_become_ours(
     assert upwell("import", "--from", "memtomem-stm", "--json", env=variables).json["total"] == 0
 
 
-def test_init_moves_the_servers_behind_memtomem_and_eject_restores_every_byte(
-    upwell: Upwell, user: Path, home: Path
-) -> None:
+def test_the_servers_behind_memtomem_are_copied(upwell: Upwell, user: Path, home: Path) -> None:
     path = proxy(user, upstream_servers={"files": SERVER})
     (user / ".cursor").mkdir()
     settings = user / ".cursor" / "mcp.json"
@@ -104,17 +102,15 @@ def test_init_moves_the_servers_behind_memtomem_and_eject_restores_every_byte(
     entry = {"command": "python", "args": ["-m", "memtomem_stm"], "env": env}
     settings.write_text(json.dumps({"mcpServers": {"memtomem-stm": entry}}, indent=4))
     before = settings.read_bytes()
-    done = upwell("init", "--apply")
+    done = upwell("add", "--from-clients")
     assert "cursor: memtomem-stm: fs → fs" in done.out
     assert "upwell import --from memtomem-stm" in done.err
-    assert list(json.loads(settings.read_text())["mcpServers"]) == ["upwell"]
+    assert settings.read_bytes() == before
     assert "memtomem" not in (home / "config.toml").read_text()
     upwell("import", "--from", "memtomem-stm")
     assert upwell("config", "show", "--json").json["surface.persist_query_text"]["value"] is False
-    upwell("eject", "--apply")
-    assert settings.read_bytes() == before
     path.unlink()
-    assert "memtomem-stm → memtomem-stm" in upwell("init").out
+    assert "memtomem-stm → memtomem-stm" in upwell("add", "--from-clients").out
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

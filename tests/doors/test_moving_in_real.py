@@ -1,6 +1,5 @@
 """Moving in from stores that the programs themselves wrote; `programs/install.py` pins them."""
 
-import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,6 +79,4 @@ def test_memtomem_stm(
     shown = upwell("config", "show", "--json").json
     assert shown["surface.persist_query_text"]["value"] is False
     assert shown["server.fs.command"]["value"] == "npx"
-    done = upwell("init", "--apply")
-    assert "fs → fs (already in upwell)" in done.out
-    assert list(json.loads(cursor.read_text())["mcpServers"]) == ["upwell"]
+    assert "fs → fs (already in upwell)" in upwell("add", "--from-clients").out

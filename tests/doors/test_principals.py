@@ -162,15 +162,6 @@ def test_a_reader_may_read_and_change_nothing(house: House) -> None:
         assert "you may only read it" in said(refused)
 
 
-def test_another_tenant_sees_nothing_of_this_one(house: House) -> None:
-    tess = Address(house.owner.port, house.run("token", "add", "tess", "--tenant", "elsewhere"))
-    one = tess.begin()
-    assert "settlement" not in everything(one.call("upwell__memory_get", id=house.fact))
-    shown = one.call("upwell__memory_search", query="the blue room on Sundays")
-    assert "locked" not in everything(shown)
-    assert FACT not in everything(read(one, SETTLE))
-
-
 def test_a_private_note_stays_private_through_the_gateway(house: House) -> None:
     tokens = [house.run("token", "add", name) for name in ("mia", "max")]
     one, other = (Address(house.owner.port, token).begin() for token in tokens)

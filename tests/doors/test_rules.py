@@ -123,10 +123,11 @@ def test_a_scoped_rule_speaks_beside_its_files_through_the_hook(house: House) ->
     assert heard(house, house.file("api_orders.py"), "s3")
 
 
-@pytest.mark.parametrize("kind", ["a quotation", "a comment", "a link", "folders"])
+@pytest.mark.parametrize("kind", ["a quotation", "a comment", "a link", "folders", "depth"])
 def test_a_repository_silences_no_rule(house: House, kind: str) -> None:
     house.upwell("rules", "add", "--everywhere", TEXT)
     rules_folder = house.project / ".claude/rules"
+    place = house.project
     if kind == "a quotation":
         (house.project / "CLAUDE.md").write_text(f"Do **not** {TEXT.lower()}, ever.\n")
     elif kind == "a comment":
@@ -134,11 +135,14 @@ def test_a_repository_silences_no_rule(house: House, kind: str) -> None:
     elif kind == "a link":
         rules_folder.parent.mkdir()
         rules_folder.symlink_to("/usr")
+    elif kind == "depth":
+        place /= "d/" * 300
+        place.mkdir(parents=True)
     else:
         for number in range(3_000):
             (rules_folder / f"{number}/more").mkdir(parents=True)
     house.start()
-    start = claude_like("s1", str(house.project), "SessionStart", source="startup")
+    start = claude_like("s1", str(place), "SessionStart", source="startup")
     assert TEXT in json.dumps(house.hook("claude", event=start).json)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doors.older import moved_by_init
 from upwell.hook.control import daemon_at, end
 
 CLAUDE_SETTINGS = b"""{
@@ -322,15 +323,15 @@ def test_undo_restores_every_settings_folder_of_an_agent(user: User) -> None:
     assert user.state() == before
 
 
-def test_eject_gives_back_the_servers_of_every_settings_folder(user: User) -> None:
+def test_undo_gives_back_the_servers_of_every_settings_folder(user: User) -> None:
     for name in ("work", "own"):
         server = {"mcpServers": {name: {"command": f"{name}-mcp"}}}
         user.write(f".claude-{name}/.claude.json", json.dumps(server).encode())
     before = user.state()
     for name in ("work", "own"):
         user.environment["CLAUDE_CONFIG_DIR"] = str(user.folder / f".claude-{name}")
-        user.run("init", "--apply")
-    user.run("eject", "--apply")
+        moved_by_init(user.home, user.environment)
+    user.run("setup", "--undo", "--only", "servers", "--yes")
     assert user.state() == before
 
 
@@ -384,28 +385,6 @@ def test_undo_leaves_what_others_did_before_and_since(user: User) -> None:
     }
     assert config.read_text().startswith("# mine\n")
     assert "The till closes at six" in user.run("recall", "till closes")[0]
-
-
-def test_permission_rules_with_old_names_are_listed_and_not_changed(user: User) -> None:
-    rules = {
-        "deny": ["mcp__files__delete_file", "mcp__files__write*", "mcp__other__x", "Bash(rm *)"],
-        "ask": ["mcp__files__*"],
-        "allow": ["mcp__files", "mcp__files__read", "mcp__upwell__files__read"],
-    }
-    local = user.project / ".claude" / "settings.local.json"
-    local.parent.mkdir()
-    local.write_text("// mine\n" + json.dumps({"permissions": rules}))
-    before = local.read_text()
-    notes = user.run("init")[1].splitlines()
-    assert any("3 permission rules of your agents will match nothing" in line for line in notes)
-    new = "mcp__upwell__files__"
-    assert [line.strip() for line in notes if line.startswith("  claude: ")] == [
-        f"claude: deny mcp__files__delete_file → {new}delete_file ({local})",
-        f"claude: deny mcp__files__write* → {new}write* ({local})",
-        f"claude: ask mcp__files__* → {new}TOOL, for each tool ({local})",
-    ]
-    user.run("init", "--apply")
-    assert local.read_text() == before
 
 
 def test_a_hook_that_does_not_work_is_reported(user: User) -> None:

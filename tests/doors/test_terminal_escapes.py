@@ -74,5 +74,5 @@ def test_the_names_of_a_client_s_servers_are_shown_harmlessly(
     folder.mkdir(parents=True)
     server = {"command": "c" + HOSTILE, "args": [HOSTILE], "env": {"K": HOSTILE}}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"n" + HOSTILE: server}}))
-    shown = typed([*UPWELL, "init"], [], environment, tmp_path)
+    shown = typed([*UPWELL, "setup", "--only", "servers", "--dry-run"], [], environment, tmp_path)
     assert acting(shown) == set()

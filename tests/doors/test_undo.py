@@ -1,4 +1,4 @@
-"""`upwell setup --undo` and `upwell eject` by the real command, with a lost record, lost backups,
+"""`upwell setup --undo` by the real command, with a lost record, lost backups,
 and a home whose disk is full: no server is lost, and the file at fault is named."""
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.older import moved_by_setup
+from tests.doors.older import moved_by_init, moved_by_setup
 from tests.small_disk import SmallDisk
 from upwell.hook.control import daemon_at, end
 
@@ -20,8 +20,8 @@ FILES = {
     ".claude.json": '{"mcpServers": {"fs": {"type": "stdio", "command": "fs-mcp"}}}\n',
     ".codex/config.toml": '[mcp_servers.git]\ncommand = "git-mcp"\n',
 }
-UNDO = (("setup", "--undo", "--yes"), ("eject", "--apply"))
-COMMANDS = ("setup", "eject")
+UNDO = (("setup", "--undo", "--yes"), ("setup", "--undo", "--only", "servers", "--yes"))
+COMMANDS = ("all", "servers")
 
 
 class User:
@@ -33,16 +33,20 @@ class User:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
 
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "UPWELL_HOME": str(self.home),
+            "UPWELL_HOOK__TOOL_MS": "8000",
+        }
+
     def run(self, *args: str, code: int = 0) -> str:
         """What `upwell` prints; it must end with the status `code`."""
         done = subprocess.run(
             [sys.executable, "-P", "-m", "upwell", *args],
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(self.folder),
-                "UPWELL_HOME": str(self.home),
-                "UPWELL_HOOK__TOOL_MS": "8000",
-            },
+            env=self.environment,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -53,10 +57,10 @@ class User:
         return done.stdout + done.stderr
 
     def move(self, undo: tuple[str, ...] = UNDO[0]) -> None:
-        """Move the servers behind the gateway, as `setup` of upwell 0.2.0 did or, if `eject` is to
-        undo it, as `init` does."""
-        self.run("init", "--apply")
-        if undo[0] == "setup":
+        """Move the servers behind the gateway, as upwell 0.2.0's `setup` did or, if only servers
+        are to be undone, its `init`."""
+        moved_by_init(self.home, self.environment)
+        if undo == UNDO[0]:
             moved_by_setup(self.home, [self.folder / name for name in FILES])
 
     def state(self) -> dict[str, str]:
@@ -152,13 +156,12 @@ def test_setup_gives_back_what_an_older_version_moved_and_wraps_it(
     assert not (user.home / "config.toml").exists()
 
 
-def test_what_init_changed_before_is_named(user: User) -> None:
-    user.run("init", "--apply")
-    user.run("setup", "--yes")
-    said = user.run("setup", "--undo", "--yes")
-    assert f"setup did not change {user.folder / '.claude.json'}; `upwell eject --apply`" in said
-    assert user.servers() == ({"upwell"}, {"upwell"})
-    assert "fs" in (user.home / "config.toml").read_text()
+def test_setup_also_gives_back_what_init_moved(user: User) -> None:
+    user.move(UNDO[1])
+    assert "back     claude" in user.run("setup", "--yes")
+    user.run("setup", "--undo", "--yes")
+    after = user.state()
+    assert {name: after[name] for name in FILES} == FILES
 
 
 def test_a_full_home_changes_no_settings_and_is_named(tmp_path: Path) -> None:
@@ -170,8 +173,8 @@ def test_a_full_home_changes_no_settings_and_is_named(tmp_path: Path) -> None:
         disk.fill()
         said = user.run("hook", "install", "claude", "--apply", code=1)
         assert f"cannot write {user.home / 'upwell-hook'}: No space left on device" in said
-        said = user.run("init", "--apply", code=1)
-        assert f"cannot write {user.home / 'config.toml'}: No space left on device" in said
+        said = user.run("setup", "--only", "servers", "--yes", code=1)
+        assert f"cannot write {user.home / 'upwell-hook'}: No space left on device" in said
         assert user.state() == FILES
     finally:
         disk.remove()

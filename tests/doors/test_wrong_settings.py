@@ -65,12 +65,13 @@ def test_commands_that_use_the_memory_go_on_and_those_that_write_settings_refuse
 ) -> None:
     write_config(home, {}, surface={"max_cuont": 3})
     settings = (home / "config.toml").read_text()
-    used = ("remember x", "context x", "explain", "stats", "gain", "inbox", "review", "list")
-    for command in (*used, "backup", "rules", "topics", "learn sessions"):
+    used = ("remember x", "context x", "recall --topics", "explain", "stats", "stats gain", "list")
+    for command in (*used, "backup", "rules", "inbox", "inbox review", "learn sessions"):
         done = upwell(*command.split())
         assert done.code == 0, (command, done.err)
         assert done.err.count("ignoring an invalid setting") == 1, command
-    for command in ("setup --yes", "init", "hook install claude --apply", "config show"):
+    refused = ("setup --yes", "setup --only servers --yes", "hook install claude --apply")
+    for command in (*refused, "config show"):
         done = upwell(*command.split())
         assert done.code == 1, command
         assert "ignoring" not in done.err

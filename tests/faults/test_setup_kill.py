@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.doors.older import moved_by_setup
+from tests.doors.older import moved_by_init, moved_by_setup
 from upwell.app.setting_up import SettingUp
 from upwell.cli.clients import clients_of_user
 from upwell.cli.hooks import hook_installation, installer_of
@@ -35,6 +35,12 @@ FILES = {
     ".cursor/mcp.json": '{"mcpServers": {"fs": {"command": "other-mcp"}}}\n',
 }
 SERVERS = {"fs-mcp", "http://127.0.0.1:9/mcp", "git-mcp", "g-mcp", "other-mcp"}
+SERVER_FILES = {
+    ".claude.json": "claude",
+    ".codex/config.toml": "codex",
+    ".gemini/settings.json": "gemini",
+    ".cursor/mcp.json": "cursor",
+}
 MODES = {"kill": 2, "full": 5, "once": 5}
 """The process dies, the disk is full from now on, or one change of a file fails. Every second or
 fifth change is tried, to save time."""
@@ -96,13 +102,10 @@ def undo(report: Callable[[str, str], None]) -> None:
 
 def move(report: Callable[[str, str], None]) -> None:
     """Set up as an older version did: all servers move behind the gateway."""
-    clients = clients_of_user(project=False)
-    plan = clients.taking_over()
-    clients.take(plan.config)
-    for file in plan.files:
-        clients.apply(file)
-    files = [file.path for file in plan.files]
-    moved_by_setup(load().home.root, files, [file.agent for file in plan.files])
+    environment = {**load().environment, "HOME": str(Path.home())}
+    moved_by_init(load().home.root, environment)
+    files = [Path.home() / name for name in SERVER_FILES]
+    moved_by_setup(load().home.root, files, list(SERVER_FILES.values()))
 
 
 WORK = {"setup": set_up, "undo": undo, "update": set_up, "give back": undo, "move": move}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.doors.conftest import script, write_config
+from tests.doors.older import moved_by_init
 from tests.live.conftest import FILE, PROMPT, RULE, Stage
 from tests.live.install import command
 from tests.live.model import Heard, Model, Script
@@ -226,7 +227,7 @@ def test_hooks_and_gateway_are_one_session(claude: Claude) -> None:
     entry = {"type": "stdio", "command": server[0], "args": server[1:], "env": {}}
     clients = claude.folder / ".claude.json"
     clients.write_text(json.dumps({"mcpServers": {"up": entry}}))
-    claude.house.upwell("init", "--apply")
+    moved_by_init(claude.house.home, claude.house.environment)
     assert "upwell" in json.loads(clients.read_text())["mcpServers"]
     heard = claude.ask("-p", "Both ways")
     assert told(heard[-1])[2] == 1
@@ -245,7 +246,7 @@ def test_a_wrapped_server_keeps_its_names_and_its_deny_rules(claude: Claude) -> 
     settings["permissions"] = {"allow": ["mcp__up", "mcp__upwell"], "deny": ["mcp__up__echo"]}
     claude.settings.write_text(json.dumps(settings))
     claude.house.upwell("hook", "install", "claude", "--apply")
-    claude.house.upwell("init", "--wrap", "--apply")
+    claude.house.upwell("setup", "--only", "servers", "--yes")
 
     heard = claude.ask("-p", "In its place")
     *_, mixed, long, rest, denied = heard[-1].of("result")
@@ -257,7 +258,7 @@ def test_a_wrapped_server_keeps_its_names_and_its_deny_rules(claude: Claude) -> 
     assert re.search(r"denied|No such tool", denied), denied
     written = json.loads(clients.read_text())
     assert written["projects"][project]["mcpServers"]["up"]["args"][0] == "wrap", "it ran since"
-    claude.house.upwell("eject", "--apply")
+    claude.house.upwell("setup", "--undo", "--only", "servers", "--yes")
     after = json.loads(clients.read_text())
     assert after["projects"][project]["mcpServers"] == {"up": entry}
     assert "upwell" not in after.get("mcpServers", {})

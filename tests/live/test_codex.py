@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.doors.conftest import script
+from tests.doors.older import moved_by_init
 from tests.live.conftest import FILE, PROMPT, RULE, Stage
 from tests.live.install import command
 from tests.live.model import Heard, Model, Script
@@ -149,7 +150,7 @@ def test_hooks_and_gateway_are_one_session(codex: Codex) -> None:
     entry = f"\n[mcp_servers.up]\ncommand = {json.dumps(program)}\nargs = {json.dumps(args)}\n"
     before = settings.read_text() + entry
     settings.write_text(before)
-    codex.house.upwell("init", "--apply")
+    moved_by_init(codex.house.home, codex.house.environment)
     heard = codex.ask("Both ways")
     *_, markdown = heard[-1].of("result")
     assert told(heard[-1])[2] == 1
@@ -159,7 +160,7 @@ def test_hooks_and_gateway_are_one_session(codex: Codex) -> None:
     session = codex.seen("SessionStart")[0]["session_id"]
     assert {call["session"] for call in calls} == {session}
     assert "up__mixed" in {call.get("tool") for call in calls}
-    codex.house.upwell("eject", "--apply")
+    codex.house.upwell("setup", "--undo", "--only", "servers", "--yes")
     assert settings.read_text() == before
 
 

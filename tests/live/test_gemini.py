@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.doors.conftest import script
+from tests.doors.older import moved_by_init
 from tests.live.conftest import FILE, PROMPT, RULE, Stage
 from tests.live.install import command
 from tests.live.model import Heard, Model, Script
@@ -114,7 +115,7 @@ def test_hooks_and_gateway_are_one_session(gemini: Gemini) -> None:
         gemini.recording(mcpServers={"up": {"command": program, "args": args}})
     )
     gemini.house.upwell("hook", "install", "gemini", "--apply")
-    gemini.house.upwell("init", "--apply")
+    moved_by_init(gemini.house.home, gemini.house.environment)
     heard = gemini.ask("-p", "Both ways")
     *_, markdown = heard[-1].of("result")
     assert told(heard[-1])[2] == 1

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.doors.conftest import script
+from tests.doors.older import moved_by_init
 from tests.live.conftest import FILE, PROMPT, RULE, Stage
 from tests.live.install import command
 from tests.live.model import Heard, Model, Script
@@ -133,7 +134,7 @@ def test_long_answers_arrive_shortened(opencode: OpenCode) -> None:
 def test_plugin_and_gateway_are_one_session(opencode: OpenCode) -> None:
     opencode.settings.write_text(opencode.recording(mcp=server()))
     opencode.house.upwell("hook", "install", "opencode", "--apply")
-    opencode.house.upwell("init", "--apply")
+    moved_by_init(opencode.house.home, opencode.house.environment)
     heard = opencode.ask("Both ways")
     *_, markdown = heard[-1].of("result")
     assert told(heard[-1])[2] == 1
@@ -142,5 +143,5 @@ def test_plugin_and_gateway_are_one_session(opencode: OpenCode) -> None:
     calls = json.loads(opencode.house.upwell("explain", "--json"))["decisions"]
     assert len({call["session"] for call in calls}) == 1
     assert "up__mixed" in {call.get("tool") for call in calls}
-    opencode.house.upwell("eject", "--apply")
+    opencode.house.upwell("setup", "--undo", "--only", "servers", "--yes")
     assert opencode.settings.read_text() == opencode.recording(mcp=server())

@@ -324,8 +324,7 @@ def _routes(warm: Warm) -> list[Any]:
 
 
 def _tokens(warm: Warm) -> "Tokens":
-    from upwell.app.principals import team_token
     from upwell.web.tokens import Tokens, token_of
 
     home = warm.app.config.home
-    return Tokens(token_of(home.token_file), home.tokens_file, team_token(warm.app.config))
+    return Tokens(token_of(home.token_file), home.tokens_file)

@@ -1,4 +1,4 @@
-"""Decisions and shortened results as `upwell top` and the dashboard show them."""
+"""Decisions and shortened results as `upwell explain --follow` and the dashboard show them."""
 
 import asyncio
 import math

@@ -12,12 +12,11 @@ from upwell.app.team import Team, no_driver, open_team
 from upwell.config import Config
 from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.clock_jump import ClockRecord
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import ConfigError, StoreError
 from upwell.ground.files import (
-    Locking,
     create_once,
-    exclusively,
     file_exists,
     read_regular_file,
 )
@@ -38,13 +37,13 @@ from upwell.memory.embedding.questions import Questions
 from upwell.memory.external.qmd import QmdRecall
 from upwell.memory.external.waiting import Patience
 from upwell.memory.library import Library
-from upwell.memory.notes.file import Origins, patiently
+from upwell.memory.notes.file import Origins
 from upwell.memory.notes.stm import ShortTerm, is_untrusted
 from upwell.memory.options import Backend
 from upwell.memory.places import MAX_BYTES as _PLACES_BYTES
 from upwell.memory.places import Places
 from upwell.memory.recall import FallBack, Recalls, StoreRecall
-from upwell.memory.sources import FileSources, NoSources, Sources
+from upwell.memory.sources import NoSources, Sources
 from upwell.memory.sqlite.copied import OWNER as COPY_OWNER
 from upwell.memory.sqlite.sources import OWNER as SOURCES_OWNER
 from upwell.memory.sqlite.sources import SqliteSources
@@ -57,7 +56,6 @@ from upwell.sessions.recall import States
 from upwell.usage.audit import FileLog, Log, PostgresLog
 
 if TYPE_CHECKING:
-    from upwell.ground.postgres.connection import Postgres
     from upwell.memory.external.ltm import LtmRecall
     from upwell.memory.postgres.store import PostgresStore
 
@@ -85,11 +83,6 @@ class Files(Struct, frozen=True):
     chores: list[Chore] = field(default_factory=list)
     closing: list[Chore] = field(default_factory=list)
 
-    @property
-    def locking(self) -> Locking:
-        """The lock for changing a file that the team may share."""
-        return self.team.files.exclusively if self.team else exclusively
-
     async def aclose(self) -> None:
         for close in self.closing:
             await close()
@@ -97,24 +90,21 @@ class Files(Struct, frozen=True):
             await database.aclose()
 
 
-def open_files(
-    config: Config, *, tolerant: bool = False, postgres: "Postgres | None" = None
-) -> Files:
-    """Open the team's database, if there is one. The caller adds the other databases. `postgres`
-    holds connections to the team's database that are already open.
+def open_files(config: Config, *, tolerant: bool = False) -> Files:
+    """Open the team's database, if there is one. The caller adds the other databases.
 
     Raises:
         ConfigError: the driver is not installed, and `tolerant` is false.
     """
     try:
-        team = open_team(config, postgres)
+        team = open_team(config)
     except ConfigError as error:
         if not tolerant:
             raise
         LOG.error("running without memory: %s", error)
         return Files()
     files = Files(team=team)
-    if team and postgres is None:
+    if team:
         files.closing.append(team.postgres.aclose)
     return files
 
@@ -134,7 +124,7 @@ def open_store(
     """
     home = config.home
     if config.store.is_team:
-        return _open_team_store(config, files, questions, clock)
+        return _open_team_store(config, files, questions, clock, tolerant=tolerant)
     try:
         database = open_memory_db(home, has_copy=config.store.has_copy)
     except StoreError as error:
@@ -147,12 +137,18 @@ def open_store(
     files.databases.append(database)
     files.indexed.append(store)
     backups = Backups(home.memory_db, home.backups)
-    files.chores.extend([store.purge, backups.make_if_due])
+    seen = ClockRecord(home.clock_file, clock)
+    files.chores.extend([seen.unless_jumped(store.purge), backups.make_if_due])
     return store, SqliteSources(database), Ratings(database)
 
 
 def _open_team_store(
-    config: Config, files: Files, questions: Questions | None, clock: Clock
+    config: Config,
+    files: Files,
+    questions: Questions | None,
+    clock: Clock,
+    *,
+    tolerant: bool,
 ) -> tuple[Store, Sources, LearningStore | None]:
     """The team's store. Without the driver, there is no memory at all: the home's own store is not
     used instead, because it holds different memories."""
@@ -168,8 +164,21 @@ def _open_team_store(
     files.indexed.append(store)
     pruning = Pruning(team.postgres, team.tenant, config.store.deletions_days)
     files.chores.extend([store.purge, pruning.run])
-    sources = FileSources(config.home.sources_file, files.locking)
+    sources = _open_sources(config.home, files, tolerant=tolerant)
     return store, sources, PostgresRatings(team.postgres, tenant=team.tenant)
+
+
+def _open_sources(home: Home, files: Files, *, tolerant: bool) -> Sources:
+    """The imported files of a home whose memories are in a team's database."""
+    try:
+        database = open_memory_db(home)
+    except StoreError as error:
+        if not tolerant:
+            raise
+        LOG.error("running without imported files: %s", error)
+        return NoSources()
+    files.databases.append(database)
+    return SqliteSources(database)
 
 
 def open_memory_db(home: Home, *, has_copy: bool = False) -> Database:
@@ -226,7 +235,7 @@ def open_memory(
 ) -> Memories:
     questions = Questions(embedder) if embedder else None
     store, sources, ratings = open_store(config, files, questions, tolerant=tolerant, clock=clock)
-    notes = open_notes(config, cwd, files.locking if files.team else patiently)
+    notes = open_notes(config, cwd)
     catalog = Catalog(
         config.home.index_db, opened=files.indexed.append, questions=questions, clock=clock
     )
@@ -246,18 +255,17 @@ def open_memory(
         places=places,
         clock=clock,
     )
-    library.max_memories = config.limits.tenant_memories
-    propose = partial(_propose_rules, config.home.inbox_file, files.locking)
+    propose = partial(_propose_rules, config.home.inbox_file)
     key = export_key(config)
     imports = Imports(library, documents, sources, notes, propose=propose, key=key)
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
 
-def _propose_rules(inbox_file: Path, locking: Locking, rules: Iterable[Memory]) -> None:
+def _propose_rules(inbox_file: Path, rules: Iterable[Memory]) -> None:
     """Put the standing rules of an import into the inbox."""
     from upwell.capture.inbox import imported_rule, inbox_at
 
-    inbox_at(inbox_file, locking).propose(map(imported_rule, rules))
+    inbox_at(inbox_file).propose(map(imported_rule, rules))
 
 
 def _open_ltm(config: Config, ttl_store: TtlStore, patience: Patience) -> "LtmRecall | None":
@@ -301,26 +309,21 @@ def _patience_of(config: Config) -> Patience:
     )
 
 
-def open_notes(config: Config, cwd: str | None, locking: Locking = patiently) -> ShortTerm:
+def open_notes(config: Config, cwd: str | None) -> ShortTerm:
     """The notes of the folder's project (`.upwell/stm.json`) if the project has a `.upwell` folder,
-    otherwise the notes of the home or of its team. A file that came with a repository or an archive
+    otherwise the notes of the home. A file that came with a repository or an archive
     is not used, because this user did not write its notes. Neither is a folder that came with the
     repository, unless this user has written notes in it: they might be published with it.
     """
     home, project = config.home, project_of(cwd)
-    notes = ShortTerm(
-        home.notes_file,
-        options=config.stm,
-        origins=Origins(home.origins_file, locking),
-        locking=locking,
-    )
+    notes = ShortTerm(home.notes_file, options=config.stm, origins=Origins(home.origins_file))
     folder = Path(project, PROJECT_FOLDER) if project else None
     if not project or not folder or folder.is_symlink() or not folder.is_dir():
         return notes
     project_notes = ShortTerm(
         folder / notes.path.name,
         options=config.stm,
-        origins=Origins(home.project_origins_file),
+        origins=Origins(home.origins_file),
         root=project,
     )
     exists = file_exists(project_notes.path)
@@ -362,17 +365,9 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
         return copy_in_memory(database.path, options, clock)
     ttl_store: TtlStore = SqliteTtlStore(database, options=options, clock=clock)
     files.databases.append(database)
-    if files.team:
-        ttl_store = _with_team(files.team, ttl_store, options, clock)
-    files.chores.append(ttl_store.expire)
+    seen = ClockRecord(config.home.clock_file, clock)
+    files.chores.append(seen.unless_jumped(ttl_store.expire))
     return ttl_store
-
-
-def _with_team(team: Team, own: TtlStore, options: ttl_stores.Options, clock: Clock) -> TtlStore:
-    from upwell.ground.postgres.ttl_store import PostgresTtlStore, TeamTtlStore
-
-    shared = PostgresTtlStore(team.postgres, options=options, tenant=team.tenant, clock=clock)
-    return TeamTtlStore(own, shared)
 
 
 def open_audit_log(config: Config, files: Files) -> Log:

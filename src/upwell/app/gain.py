@@ -1,5 +1,5 @@
-"""The savings in tokens and money for `upwell gain`, `upwell stats` and the dashboard, net of what
-upwell itself costs: memories, descriptions of its tools, originals that were read after all, and
+"""The savings in tokens and money for `upwell stats` and the dashboard, net of what upwell itself
+costs: memories, descriptions of its tools, originals that were read after all, and
 the models that judge memories and write lessons."""
 
 from collections import Counter, defaultdict
@@ -20,7 +20,7 @@ Models = Mapping[str, Counter[tuple[Event, str]]]
 
 
 async def gain(learning: Learning, config: Config, days: int) -> dict[str, Any]:
-    """The totals of the last `days` days, including today: `upwell gain --json`.
+    """The totals of the last `days` days, including today: `upwell stats gain --json`.
 
     Raises:
         StoreError: `ledger.db` cannot be read.

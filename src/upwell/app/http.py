@@ -13,10 +13,8 @@ from upwell import __version__
 from upwell.app.dashboard.desk import desk_of
 from upwell.app.memory import Settings
 from upwell.app.metrics import gateway_metrics
-from upwell.app.principals import team_token
 from upwell.app.running import housekeeping, report_problems
-from upwell.app.team_access import TeamAccess
-from upwell.app.tenants import Tenants
+from upwell.app.team_access import team_access
 from upwell.app.wiring import App, build
 from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
@@ -40,39 +38,39 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
 
     Raises:
         UsageError: the address is invalid or in use.
+        ConfigError: a key of `oidc.*` is at fault.
         UpwellError: the home cannot be used.
     """
     host, port = address_of(address)
-    app = await build(Settings(tolerant=True, cwd=cwd, is_replica=True))
+    app = await build(Settings(tolerant=True, cwd=cwd))
+    for mistake in app.mistakes:
+        if mistake.key.startswith("oidc."):
+            await app.aclose()
+            raise mistake  # because the gateway might admit more users than intended
     report_problems(app, say)
     export_spans(app.config.environment, __version__)
-    tenants = Tenants(app)
-    gateway = app.gateway(tenants=tenants)
+    gateway = app.gateway()
     limits = app.config.gateway
     readiness = _Readiness(gateway, limits.connect_timeout_seconds)
     front = gateway.http()
     door = app.hooks()
-    team = TeamAccess(app)
     desk = desk_of(lambda: app, partial(_servers, gateway), lambda: server.is_draining)
     routes: list[BaseRoute] = [
         Route(PATH, front),
-        *TeamDoor(team.open_for).routes(),
+        *TeamDoor(team_access(app)).routes(),
         *hook_routes(door.answer),
         *dashboard_routes(desk),
         *_health(app, gateway, lambda: "ending" if server.is_draining else readiness.reason()),
     ]
     home = app.config.home
-    shared = team_token(app.config)
-    if shared:
-        app.team_changes.after_pull.append(shared)
-    server = http_server(http_app(routes, _admission(app, shared), [host, *limits.hosts]))
+    server = http_server(http_app(routes, _admission(app), [host, *limits.hosts]))
     work = BackgroundTasks("HTTP server")
 
     def drain() -> None:
         draining = server.drain(
             front.end_streams,
-            # Without a team's database there is no other replica for the clients to go to.
-            notice_seconds=limits.notice_seconds if shared else 0.0,
+            # Without a team's database there is no other gateway for the clients to go to.
+            notice_seconds=limits.notice_seconds if app.postgres else 0.0,
             drain_seconds=limits.drain_seconds,
         )
         work.start(draining)
@@ -88,31 +86,26 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
                 say(
                     f"upwell: serving on {url_of(host, port)};"
                     f" clients authenticate with the token in"
-                    f" {home.team_token_file if shared else home.token_file}"
+                    f" {home.token_file}"
                 )
                 if not is_loopback(host):
                     say("upwell: other machines can reach this address unencrypted; add TLS")
-                work.start(tenants.run_housekeeping())
-                work.start(tenants.follow())
                 async with gateway.running():
                     await server.serve(sockets=[listening])
         finally:
             await work.aclose()
             await front.aclose()
             await door.aclose()
-            await team.aclose()
 
 
-def _admission(app: App, shared: Callable[[], str] | None) -> Admission:
-    """Admits the home's tokens, the team's `shared` token, and an identity provider's tokens."""
+def _admission(app: App) -> Admission:
+    """Admits the home's tokens and an identity provider's tokens."""
     home = app.config.home
-    tokens = Tokens(token_of(home.token_file), home.tokens_file, shared)
+    tokens = Tokens(token_of(home.token_file), home.tokens_file)
     oidc = open_oidc(app.config.oidc)
     return Admission(
         tokens.principal_of,
         oidc.verify if oidc else None,
-        tenant=app.config.store.tenant,
-        own_only=False,
         rates=Rates(app.config.limits),
         denied=Denials(app.audit.denied, app.audit.stranger),
     )

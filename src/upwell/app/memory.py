@@ -34,7 +34,6 @@ MAX_TRASH = 1_000_000
 
 if TYPE_CHECKING:
     from upwell.capture.inbox import Inbox
-    from upwell.ground.postgres.connection import Postgres
     from upwell.sessions.index import SessionIndex
 
 
@@ -44,8 +43,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     the hooks use, runs without memory if the memory cannot be opened. `cwd` determines the project
     of a cue that has no folder. If `watches` is false, only `documents.refresh()` and
     `documents.lines()` read imported files again. With `waits_for_judge`, every decision waits for
-    the verdict of the model that judges it. With `is_replica`, a session may continue on another
-    replica.
+    the verdict of the model that judges it.
     """
 
     home: Path | None = None
@@ -56,7 +54,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     clock: Clock = SYSTEM_CLOCK
     watches: bool = True
     waits_for_judge: bool = False
-    is_replica: bool = False
 
 
 class MemoryApp:
@@ -99,7 +96,7 @@ class MemoryApp:
         """The proposals that wait for a decision."""
         from upwell.capture.inbox import inbox_at
 
-        return inbox_at(self.config.home.inbox_file, self._files.locking)
+        return inbox_at(self.config.home.inbox_file)
 
     async def viewed(self, memories: Sequence[Memory]) -> None:
         """Note that a person has read these memories. See `mark_viewed()`."""
@@ -192,7 +189,7 @@ def prepared(settings: Settings) -> tuple[Config, Sequence[ConfigError]]:
 
 
 async def opened(
-    config: Config, settings: Settings, postgres: "Postgres | None" = None
+    config: Config, settings: Settings
 ) -> tuple[Files, TtlStore, Embedder | None, Memories]:
     """The open databases of a home, and its memory.
 
@@ -200,9 +197,7 @@ async def opened(
         ConfigError: the driver is missing, and the app is not tolerant.
         StoreError: a file cannot be used.
     """
-    files = open_files(config, tolerant=settings.tolerant, postgres=postgres)
-    if files.team:
-        await files.team.pull()
+    files = open_files(config, tolerant=settings.tolerant)
     ttl_store = open_ttl_store(config, files, settings.clock)
     embedder = embedder_of(config.embed)
     memory = open_memory(

@@ -15,7 +15,7 @@ _STARTED_AT = time.time()
 
 
 def gateway_metrics(app: App, gateway: Gateway) -> list[Metric]:
-    """All metrics of a gateway. No label contains the name of a tenant or a principal."""
+    """All metrics of a gateway. No label contains the name of a principal."""
     return [
         *_of_servers(gateway),
         *map(of_meter, METERS),

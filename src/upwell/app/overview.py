@@ -25,8 +25,8 @@ async def demoted(app: App) -> list[dict[str, Any]]:
 
 
 async def learned(app: App) -> dict[str, Any]:
-    """`upwell tune --json`: the threshold (in use and suggested) and the budget of each tool, and
-    the memories that no longer surface by themselves.
+    """`upwell stats tune --json`: the threshold (in use and suggested) and the budget of each tool,
+    and the memories that no longer surface by themselves.
 
     Raises:
         StoreError: a store cannot be read.

@@ -1,6 +1,5 @@
 """`upwell migrate`: moves a home's memories between its own files and PostgreSQL."""
 
-import dataclasses
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -107,5 +106,4 @@ async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Rel
 
 def _notes_of(config: Config) -> list[Memory]:
     """The notes as memories, with ids that cannot collide with those of other memories."""
-    own = dataclasses.replace(config, home=replace(config.home, is_shared=False))
-    return [replace(note, id=f"note-{note.id}") for note in open_notes(own, None).memories()]
+    return [replace(note, id=f"note-{note.id}") for note in open_notes(config, None).memories()]

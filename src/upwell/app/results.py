@@ -1,11 +1,9 @@
 """What tools' results need: the embedder and model of compression, originals, cached results, and
 connections to servers."""
 
-import hashlib
-from contextlib import suppress
 from functools import partial
 
-from upwell.app.files import Secret, own_secret
+from upwell.app.files import own_secret
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
@@ -13,7 +11,6 @@ from upwell.gateway.calls.cache import Cache
 from upwell.gateway.upstreams.connection import Connecting, connect
 from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.embed import Embedder
-from upwell.ground.files import read_regular_file, stamp
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.ttl_store import Kind, MemoryTtlStore, TtlStore
@@ -41,7 +38,7 @@ def open_originals(config: Config, ttl_store: TtlStore, private: TtlStore) -> Or
     return Originals(
         durable=ttl_store,
         private=private,
-        secret=secret_of(config),
+        secret=own_secret(config.home.secret_file),
         has_secret=has_secret,
         options=config.compress,
     )
@@ -57,24 +54,4 @@ def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
     """The cache of servers' results; None if `cache.tools` is empty."""
     if not config.cache.tools:
         return None
-    return Cache(ttl_store, secret_of(config), config.cache, has_secret)
-
-
-def secret_of(config: Config) -> Secret:
-    """The secret for the keys of originals and cached results. It is `store.secret` if that is set.
-    Otherwise it is the content of a file in the home, which is created once, atomically, with mode
-    0600. A changed file is read again, so a replica that started without the team's database adopts
-    the team's secret once the file contains it."""
-    if config.store.secret:
-        configured = hashlib.sha256(config.store.secret.encode()).digest()
-        return lambda: configured
-    path, now, then = config.home.secret_file, own_secret(config.home.secret_file), None
-
-    def current() -> bytes:
-        nonlocal now, then
-        if (changed := stamp(path)) not in (None, then):
-            with suppress(OSError):
-                now, then = read_regular_file(path) or now, changed
-        return now
-
-    return current
+    return Cache(ttl_store, own_secret(config.home.secret_file), config.cache, has_secret)

@@ -17,7 +17,6 @@ from upwell.app.files import ltm_mistakes, open_files, open_ttl_store
 from upwell.app.learning import forget_notes
 from upwell.app.memory import Settings
 from upwell.app.results import open_originals, private_ttl_store, tools_of
-from upwell.app.team import current_files
 from upwell.app.wiring import App, build
 from upwell.config import Config, load, read, read_valid
 from upwell.gateway.calls.fit import Cut, Fitter
@@ -222,33 +221,23 @@ def config_mistakes() -> tuple[Config, list[ConfigError]]:
     return config, [*mistakes, *ltm_mistakes(config)]
 
 
-def pause(session: str | None, home: Path | None = None) -> bool:
-    """`upwell off`. Returns True if the pause applies to all machines of a team."""
-    found, is_shared = _pause_of(home)
-    found.begin(session)
-    return is_shared
+def pause(session: str | None, home: Path | None = None) -> None:
+    """`upwell off`."""
+    _pause_of(home).begin(session)
 
 
-def resume(session: str | None, home: Path | None = None) -> bool:
-    """`upwell on`. Returns True if the pause applied to all machines of a team."""
-    found, is_shared = _pause_of(home)
-    found.end(session)
-    return is_shared
+def resume(session: str | None, home: Path | None = None) -> None:
+    """`upwell on`."""
+    _pause_of(home).end(session)
 
 
 def what_is_paused(home: Path | None = None) -> str:
     """What `upwell off` has paused, in the words of `Pause.described()`."""
-    return _pause_of(home)[0].described()
+    return _pause_of(home).described()
 
 
-def _pause_of(home: Path | None) -> tuple[Pause, bool]:
-    try:
-        config, _ = read_valid(home)
-    except ConfigError:
-        # `upwell on` and `upwell off` must work even if the configuration is invalid.
-        return Pause(Home(home or default_home()).prepare().pause_file), False
-    files = config.home.prepare()
-    return Pause(files.pause_file, current_files(config)), files.is_shared
+def _pause_of(home: Path | None) -> Pause:
+    return Pause(Home(home or default_home()).prepare().pause_file)
 
 
 async def decisions(home: Path) -> list[dict[str, Any]]:

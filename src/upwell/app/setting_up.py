@@ -5,6 +5,7 @@ removed before them, so that undoing restores the original bytes of a file that 
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from upwell.app.capture import Holdings
-from upwell.ground.errors import ConfigError, UpwellError
+from upwell.ground.errors import ConfigError, StoreUnwritable, UpwellError
 from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.home import Home
 from upwell.hook import launcher
@@ -45,6 +46,20 @@ changed.
 """
 
 
+class Part(StrEnum):
+    """What setup can set up."""
+
+    HOOKS = "hooks"
+    SERVERS = "servers"
+    SHORTEN = "shorten"
+    LESSONS = "lessons"
+
+
+USUAL = frozenset({Part.HOOKS, Part.SERVERS})
+"""The parts that setup sets up unless it is told otherwise."""
+SERVERS = frozenset({Part.SERVERS})
+
+
 class SetupPlan(Struct):
     """Everything that setup would change: `config.toml`, the files with the agents' servers
     (`wrapping`), and the agents' `hooks`. `back` gives the agents the servers back that an earlier
@@ -62,6 +77,10 @@ class SetupPlan(Struct):
     def files(self) -> list[Plan]:
         """The files that configure servers, with `config.toml` first."""
         return [self.config, *self.wrapping.files]
+
+    @property
+    def changes(self) -> bool:
+        return any(plan.changes for plan in (*self.files, *self.hooks, *self.back.plans))
 
 
 class UndoPlan(Struct):
@@ -105,22 +124,26 @@ class SettingUp:
         """The folder that contains everything that upwell stores."""
         return self._home.root
 
-    def plan(self, *, shorten: bool = False, lessons: str = "") -> SetupPlan:
-        """The changes that are still to be made. With `shorten`, they also turn on the shortening
-        of results from the agents' own tools, for the agents that allow it. `lessons` is the value
-        for `lessons.model`, "" to leave it as it is.
+    def plan(self, parts: Collection[Part] = USUAL, *, lessons: str = "") -> SetupPlan:
+        """The changes that are still to be made. Hooks come with learning at the end of each turn.
+        Shortening is that of results from the agents' own tools, for the agents that allow it.
+        `lessons` is the value for `lessons.model`, "" to leave it as it is.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
         """
         path = self._home.config_file
         text = tomlkit.dumps(read_document(path)) if path.exists() else None
-        config = config_plan(path, text, text, self._shortening() if shorten else (), lessons)
-        back = self._given_back(self._record())
-        given_back = {plan.path.resolve(): plan.after or "" for plan in back.plans}
-        wrapping = self._clients.wrapping.wrapping(given_back)
-        plan = SetupPlan(config, back, wrapping, refused=back.refused | wrapping.refused)
-        for agent in self._installer.present():
+        shorten = self._shortening() if Part.SHORTEN in parts else ()
+        capture = Part.HOOKS in parts
+        config = config_plan(path, text, text, capture=capture, shorten=shorten, lessons=lessons)
+        plan = SetupPlan(config, GivingBack(), WrappingPlan())
+        if Part.SERVERS in parts:
+            plan.back = self._given_back(self._record())
+            given_back = {file.path.resolve(): file.after or "" for file in plan.back.plans}
+            plan.wrapping = self._clients.wrapping.wrapping(given_back)
+            plan.refused = plan.back.refused | plan.wrapping.refused
+        for agent in self._installer.present() if Part.HOOKS in parts else ():
             try:
                 plan.hooks.append(self._installer.installing(agent))
             except (UpwellError, OSError) as error:
@@ -163,28 +186,33 @@ class SettingUp:
             text = self._installer.text_of(agent)
             yield prove(HOSTS[agent], text, folder, environment, self._events_answered)
 
-    def undoing(self) -> UndoPlan:
-        """The changes that remove everything that setup wrote. If an agent has hooks and servers in
-        one file, both plans start from its current content.
+    def undoing(self, parts: Collection[Part] = USUAL) -> UndoPlan:
+        """The changes that remove everything that setup wrote, or only what concerns servers, in
+        whichever way they came to upwell. If an agent has hooks and servers in one file, both plans
+        start from its current content.
 
         Raises:
             ConfigError: `config.toml` is not TOML.
             StoreUnwritable: the record is damaged.
         """
-        record = self._record()
+        record = self._record(tolerant=parts == SERVERS)
         plan = UndoPlan(is_recorded=bool(record.hooks or record.clients or record.config))
-        for agent, path in self._hook_files(record):
+        only_servers = parts == SERVERS
+        for agent, path in () if only_servers else self._hook_files(record):
             try:
                 plan.hooks.append(self._installer.uninstalling(agent, path))
             except (UpwellError, OSError) as error:
                 plan.refused[str(path)] = str(error)
-        back, unwrapping = self._given_back(record), self._unwrapping(record)
+        back = self._given_back(record, every=only_servers)
+        unwrapping = self._unwrapping(record, every=only_servers)
         plan.refused |= back.refused | unwrapping.refused
         plan.kept = self._kept(record, back, done=False)
-        config = [self._config_undone(record.config, plan.kept)] if record.config else []
+        change = None if only_servers else record.config
+        config = [self._config_undone(change, plan.kept)] if change else []
         plan.hooks = [hooks for hooks in plan.hooks if hooks.changes]
         plan.files = [file for file in (*back.plans, *unwrapping.files, *config) if file.changes]
-        plan.others = self._others(record)
+        plan.others = [] if only_servers else self._others(record)
+        plan.is_recorded = not only_servers and plan.is_recorded
         plan.is_recorded = plan.is_recorded or bool(plan.hooks or plan.files)
         return plan
 
@@ -196,20 +224,21 @@ class SettingUp:
             if path not in hook_files
         ]
         back = self._clients.giving_back()
-        servers = [str(plan.path) for plan in back.plans if not _changed(record, plan)]
+        servers = [str(plan.path) for plan in back.plans if not self._took_over(record, plan)]
         unwrapping = self._clients.wrapping.unwrapping()
         own = [plan.path for plan in self._unwrapping(record).files]
         servers += [str(p.path) for p in unwrapping.files if p.changes and p.path not in own]
-        return [*hooks, *((path, "upwell eject --apply") for path in dict.fromkeys(servers))]
+        undoing = "upwell setup --undo --only servers"
+        return [*hooks, *((path, undoing) for path in dict.fromkeys(servers))]
 
-    def undo(self, report: Report) -> None:
-        """Remove everything that setup wrote. If nothing fails, only the part of the record that
-        concerns past sessions stays.
+    def undo(self, report: Report, parts: Collection[Part] = USUAL) -> None:
+        """Remove what `undoing()` plans. If that is everything and nothing fails, only the part of
+        the record that concerns past sessions stays.
 
         Raises:
             StoreUnwritable: the record is damaged, or cannot be written.
         """
-        record = self._record()
+        record = self._record(tolerant=parts == SERVERS)
         faulty: set[Path] = set()
 
         def reported(path: str, why: str) -> None:
@@ -218,15 +247,18 @@ class SettingUp:
 
         # In reverse order: if two agents share a folder, it was created for the first one, which
         # must therefore be undone last.
-        for agent, file in self._hook_files(record):
+        only_servers = parts == SERVERS
+        for agent, file in () if only_servers else self._hook_files(record):
             _reported(partial(self._uninstall, agent, file), file, reported)
-        back = self._given_back(record)
+        back = self._given_back(record, every=only_servers)
         self._apply((*back.plans, *back.settled), self._clients.apply, faulty, reported)
         # Planned now, because a file may have held upwell and wrapped servers.
-        unwrapping = self._unwrapping(record)
+        unwrapping = self._unwrapping(record, every=only_servers)
         self._apply(unwrapping.files, self._clients.wrapping.apply, faulty, reported)
         for path, why in (back.refused | unwrapping.refused).items():
             reported(path, why)
+        if only_servers:
+            return
         if record.config:
             undo_config = partial(self._write_config, record, back)
             _reported(undo_config, self._home.config_file, reported)
@@ -271,8 +303,13 @@ class SettingUp:
         """Remove what setup learned from past sessions from the record, because it was dropped."""
         reduce_record(self._home.setup_file, forgotten=True)
 
-    def _record(self) -> SetupRecord:
-        return read_record(self._home.setup_file) or SetupRecord()
+    def _record(self, *, tolerant: bool = False) -> SetupRecord:
+        try:
+            return read_record(self._home.setup_file) or SetupRecord()
+        except StoreUnwritable:
+            if tolerant:
+                return SetupRecord()
+            raise
 
     def _hook_files(self, record: SetupRecord) -> list[tuple[str, Path]]:
         """The files whose hooks setup changed, the latest first, and those that are in no record,
@@ -289,23 +326,31 @@ class SettingUp:
             files += [(agent, path) for path in recorded or [self._installer.path_of(agent)]]
         return files
 
-    def _given_back(self, record: SetupRecord) -> GivingBack:
-        """What gives the agents of this record their servers back."""
+    def _given_back(self, record: SetupRecord, *, every: bool = False) -> GivingBack:
+        """What gives the agents of this record, or of `every`, their servers back."""
         back = self._clients.giving_back(
             record.config.servers if record.config else (), record.files
         )
-        back.plans = [plan for plan in back.plans if _changed(record, plan)]
-        back.settled = [plan for plan in back.settled if _changed(record, plan)]
+        if every:
+            return back
+        back.plans = [plan for plan in back.plans if self._took_over(record, plan)]
+        back.settled = [plan for plan in back.settled if self._took_over(record, plan)]
         if not record.clients:
             back.refused = {}
         return back
 
-    def _unwrapping(self, record: SetupRecord) -> WrappingPlan:
+    def _took_over(self, record: SetupRecord, plan: Plan) -> bool:
+        """True if an earlier version moved the servers of this file, by `setup` or by `init`."""
+        return _changed(record, plan) or plan.path in self._clients.paths(plan.agent)
+
+    def _unwrapping(self, record: SetupRecord, *, every: bool = False) -> WrappingPlan:
         """What unwraps the servers in the files of this record, and in those of no record that run
-        this home's launcher: the record of `init` names its files, so a file that is in none was
-        set up before this home was lost."""
+        this home's launcher: they were set up before this home was lost. With `every`, those of all
+        files."""
         wrapping = self._clients.wrapping
         plan = wrapping.unwrapping()
+        if every:
+            return plan
         plan.files = [
             file
             for file in plan.files

@@ -65,11 +65,9 @@ def toolbox_of(
     originals, follow_up = app.originals.of(principal.name), app.follow_up
     own = (app.notes, project, principal)
     alike = partial(note_tools.alike, app.memory, project, principal)
-    read_only, max_notes = config.store.read_only, config.limits.tenant_notes
+    read_only = config.store.read_only
     noting = (
-        note_tools.add_tool(
-            *own, status=status, alike=alike, read_only=read_only, max_notes=max_notes
-        ),
+        note_tools.add_tool(*own, status=status, alike=alike, read_only=read_only),
         note_tools.search_tool(*own, status=status),
         note_tools.delete_tool(*own, status=status, read_only=read_only),
     )

@@ -16,7 +16,7 @@ from upwell.app.follow_up import FollowUp
 from upwell.app.learning import answered_elsewhere, end_turn, load_learned, open_learning, tidy
 from upwell.app.local_copy import copy_ping, keep_copy
 from upwell.app.memory import MemoryApp, Settings, opened, prepared
-from upwell.app.principals import ManyTenants, NameOf, SeenResources, Toolboxes
+from upwell.app.principals import NameOf, SeenResources, Toolboxes
 from upwell.app.results import (
     connecting,
     open_cache,
@@ -25,7 +25,6 @@ from upwell.app.results import (
     tools_of,
 )
 from upwell.app.shortening import Shortening, read_command
-from upwell.app.team import TeamChanges
 from upwell.app.toolbox import Parts, known_tool, toolbox_of
 from upwell.compress.base import Tools
 from upwell.compress.options import Options as CompressOptions
@@ -41,7 +40,6 @@ from upwell.ground.host_sessions import HostSessions, Joined
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
-from upwell.ground.session_state import LocalSessionState, SessionState, StoredSessionState
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
@@ -89,15 +87,13 @@ class App(MemoryApp):
         self._tools = tools
         self.audit = Audit(open_audit_log(config, files), settings.clock)
         files.chores.append(self.audit.expire)
-        self.pause = Pause(config.home.pause_file, files.locking)
+        self.pause = Pause(config.home.pause_file)
         self._places = memory.places
         self._add_surfacing(memory, settings)
         self._add_compression(memory)
 
     def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
         config, clock, options = self.config, settings.clock, self.config.surfacing()
-        # Surfacing, pending calls and HTTP sessions use one state, which replicas can share.
-        self._session_state = self._sessions_of(settings)
         self.learning = open_learning(
             config, self._surface_of, self._ttl_store, self._files, memory, clock
         )
@@ -112,7 +108,6 @@ class App(MemoryApp):
                 judge=dataclasses.replace(options.judge, waits=settings.waits_for_judge),
             ),
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
-            state=self._session_state,
             learning=self.learning,
             clock=clock,
         )
@@ -124,21 +119,11 @@ class App(MemoryApp):
             clock=clock,
         )
 
-    def _sessions_of(self, settings: Settings) -> SessionState:
-        if settings.is_replica and (postgres := self.postgres):
-            return StoredSessionState(
-                self._ttl_store, clock=settings.clock, ahead=lambda: postgres.clock_offset
-            )
-        return LocalSessionState(clock=settings.clock)
-
     def _add_compression(self, memory: Memories) -> None:
         config, private = self.config, self._private
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune, clock=self._clock)
         self.cuts = Cuts(self._ttl_store, self._originals, self.surfacer.journal, self._clock)
-        self.team_changes = TeamChanges(
-            self._files.team, self.learning.learned, self.budgets.load_learned_if_requested
-        )
         self._follow_up = FollowUp(self.budgets, self.learning, self.cuts, self._ttl_store)
         self._cited = partial(CitedTexts, memory, self._originals, self._follow_up)
         self.texts = self._texts_of(self._cwd)
@@ -275,9 +260,9 @@ class App(MemoryApp):
         in a project that the user excluded."""
         return self.pause.holds(session) or self.config.projects.excludes(cwd)
 
-    def gateway(self, parent: int | None = None, tenants: ManyTenants | None = None) -> Gateway:
-        """The MCP gateway for this app. It serves either the agent that started it, whose process
-        id is `parent`, or the principals of `tenants`."""
+    def gateway(self, parent: int | None = None) -> Gateway:
+        """The MCP gateway for this app. `parent` is the process id of the agent that started it, if
+        it serves one agent."""
         config = self.config
 
         # Not `gateway.name_of`, because the constructor below lists upwell's tools before `gateway`
@@ -290,13 +275,12 @@ class App(MemoryApp):
             config.gateway,
             connecting(config),
             OwnServer(
-                tools=Toolboxes(self, name_of, tenants),
-                resources=SeenResources(self, tenants),
+                tools=Toolboxes(self, name_of),
+                resources=SeenResources(self),
             ),
-            tenants or self.pipeline(parent),
+            self.pipeline(parent),
             ToolListing(may_compress=self.may_shorten, added=self.learning.listed),
             Records(
-                sessions=self._session_state,
                 save_offer=partial(save_offer, config.home),
                 tool_lists=ToolLists(config.home.lists_file),
             ),
@@ -431,9 +415,9 @@ class App(MemoryApp):
         return [*super().chores, self.budgets.flush, learning]
 
     async def follow_team(self) -> None:
-        """Adopt the changes that the team's other machines make, until cancelled."""
+        """Keep the copy of the team's memories up to date, until cancelled. Returns at once if this
+        home has none."""
         await keep_copy(self.config, self.memory.store)
-        await self.team_changes.follow()
 
     async def warm(self) -> None:
         """Prepare the workers and indexes, so that the first large result or search does not wait
@@ -472,20 +456,9 @@ async def build(settings: Settings | None = None) -> App:
     """
     settings = settings or Settings()
     config, mistakes = prepared(settings)
-    app = await assemble(config, settings)
-    app.mistakes = mistakes
-    return app
-
-
-async def assemble(config: Config, settings: Settings, postgres: "Postgres | None" = None) -> App:
-    """Build the app for a configuration. `postgres` holds open connections for the app to share.
-
-    Raises:
-        ConfigError: the driver is missing, and the app is not tolerant.
-        StoreError: a file cannot be used.
-    """
-    files, ttl_store, embedder, memory = await opened(config, settings, postgres)
+    files, ttl_store, embedder, memory = await opened(config, settings)
     tools = tools_of(config, embedder)
     app = App(config, settings, files, ttl_store, private_ttl_store(), memory, tools)
+    app.mistakes = mistakes
     await load_learned(app.learning.learned, tolerant=settings.tolerant)
     return app

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, fields
 
 from upwell.ground.errors import StoreUnwritable, UsageError
-from upwell.ground.files import Locking, exclusively, read_regular_file, write_atomically, writing
+from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.project import is_own
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import IMPORT, Memory, Provenance, Trust
@@ -114,12 +114,11 @@ Mask = Callable[[str], tuple[str, tuple[str, ...]]]
 
 class Inbox:
     """Proposals in a file (mode 0600) that all processes share. `mask` is applied to each text
-    before it is written. `locking` takes the lock under which the file is changed."""
+    before it is written."""
 
-    def __init__(self, path: Path, mask: Mask, locking: Locking = exclusively) -> None:
+    def __init__(self, path: Path, mask: Mask) -> None:
         self._path = path
         self._mask = mask
-        self._locking = locking
 
     def waiting(self) -> list[Proposal]:
         """Return the open proposals, oldest first."""
@@ -134,7 +133,7 @@ class Inbox:
         """Reset the number of removed proposals for a project (None for all projects). Returns the
         old number, which the caller must tell the user.
         """
-        with self._locking(self._path):
+        with exclusively(self._path):
             content = self._read()
             counts = content["displaced"]
             known = [name for name in counts if project is None or is_own(name, project)]
@@ -151,7 +150,7 @@ class Inbox:
         """
         new = 0
         redacted: dict[str, None] = {}
-        with self._locking(self._path):
+        with exclusively(self._path):
             content = self._read()
             open_entries = {entry["id"]: entry for entry in content["waiting"]}
             settled = set(content["settled"])
@@ -197,7 +196,7 @@ class Inbox:
         that were still open.
         """
         banned = {key for proposal in proposals for key in _keys(self._entry(proposal))}
-        with self._locking(self._path):
+        with exclusively(self._path):
             content = self._read()
             removed = [entry for entry in content["waiting"] if banned & set(_keys(entry))]
             ids = {entry["id"] for entry in removed}
@@ -208,7 +207,7 @@ class Inbox:
 
     def settle(self, ids: Iterable[str]) -> None:
         """Keep proposals with these ids from being made again."""
-        with self._locking(self._path):
+        with exclusively(self._path):
             content = self._read()
             _settle(content, ids)
             self._write(content)
@@ -219,7 +218,7 @@ class Inbox:
         return self._remove(ids, settles=False)
 
     def _remove(self, ids: Sequence[str], *, settles: bool) -> list[Proposal]:
-        with self._locking(self._path):
+        with exclusively(self._path):
             content = self._read()
             open_entries = {entry["id"]: entry for entry in content["waiting"]}
             removed = [open_entries.pop(id) for id in ids if id in open_entries]
@@ -269,9 +268,9 @@ def imported_rule(memory: Memory) -> Proposal:
     )
 
 
-def inbox_at(path: Path, locking: Locking = exclusively) -> Inbox:
+def inbox_at(path: Path) -> Inbox:
     """Return the inbox in this file. It masks secrets with `redact()`."""
-    return Inbox(path, redact, locking)
+    return Inbox(path, redact)
 
 
 def of_project(

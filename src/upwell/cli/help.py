@@ -7,6 +7,7 @@ import click
 from click.exceptions import NoSuchCommand
 
 from upwell.cli.command import Command, Group
+from upwell.cli.output import note
 
 GROUPS = {
     "Start": {
@@ -22,11 +23,9 @@ GROUPS = {
         "context": "memories",
         "forget": "memories",
         "restore": "memories",
-        "topics": "memories",
         "rules": "rules",
         "lessons": "lessons",
         "inbox": "inbox",
-        "review": "review",
         "learn": "capturing",
         "import": "transfer.import_memories",
         "export": "transfer",
@@ -36,13 +35,10 @@ GROUPS = {
     },
     "See what it does": {
         "dashboard": "dashboard",
-        "top": "gain",
         "explain": "learning",
         "stats": "stats",
-        "gain": "gain",
         "replay": "replay",
         "feedback": "learning",
-        "tune": "learning",
     },
     "Tool results": {
         "compress": "compress",
@@ -50,8 +46,6 @@ GROUPS = {
         "cache": "upkeep",
     },
     "Servers and hooks": {
-        "init": "clients",
-        "eject": "clients",
         "serve": "servers",
         "wrap": "servers",
         "add": "servers",
@@ -60,7 +54,6 @@ GROUPS = {
         "login": "logins",
         "logout": "logins",
         "token": "tokens",
-        "tenant": "tenant",
         "team": "team",
         "hook": "hooks",
         "daemon": "daemon",
@@ -69,6 +62,16 @@ GROUPS = {
 }
 """The module in which each command is, and the function if it has another name."""
 PLACES = {name: place for group in GROUPS.values() for name, place in group.items()}
+OLD = {
+    "init": "setup --only servers",
+    "eject": "setup --undo --only servers",
+    "topics": "recall --topics",
+    "review": "inbox review",
+    "top": "explain --follow",
+    "gain": "stats gain",
+    "tune": "stats tune",
+}
+"""Names of commands in version 0.2.0, and what they are called now. They work for one version."""
 
 
 class Commands(Group):
@@ -89,6 +92,9 @@ class Commands(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and (now := OLD.get(args[0])):
+            note(f"upwell: `upwell {args[0]}` is now `upwell {now}`")
+            args = [*now.split(), *args[1:]]
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as error:

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from upwell.cli.clients import masked_diff
 from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, raw, say, say_json, table
+from upwell.cli.plans import masked_diff
 from upwell.ground.errors import UsageError
 
 if TYPE_CHECKING:

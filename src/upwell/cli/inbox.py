@@ -1,4 +1,5 @@
-"""The `inbox` commands: proposed memories, and the user's decisions about them."""
+"""The `inbox` commands: proposed memories and memories to be removed, and the user's decisions
+about them."""
 
 import os
 from collections import Counter, defaultdict
@@ -19,6 +20,7 @@ from upwell.ground.types.memory import IMPORT
 
 if TYPE_CHECKING:
     from upwell.app import App
+    from upwell.app.review import Offer, Reason, Review
     from upwell.capture.inbox import Inbox, Proposal
     from upwell.ground.types.memory import Memory
 
@@ -101,11 +103,9 @@ def refuse(
 
 def open_inbox() -> "Inbox":
     """The inbox in upwell's home."""
-    from upwell.app.team import current_files
     from upwell.capture.inbox import inbox_at
 
-    config = read_config()
-    return inbox_at(config.home.prepare().inbox_file, current_files(config))
+    return inbox_at(read_config().home.prepare().inbox_file)
 
 
 def say_displaced(count: int) -> None:
@@ -262,3 +262,106 @@ def _past(occurrences: int) -> str:
     if occurrences == 1:
         return "found in one past session"
     return f"found in {occurrences} past sessions; a memory would have helped all but the first"
+
+
+@inbox.command("review")
+def review(
+    project: Project = None,
+    every: Every = False,
+    reason: Annotated[
+        str | None,
+        Option(help="Only this reason: contradicted, stale, useless, duplicate or unmatched."),
+    ] = None,
+    yes: Annotated[
+        bool, Option("--yes", "-y", help="With --reason: remove them all without asking.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Offer memories for removal, each with a reason.
+
+    Reasons: a newer memory contradicts it, its files are gone, it was never useful, another memory
+    says the same, or it was imported and never needed. Without a terminal, or with --json, the
+    memories are only listed. Removed memories stay in the trash for 30 days."""
+    only = _reason(reason)
+    if yes and only is None:
+        raise UsageError("--yes needs --reason", hint="upwell inbox review --reason stale --yes")
+    owner = owner_of(project, every)
+
+    async def work(app: "App") -> None:
+        session = app.review()
+        offers = await session.offers(owner, only)
+        if yes:
+            await _remove_all(session, offers)
+        elif as_json:
+            say_json({"offers": [_offer_row(offer) for offer in offers]})
+        elif has_terminal() and offers:
+            await _ask_about(app, session, offers)
+        else:
+            rows = [_offer_row(offer) for offer in offers]
+            table(("id", "reason", "detail", "text"), rows, "Nothing to remove.")
+
+    with_app(work)
+
+
+async def _remove_all(session: "Review", offers: "Sequence[Offer]") -> None:
+    for offer in offers:
+        await session.remove(offer.memory)
+    removed = counted(len(offers), "memory", "memories")
+    say(f"{removed} removed; `upwell recall --trash` lists them, `upwell restore ID` restores one")
+
+
+async def _ask_about(app: "App", session: "Review", offers: "Sequence[Offer]") -> None:
+    note(
+        "upwell: `drop` moves a memory to the trash; `upwell restore ID` brings it back for 30 days"
+    )
+    cards = [
+        Card(offer, offer.reason, offer.memory.text, list(_review_evidence(offer)))
+        for offer in offers
+    ]
+    for batch in decisions(cards, lambda text: edited(text, app.config.environment)):
+        for decision in batch:
+            await _carry_out(app, session, decision)
+
+
+async def _carry_out(app: "App", session: "Review", decision: "Decision[Offer]") -> None:
+    offer, memory = decision.item, decision.item.memory
+    if decision.answer is Answer.KEEP:
+        if decision.text != memory.text:
+            await _reword(app, offer, decision.text)
+        await session.decline(offer)
+    elif decision.answer in (Answer.DROP, Answer.NEVER):
+        await session.remove(memory, duplicates=decision.answer is Answer.NEVER)
+
+
+async def _reword(app: "App", offer: "Offer", text: str) -> None:
+    from upwell.app.proposals import reword
+
+    note_masked((await reword(app, offer.memory, text)).redacted)
+
+
+def _review_evidence(offer: "Offer") -> "Sequence[str]":
+    memory = offer.memory
+    date = (iso(memory.created_at) or "")[:10]
+    origin = memory.source or memory.provenance.door
+    lines = [offer.detail, " ".join(filter(None, (memory.id, origin, date)))]
+    return [*lines, f"project {memory.project}"] if memory.project else lines
+
+
+def _offer_row(offer: "Offer") -> dict[str, str | None]:
+    return {
+        "id": offer.memory.id,
+        "reason": str(offer.reason),
+        "detail": offer.detail,
+        "text": offer.memory.text,
+        "project": offer.memory.project,
+    }
+
+
+def _reason(name: str | None) -> "Reason | None":
+    from upwell.app.review import Reason
+
+    if name is None:
+        return None
+    if name not in list(Reason):
+        raise UsageError(f"--reason {name!r} is unknown", hint=", ".join(Reason))
+    return Reason(name)

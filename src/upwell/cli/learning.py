@@ -1,4 +1,4 @@
-"""The commands `feedback`, `tune` and `explain`."""
+"""The commands `feedback`, `stats tune` and `explain`."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,7 +64,7 @@ def tune(
     from upwell.surface.render import harmless_line
 
     if memory and not reset:
-        raise UsageError("--memory needs --reset", hint="upwell tune --reset --memory ID")
+        raise UsageError("--memory needs --reset", hint="upwell stats tune --reset --memory ID")
     if reset:
         memory_id = id_in(memory) if memory else None
         removed = with_app(lambda app: _reset(app, memory_id))
@@ -104,7 +104,9 @@ def tune(
 async def _reset(app: "App", memory: str | None) -> int:
     removed = await app.learning.learned.reset(memory)
     if memory and not removed and await app.memory.get(memory) is None:
-        raise StoreError(f"no memory {memory!r}", hint="`upwell tune` and `upwell recall` show ids")
+        raise StoreError(
+            f"no memory {memory!r}", hint="`upwell stats tune` and `upwell recall` show ids"
+        )
     return removed if memory else removed + await app.budgets.forget()
 
 
@@ -122,9 +124,35 @@ async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
 def explain(
     number: Annotated[int, Option("-n", min=1, help="Number of decisions.")] = 20,
     session: Session = None,
+    follow: Annotated[
+        bool, Option("--follow", help="Watch calls, prompts and decisions. Ctrl-C stops it.")
+    ] = False,
+    host: Annotated[str | None, Option(help="With --follow: only this agent.")] = None,
+    tool: Annotated[str | None, Option(help="With --follow: only this tool.")] = None,
+    file: Annotated[
+        str | None, Option(help="With --follow: only files whose path contains this text.")
+    ] = None,
+    spoke: Annotated[
+        bool,
+        Option("--spoke", help="With --follow: only events with a memory or a shortened result."),
+    ] = False,
+    once: Annotated[
+        bool, Option("--once", help="With --follow: print the latest events and stop.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show why upwell spoke or stayed silent: one decision a line, newest last."""
+    given = {"host": host, "tool": tool, "file": file, "spoke": "1" if spoke else None}
+    filters = {name: value for name, value in given.items() if value}
+    if follow:
+        from upwell.cli.following import follow as watch
+
+        if session:
+            filters["session"] = session
+        watch(filters, once=once, as_json=as_json)
+        return
+    if filters or once:
+        raise UsageError("--host, --tool, --file, --spoke and --once need --follow")
     from upwell.app.overview import accounts, decisions
 
     async def work(app: "App") -> "list[tuple[Mapping[str, Any], list[str]]]":

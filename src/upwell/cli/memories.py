@@ -1,4 +1,4 @@
-"""The commands `remember`, `recall`, `forget`, `restore`, `topics` and `context`."""
+"""The commands `remember`, `recall`, `forget`, `restore` and `context`."""
 
 import os
 import sys
@@ -162,6 +162,9 @@ def recall(
     namespace: Annotated[str | None, Option(help="Only in this namespace.")] = None,
     pinned: Annotated[bool, Option("--pinned", help="List the standing rules.")] = False,
     trash: Annotated[bool, Option("--trash", help="List the trash.")] = False,
+    topics: Annotated[
+        bool, Option("--topics", help="List the topics: tags, namespaces and shared words.")
+    ] = False,
     past: PastSessions = False,
     file: FileOption = None,
     project: ProjectOption = None,
@@ -179,8 +182,13 @@ def recall(
         return
     if file or project or host or since:
         raise UsageError("--file, --project, --host and --since need --sessions")
-    if (query is not None) + pinned + trash > 1:
-        raise UsageError("a query, --pinned and --trash cannot be combined", hint="give only one")
+    if (query is not None) + pinned + trash + topics > 1:
+        raise UsageError(
+            "a query, --pinned, --trash and --topics cannot be combined", hint="give only one"
+        )
+    if topics:
+        _topics(as_json)
+        return
     names = (namespace,) if namespace else ()
 
     async def work(app: "MemoryApp") -> list[Hit]:
@@ -260,6 +268,25 @@ def _row(hit: Hit) -> dict[str, str]:
     }
 
 
+def _topics(as_json: bool) -> None:
+    """List the topics of the memories. Topics are tags, namespaces and shared words."""
+    from upwell.tools.resources import described
+
+    async def work(app: "MemoryApp") -> "list[Topic]":
+        await app.documents.refresh()
+        return await app.topics.all()
+
+    found = with_memory(work)
+    if as_json:
+        say_json({"count": len(found), "topics": [described(topic) for topic in found]})
+        return
+    rows = [
+        {"topic": t.name, "memories": t.memory_count, "namespaces": ", ".join(t.namespaces)}
+        for t in found
+    ]
+    table(("topic", "memories", "namespaces"), rows, "No memories yet.")
+
+
 def forget(
     memory_id: Annotated[str | None, Argument(metavar="ID")] = None,
     now: Annotated[
@@ -297,7 +324,10 @@ def _forget_project(folder: Path, now: bool) -> None:
 
 def _forget_one(memory_id: str, now: bool) -> None:
     if not with_memory(lambda app: app.forget(memory_id, for_good=now)):
-        raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` lists ids")
+        raise StoreError(
+            f"no memory {memory_id!r}",
+            hint="`upwell recall` lists ids, and `upwell recall --trash` those in the trash",
+        )
     if now:
         say(f"deleted {memory_id} for good; older daily backups expire within seven days")
     else:
@@ -313,25 +343,6 @@ def restore(memory_id: Annotated[str, Argument(metavar="ID")]) -> None:
             hint="the trash keeps memories for 30 days; `upwell recall --trash` lists them",
         )
     say(f"restored {memory_id}")
-
-
-def topics(as_json: Json = False) -> None:
-    """List the topics of the memories. Topics are tags, namespaces and shared words."""
-    from upwell.tools.resources import described
-
-    async def work(app: "MemoryApp") -> "list[Topic]":
-        await app.documents.refresh()
-        return await app.topics.all()
-
-    topics = with_memory(work)
-    if as_json:
-        say_json({"count": len(topics), "topics": [described(topic) for topic in topics]})
-        return
-    rows = [
-        {"topic": t.name, "memories": t.memory_count, "namespaces": ", ".join(t.namespaces)}
-        for t in topics
-    ]
-    table(("topic", "memories", "namespaces"), rows, "No memories yet.")
 
 
 def context(

@@ -65,12 +65,15 @@ def recall_sessions(
     with progress("reading sessions") as show:
 
         async def work(app: "MemoryApp") -> "list[Answer]":
-            past = app.past_sessions()
+            past, failure = app.past_sessions(), ""
             try:
                 await past.refresh(show)
             except StoreError as error:
-                note(f"upwell: the index of sessions is out of date: {error}")
-            return await _answers(app, question, file, filters, limit or MAX_SESSIONS)
+                failure = str(error)
+            answers = await _answers(app, question, file, filters, limit or MAX_SESSIONS)
+            if failure:
+                note(f"upwell: the index of sessions is out of date: {failure}")
+            return answers
 
         answers = with_memory(work)
     if as_json:

@@ -185,8 +185,8 @@ def on(
         return
     from upwell.app import resume
 
-    shared = resume(session)
-    say("upwell is on" + (f" in session {session}" if session else _for(shared)))
+    resume(session)
+    say("upwell is on" + (f" in session {session}" if session else ""))
     _note_exclusion()
 
 
@@ -205,11 +205,11 @@ def off(
         return
     from upwell.app import pause
 
-    shared = pause(session)
+    pause(session)
     resume_command = f"upwell on --session {session}" if session else "upwell on"
     say(
         "upwell is off"
-        + (f" in session {session}" if session else _for(shared))
+        + (f" in session {session}" if session else "")
         + f"; `{resume_command}` resumes"
     )
 
@@ -246,10 +246,6 @@ def _note_pause() -> None:
 
     if paused := what_is_paused():
         note(f"upwell: {paused}; `upwell on` resumes")
-
-
-def _for(shared: bool) -> str:
-    return " for everybody who uses store.url" if shared else ""
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -8,7 +8,6 @@ import sys
 import time
 from collections import Counter
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +18,7 @@ from upwell.cli.capturing import learned_from, say_learned
 from upwell.cli.clients import (
     NO_AGENT,
     clients_of_user,
-    masked_diff,
     say_damage,
-    say_improvised,
     say_places,
 )
 from upwell.cli.command import Option
@@ -29,26 +26,27 @@ from upwell.cli.hooks import has_guards, hook_installation, installer_of
 from upwell.cli.inbox import open_inbox
 from upwell.cli.lessons import offer_question, offer_state, write_past_lessons
 from upwell.cli.moving import say_stores
-from upwell.cli.output import note, raw, say
+from upwell.cli.output import note, say
 from upwell.cli.past import index_sessions
+from upwell.cli.plans import confirm, refuse, reporting, show_plans, state
 from upwell.cli.progress import progress
 from upwell.cli.session import run, with_app
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from upwell.app import App
-    from upwell.app.capture import Gain, Holdings
+    from upwell.app.capture import Gain
     from upwell.app.lesson_offer import Offer
-    from upwell.app.setting_up import Report, SettingUp, SetupPlan, UndoPlan
-    from upwell.ground.types.memory import Memory
+    from upwell.app.setting_up import Part, SettingUp, SetupPlan
     from upwell.hosts.install import Plan
     from upwell.replay.transcripts import Transcript
     from upwell.setup.takeover import Clients
 
-MAX_LISTED = 20
+LEARNING = frozenset({"hooks", "lessons"})
+"""The parts that read past sessions."""
 DAY_SECONDS = 86_400.0
 REPLAY_SECONDS = 20.0
 """How long setup may replay the last month before it asks."""
@@ -72,6 +70,13 @@ def setup(
     yes: Yes = False,
     dry_run: DryRun = False,
     undo: Annotated[bool, Option("--undo", help="Restore what setup changed.")] = False,
+    only: Annotated[
+        str | None,
+        Option(metavar="PARTS", help="Only these: hooks,servers,shorten,lessons; servers to undo."),
+    ] = None,
+    project: Annotated[
+        bool, Option("--project", help="Also wrap the servers in this folder's settings.")
+    ] = False,
     shorten: Annotated[
         bool, Option("--shorten", help="Also shorten long results of the agents' own tools.")
     ] = False,
@@ -87,22 +92,41 @@ def setup(
     file that it would change, asks once, and tests each agent's hook. --undo restores the files;
     with --forget, it also drops what setup learned.
     """
-    if forget and not undo:
-        raise UsageError("--forget needs --undo", hint="upwell setup --undo --forget")
+    if forget and (not undo or only):
+        raise UsageError("--forget needs --undo alone", hint="upwell setup --undo --forget")
+    parts = _parts(only, undo=undo, shorten=shorten, lessons=lessons)
     if not (yes or dry_run or sys.stdin.isatty()):
         raise UsageError(
             "setup asks before it changes anything, and there is no terminal to ask on",
             hint="--dry-run shows the changes, --yes makes them",
         )
     with _leaving_no_home() if dry_run else nullcontext():
-        clients = clients_of_user(project=False)
+        clients = clients_of_user(project)
         setting_up = _setting_up(clients)
         say_damage(setting_up.damage)
         if undo:
-            _undo(setting_up, clients, dry_run=dry_run, yes=yes, forget=forget)
+            from upwell.cli.undoing import give_back, undo_setup
+
+            if parts == {"servers"}:
+                give_back(setting_up, dry_run=dry_run, yes=yes)
+            else:
+                undo_setup(setting_up, dry_run=dry_run, yes=yes, forget=forget)
         else:
-            planned = partial(setting_up.plan, shorten=shorten)
-            _set_up(setting_up, clients, planned, dry_run=dry_run, yes=yes, lessons=lessons)
+            _set_up(setting_up, parts, dry_run=dry_run, yes=yes)
+
+
+def _parts(only: str | None, *, undo: bool, shorten: bool, lessons: bool) -> "frozenset[Part]":
+    """The parts to set up or to undo."""
+    from upwell.app.setting_up import SERVERS, USUAL, Part
+
+    words = [word.strip() for word in only.split(",")] if only is not None else []
+    if unknown := [word for word in words if word not in list(Part)]:
+        raise UsageError(f"--only {unknown[0]!r} is unknown", hint=", ".join(Part))
+    parts = frozenset(map(Part, words)) or USUAL
+    if undo and parts not in (USUAL, SERVERS):
+        raise UsageError("--undo takes only --only servers", hint="upwell setup --undo undoes all")
+    more = {Part.SHORTEN: shorten, Part.LESSONS: lessons}
+    return parts | {part for part, is_wanted in more.items() if is_wanted}
 
 
 @contextmanager
@@ -122,127 +146,77 @@ def _leaving_no_home() -> "Iterator[None]":
                     folder.rmdir()
 
 
-def _set_up(
-    setting_up: "SettingUp",
-    clients: "Clients",
-    planned: "Callable[..., SetupPlan]",
-    *,
-    dry_run: bool,
-    yes: bool,
-    lessons: bool,
-) -> None:
-    """`planned` makes the plan, with the setting for lessons."""
-    plan, transcripts = planned(), _transcripts()
-    if not plan.hooks and not plan.wrapping.files and not plan.refused:
+def _set_up(setting_up: "SettingUp", parts: "frozenset[Part]", *, dry_run: bool, yes: bool) -> None:
+    plan = setting_up.plan(parts)
+    if "hooks" in parts and not (plan.hooks or plan.wrapping.files or plan.refused):
         say(NO_AGENT)
         return
-    offer = _offered(plan, transcripts)
-    if lessons:
+    learns = bool(parts & LEARNING)
+    transcripts = _transcripts() if learns else []
+    offer = _offered(plan, transcripts, learns=learns)
+    if "lessons" in parts:
         if not offer.setting:
             raise UsageError(offer_state(offer), hint="upwell setup sets up everything else")
-        plan = planned(lessons=offer.setting)
-
-    def show() -> None:
-        _show((*plan.files, *plan.hooks))
-
+        plan = setting_up.plan(parts, lessons=offer.setting)
     if dry_run:
-        show()
-    _summarise(plan, transcripts, offer, lessons=lessons, replays=dry_run or not yes)
-    if dry_run:
+        show_plans((*plan.files, *plan.hooks))
+    _summarise(plan, parts, transcripts, offer, replays=dry_run or not yes)
+    if not (plan.changes or plan.refused or learns):
+        say("nothing to do")
+    elif dry_run:
         note("upwell: nothing was changed; without --dry-run, setup asks and then does all of this")
         raise Exit(1 if plan.refused else 0)
-    if not yes:
-        _confirm("Do all of this?", show)
-        if offer.setting and not offer.is_on and not lessons:
-            lessons = click.confirm(offer_question(offer), default=False)
-            plan = planned(lessons=offer.setting if lessons else "")
-    faults = [*plan.refused]
-    setting_up.write(plan, _reporting(faults))
-    _learn(setting_up, transcripts, offer if lessons else None)
-    _prove(setting_up, faults)
-    _say_next_steps(plan, _replay(setting_up))
-    if faults:
-        raise Exit(1)
+    else:
+        if not yes:
+            parts, plan = _confirmed(setting_up, parts, plan, offer)
+        _carry_out(setting_up, parts, plan, transcripts, offer)
 
 
-def _undo(
-    setting_up: "SettingUp", clients: "Clients", *, dry_run: bool, yes: bool, forget: bool
+def _confirmed(
+    setting_up: "SettingUp", parts: "frozenset[Part]", plan: "SetupPlan", offer: "Offer"
+) -> "tuple[frozenset[Part], SetupPlan]":
+    """Ask, also about lessons. Returns what the user wants."""
+    from upwell.app.setting_up import Part
+
+    confirm("Do all of this?", lambda: show_plans((*plan.files, *plan.hooks)))
+    may_offer = Part.HOOKS in parts and Part.LESSONS not in parts
+    if (
+        may_offer
+        and offer.setting
+        and not offer.is_on
+        and click.confirm(offer_question(offer), default=False)
+    ):
+        parts |= {Part.LESSONS}
+        plan = setting_up.plan(parts, lessons=offer.setting)
+    return parts, plan
+
+
+def _carry_out(
+    setting_up: "SettingUp",
+    parts: "frozenset[Part]",
+    plan: "SetupPlan",
+    transcripts: "list[Transcript]",
+    offer: "Offer",
 ) -> None:
-    plans = setting_up.undoing()
-    learned = setting_up.learned()
-    if setting_up.has_lessons:
-        learned = with_app(lambda app: app.session_capture().with_later(learned))
-
-    def show() -> None:
-        _show((*plans.files, *plans.hooks))
-
-    if dry_run:
-        show()
-    _summarise_undo(plans)
-    count = with_app(lambda app: _listed(app, learned))
-    is_known = count > 0 or setting_up.sessions_db.exists()
-    if not (plans.is_recorded or plans.refused or (forget and is_known)):
-        say("there is nothing to undo")
-        return
-    if dry_run:
-        note("upwell: nothing was changed; without --dry-run, setup asks and then undoes this")
-        return
-    if not yes:
-        _confirm("Undo all of this?", show)
-    faults: list[str] = []
-    setting_up.undo(_reporting(faults))
-    if forget:
-        _forget(setting_up, learned, count)
-    elif count:
-        say("what setup learned stays; `upwell setup --undo --forget` drops it")
+    faults = [*plan.refused]
+    setting_up.write(plan, reporting(faults))
+    if parts & LEARNING:
+        _learn(setting_up, transcripts, offer if "lessons" in parts else None)
+    if "hooks" in parts:
+        _prove(setting_up, faults)
+    _say_next_steps(plan)
+    if parts & LEARNING:
+        _say_more(_replay(setting_up))
+    say("undo: `upwell setup --undo`")
     if faults:
         raise Exit(1)
 
 
-def _summarise_undo(plans: "UndoPlan") -> None:
-    for plan in (*plans.files, *plans.hooks):
-        say(f"upwell would {_state(plan)}")
-    say_improvised(plans.files)
-    for path, command in plans.others:
-        note(f"upwell: setup did not change {path}; `{command}` removes upwell from it")
-    _refuse(plans.refused)
+def _offered(plan: "SetupPlan", transcripts: "list[Transcript]", *, learns: bool) -> "Offer":
+    from upwell.app.lesson_offer import Offer, offered
 
-
-def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
-    from upwell.ground.sqlite.file import delete_database
-
-    if setting_up.has_lessons:
-        # The daemon may have written another one while the user was asked.
-        latest = with_app(lambda app: app.session_capture().with_later(learned))
-        count += len(with_app(lambda app: _findings(app, latest.since(learned))))
-        learned = latest
-    with_app(lambda app: app.session_capture().forget(learned))
-    setting_up.forgot_learned()
-    say(f"dropped {counted(count, 'finding')} from past sessions")
-    if setting_up.sessions_db.exists():
-        delete_database(setting_up.sessions_db)
-        say("deleted the index of past sessions")
-    _say_accepted(with_app(lambda app: app.session_capture().accepted(learned)))
-    if own := with_app(lambda app: app.session_capture().own_lessons()):
-        say(
-            f"kept: {counted(own, 'lesson')} that you edited or pinned; `upwell lessons` lists them"
-        )
-    say(f"upwell's own folder {setting_up.folder} stays; delete it to remove everything")
-
-
-def _say_accepted(memories: "list[Memory]") -> None:
-    if memories:
-        accepted = counted(len(memories), "memory", "memories")
-        say(f"kept: {accepted} that you accepted; `upwell forget ID` removes one")
-    for memory in memories[:MAX_LISTED]:
-        say(f"  {memory.id}: {' '.join(memory.text.split())}")
-    if len(memories) > MAX_LISTED:
-        say(f"  {len(memories) - MAX_LISTED} more: `upwell recall`")
-
-
-def _offered(plan: "SetupPlan", transcripts: "list[Transcript]") -> "Offer":
-    from upwell.app.lesson_offer import offered
-
+    if not learns:
+        return Offer()
     hosts = [hooks.agent for hooks in plan.hooks]
     with progress("estimating") as show:
         return with_app(lambda app: offered(app, transcripts, hosts, show))
@@ -250,40 +224,60 @@ def _offered(plan: "SetupPlan", transcripts: "list[Transcript]") -> "Offer":
 
 def _summarise(
     plan: "SetupPlan",
+    parts: "frozenset[Part]",
     transcripts: "list[Transcript]",
     offer: "Offer",
     *,
-    lessons: bool,
     replays: bool,
 ) -> None:
+
     say_places(plan.wrapping)
     say("upwell would")
-    for hooks in plan.hooks:
-        say(f"  hooks    {hooks.agent}: {_state(hooks)}")
+    for kind, plans in (("hooks", plan.hooks), ("servers", plan.wrapping.files)):
+        for change in plans:
+            say(f"  {kind:<8} {change.agent}: {state(change)}")
     for given in plan.back.plans:
         say(f"  back     {given.agent}: its servers leave the gateway, each to its place")
-    for servers in plan.wrapping.files:
-        say(f"  servers  {servers.agent}: {_state(servers)}")
-    config = plan.config
-    say(f"  config   learning at the end of each turn: {_state(config)}")
-    hosts = Counter(transcript.format.name for transcript in transcripts)
-    megabytes = sum(_size(transcript.path) for transcript in transcripts) / 1_000_000
-    counts = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items()))
-    read = f"{counts} ({megabytes:,.1f} MB, read once, not copied)" if counts else "none found"
-    say(f"  learn    from past sessions: {read}")
-    if not _shortens(config):
+    if plan.config.changes or "hooks" in parts:
+        say(f"  config   {_switches(parts)}: {state(plan.config)}")
+    if "hooks" in parts:
+        _say_learning(plan, transcripts, offer)
+    if parts & LEARNING:
+        say(f"  lessons  {offer_state(offer, is_chosen='lessons' in parts)}")
+    say("`upwell setup --undo` reverts all of it.")
+    if "hooks" in parts:
+        say_stores()
+    if replays and parts & LEARNING:
+        _say_heard(transcripts)
+    refuse(plan.refused)
+
+
+def _switches(parts: "frozenset[Part]") -> str:
+    """What `config.toml` switches on."""
+    names = {
+        "hooks": "learning at the end of each turn",
+        "shorten": "shortening",
+        "lessons": "lessons",
+    }
+    return ", ".join(name for part, name in names.items() if part in parts)
+
+
+def _say_learning(plan: "SetupPlan", transcripts: "list[Transcript]", offer: "Offer") -> None:
+    say(f"  learn    from past sessions: {_counted(transcripts)}")
+    if not _shortens(plan.config):
         say(
             "  shorten  nothing; --shorten shortens long results of the agents' own tools"
             f"{_savings(offer)}"
         )
-    say(f"  lessons  {offer_state(offer, is_chosen=lessons)}")
     say("  index    the same sessions, for `upwell recall --sessions`")
     say("  test     run each agent's hook once, as the agent does")
-    say("`upwell setup --undo` reverts all of it.")
-    say_stores()
-    if replays:
-        _say_heard(transcripts)
-    _refuse(plan.refused)
+
+
+def _counted(transcripts: "list[Transcript]") -> str:
+    hosts = Counter(transcript.format.name for transcript in transcripts)
+    megabytes = sum(_size(transcript.path) for transcript in transcripts) / 1_000_000
+    counts = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items()))
+    return f"{counts} ({megabytes:,.1f} MB, read once, not copied)" if counts else "none found"
 
 
 def _say_heard(transcripts: "list[Transcript]") -> None:
@@ -337,51 +331,6 @@ def _shortens(config: "Plan") -> bool:
     from upwell.setup.record import SHORTEN, switch_of
 
     return bool(switch_of(config.after, SHORTEN))
-
-
-def _state(plan: "Plan") -> str:
-    if not plan.changes:
-        return f"{plan.path} is already set up"
-    verb = "create" if plan.before is None else "remove" if plan.after is None else "change"
-    lines = plan.diff.splitlines()[2:]
-    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    return f"{verb} {plan.path} (+{added} -{removed})"
-
-
-def _confirm(question: str, show: "Callable[[], None]") -> None:
-    while True:
-        answer = click.prompt(
-            f"{question} [y/N, d shows every changed line]", "n", show_default=False
-        )
-        match answer.strip().lower():
-            case "y" | "yes":
-                return
-            case "d":
-                show()
-            case _:
-                note("upwell: nothing was changed")
-                raise click.Abort
-
-
-def _show(plans: "Iterable[Plan]") -> None:
-    for plan in plans:
-        raw(masked_diff(plan))
-
-
-def _refuse(refused: dict[str, str]) -> None:
-    for path, why in refused.items():
-        note(f"upwell: {path}: {why}")
-
-
-def _reporting(faults: list[str]) -> "Report":
-    def report(path: str, why: str) -> None:
-        if why:
-            faults.append(path)
-            note(f"upwell: {path}: {why}")
-        else:
-            say(f"done: {path}")
-
-    return report
 
 
 def _learn(
@@ -440,11 +389,14 @@ def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
             say(f"tested: {proof.host} ran its hook for {proof.event}, and the daemon answered")
 
 
-def _say_next_steps(plan: "SetupPlan", replay: str) -> None:
+def _say_next_steps(plan: "SetupPlan") -> None:
     changed = [change for change in (*plan.wrapping.files, *plan.hooks) if change.changes]
     # If an agent has two hints, the hint about its hooks is printed, because it is more precise.
     for agent, step in {change.agent: change.next_step for change in changed}.items():
         say(f"next: {agent}: {step}")
+
+
+def _say_more(replay: str) -> None:
     _say_proposals()
     say(
         "more: `upwell learn git` proposes the reasons in your commits; `upwell import docs/` "
@@ -454,7 +406,6 @@ def _say_next_steps(plan: "SetupPlan", replay: str) -> None:
         f"see:  `upwell dashboard` shows what each session taught; `{replay}` shows what upwell "
         "would have said in them"
     )
-    say("undo: `upwell setup --undo`")
 
 
 def _replay(setting_up: "SettingUp") -> str:
@@ -476,26 +427,6 @@ def _say_proposals() -> None:
     projects = len({proposal.project for proposal in proposals})
     folder = "the project" if projects == 1 else f"each of {projects} projects"
     say(f"next: {counted(len(proposals), 'proposal')} {verb}: `upwell inbox`, in {folder}")
-
-
-async def _listed(app: "App", learned: "Holdings") -> int:
-    """List the findings of setup that still exist. Returns how many there are."""
-    lines = await _findings(app, learned)
-    for line in lines[:MAX_LISTED]:
-        say(f"learned: {' '.join(line.split())}")
-    if len(lines) > MAX_LISTED:
-        say(f"learned: {len(lines) - MAX_LISTED} more")
-    if learned.places:
-        say(f"learned: {counted(len(learned.places), 'place')} of files and symbols")
-    return len(lines) + len(learned.places)
-
-
-async def _findings(app: "App", learned: "Holdings") -> list[str]:
-    """The memories and proposals among the findings of setup that still exist, one a line."""
-    memories = await app.session_capture().learned(learned)
-    proposals = [item for item in app.inbox().waiting() if item.id in learned.proposals]
-    lines = [f"memory {item.id}: {item.text}" for item in memories]
-    return [*lines, *(f"proposal {item.id}: {item.text}" for item in proposals)]
 
 
 def _transcripts() -> "list[Transcript]":

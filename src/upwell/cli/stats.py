@@ -1,8 +1,10 @@
-"""The command `stats`."""
+"""The commands `stats` and `stats gain|tune`."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from upwell.cli.command import Option
+from upwell.cli.command import Group, Option
+from upwell.cli.gain import gain
+from upwell.cli.learning import tune
 from upwell.cli.output import Json, say, say_json, table
 from upwell.cli.parameters import Days, Since
 from upwell.cli.session import with_app
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from upwell.usage.stats import Stats
 
 
-def stats(
+def shown(
     days: Days = 7,
     since: Since = None,
     by: Annotated[
@@ -31,12 +33,17 @@ def stats(
     if by is not None:
         _by(by, days, as_json=as_json)
         return
-    stats, demoted, gain = with_app(lambda app: _counted(app, days))
+    counts, demoted, gained = with_app(lambda app: _counted(app, days))
     if as_json:
-        say_json({**described(stats, days), "demoted": demoted, "gain": gain})
+        say_json({**described(counts, days), "demoted": demoted, "gain": gained})
         return
-    for line in report(stats, demoted, days, in_words, gain):
+    for line in report(counts, demoted, days, in_words, gained):
         say(line)
+
+
+stats = Group("Show what upwell said and saved, and why it stayed silent.", shown)
+stats.command("gain")(gain)
+stats.command("tune")(tune)
 
 
 def _by(dimension: str, days: int, *, as_json: bool) -> None:

@@ -1,16 +1,17 @@
-"""The commands `team join|status|leave`."""
+"""The commands `team join|status|leave|audit`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import click
 from click.exceptions import Exit
+from msgspec.structs import asdict
 
 from upwell.cli.command import Argument, Group, Option
-from upwell.cli.output import Json, note, say, say_json
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import run, with_app
 from upwell.ground.errors import UsageError
-from upwell.ground.text.format import counted
+from upwell.ground.text.format import counted, iso
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -71,3 +72,18 @@ def leave(
 
     removed = run(drop(drop_waiting=yes))
     say(f"left the team; {counted(removed, 'copied memory', 'copied memories')} removed")
+
+
+@team.command("audit")
+def audit(
+    limit: Annotated[int, Option("-n", help="The number of entries.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """List who changed memories and who was denied access. The newest entry comes first."""
+    from upwell.app.auditing import audit as latest
+
+    rows = [{**asdict(event), "at": iso(event.at)} for event in run(latest(limit))]
+    if as_json:
+        say_json({"events": rows})
+    else:
+        table(("at", "actor", "action", "subject", "outcome"), rows, "No entries.")

@@ -10,18 +10,13 @@ from upwell.ground.types.principal import Role
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from upwell.ground.files import Locking
-
 token = Group("Access tokens for `upwell serve --http`.")
 
 
-def _tokens_file() -> "tuple[Path, Locking]":
-    """The path of the token file, brought up to date, and the lock to hold while changing it."""
-    from upwell.app.team import current_files
+def _tokens_file() -> "Path":
     from upwell.config import read_valid
 
-    config, _ = read_valid()
-    return config.home.prepare().tokens_file, current_files(config)
+    return read_valid()[0].home.prepare().tokens_file
 
 
 @token.command("add")
@@ -39,19 +34,15 @@ def add(
         Role,
         Option(help="Readers change nothing; admins can also change read-only namespaces."),
     ] = Role.WRITER,
-    tenant: Annotated[
-        str, Option(metavar="TENANT", help="The user's tenant. Default: the home's.")
-    ] = "",
 ) -> None:
     """Create a token for another user and print it. The token is shown only once."""
-    from upwell.app.tenant_data import record_administration
+    from upwell.app.auditing import record_administration
     from upwell.web.tokens import issue
 
-    path, locking = _tokens_file()
-    say(issue(path, name, namespace or (), locking, tenant=tenant, role=role))
-    run(record_administration(tenant, "token_add", f"{name} as {role}"))
+    say(issue(_tokens_file(), name, namespace or (), role=role))
+    run(record_administration("token_add", f"{name} as {role}"))
     seen = ", ".join(namespace or ["every namespace except other people's private ones"])
-    note(f"upwell: {name} has the role {role} in {tenant or 'this home'} and sees {seen}")
+    note(f"upwell: {name} has the role {role} and sees {seen}")
     note(f"upwell: `upwell token remove {name}` revokes the token")
 
 
@@ -60,14 +51,12 @@ def list_tokens(as_json: Json = False) -> None:
     """List the users who have a token. The owner of this home is not listed."""
     from upwell.web.tokens import tokens_in
 
-    path, _ = _tokens_file()
-    tokens = tokens_in(path)
+    tokens = tokens_in(_tokens_file())
     rows = [
         {
             "name": issued.principal.name,
             "namespaces": list(issued.principal.namespaces),
             "role": str(issued.principal.role),
-            "tenant": issued.principal.tenant,
             "made_at": issued.made_at,
         }
         for issued in tokens
@@ -77,7 +66,7 @@ def list_tokens(as_json: Json = False) -> None:
         return
     shown = [{**row, "namespaces": " ".join(row["namespaces"]) or "all"} for row in rows]
     table(
-        ("name", "namespaces", "role", "tenant", "made_at"),
+        ("name", "namespaces", "role", "made_at"),
         shown,
         "Only the owner has access. Add a user: upwell token add NAME",
     )
@@ -86,10 +75,9 @@ def list_tokens(as_json: Json = False) -> None:
 @token.command("remove")
 def remove(name: Annotated[str, Argument(metavar="NAME")]) -> None:
     """Revoke a token. Running gateways reject it at once."""
-    from upwell.app.tenant_data import record_administration
+    from upwell.app.auditing import record_administration
     from upwell.web.tokens import revoke
 
-    path, locking = _tokens_file()
-    revoked = revoke(path, name, locking)
-    run(record_administration(revoked.principal.tenant, "token_remove", name))
+    revoke(_tokens_file(), name)
+    run(record_administration("token_remove", name))
     say(f"revoked the token of {name}")

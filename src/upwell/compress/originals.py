@@ -1,6 +1,6 @@
 """Store the original (the full text) of a shortened response under a key until it expires.
 
-A key is an HMAC of the tenant, the principal, the text and its name, so it cannot be guessed. The
+A key is an HMAC of the principal, the text and its name, so it cannot be guessed. The
 same response always gets the same key, which prompt caches depend on. A text is stored in parts, so
 that a chunk of a long text can be read without the rest. A text that contains a secret stays in
 memory and is never written to disk. Parts in memory are compressed.
@@ -23,7 +23,6 @@ from msgspec.structs import replace
 from upwell.compress.options import Options
 from upwell.ground.errors import KeyUnknown, StoreError
 from upwell.ground.ttl_store import Kind, TtlStore, file_bytes
-from upwell.ground.types.memory import DEFAULT_TENANT
 
 KIND = Kind.ORIGINAL
 PART_CHARS = 262_144
@@ -58,7 +57,7 @@ class StoredOriginal(Struct, frozen=True):
 class Originals:
     """Stores originals in `durable`, which survives a restart, or in `private` (in memory).
 
-    `secret` returns the secret for the keys, at least 16 bytes. `has_secret` returns whether a text
+    `secret` is for the keys, at least 16 bytes. `has_secret` returns whether a text
     contains a secret and must not be written to disk. Storing and reading raise `StoreError` if the
     database fails.
     """
@@ -68,10 +67,9 @@ class Originals:
         *,
         durable: TtlStore,
         private: TtlStore,
-        secret: Callable[[], bytes],
+        secret: bytes,
         has_secret: Callable[[str], bool],
         options: Options | None = None,
-        tenant: str = DEFAULT_TENANT,
         principal: str = "",
     ) -> None:
         self._durable = durable
@@ -80,12 +78,11 @@ class Originals:
         self._has_secret = has_secret
         options = options or Options()
         self._ttl, self._max_bytes = options.original_ttl_seconds, options.original_max_bytes
-        self._tenant = tenant
         self._principal = principal
 
     def key_of(self, text: str, name: str = "") -> str:
         """Return the key under which `text` is or would be stored."""
-        digest = hmac.new(self._secret(), self._tenant.encode(), hashlib.sha256)
+        digest = hmac.new(self._secret, digestmod=hashlib.sha256)
         principals = (self._principal,) if self._principal else ()
         for part in (*principals, name, text):
             digest.update(b"\0")

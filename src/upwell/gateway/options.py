@@ -25,10 +25,10 @@ class GatewayOptions:
     """The `gateway.*` settings.
 
     `hosts` are additional host names that `serve --http` accepts, for use behind a proxy. `leave`
-    names servers that `setup` and `init` do not move behind the gateway. A replica that is told to
-    shut down reports for `notice_seconds` that it is not ready, but still accepts requests. Open
-    calls then have `drain_seconds` to finish. The call timeout is a little shorter than the 60
-    seconds after which most clients give up, so that they still receive the reason.
+    names servers that setup leaves as they are. A gateway that is told to shut down reports for
+    `notice_seconds` that it is not ready, but still accepts requests. Open calls then have
+    `drain_seconds` to finish. The call timeout is a little shorter than the 60 seconds after which
+    most clients give up, so that they still receive the reason.
     """
 
     connect_timeout_seconds: float = 30.0

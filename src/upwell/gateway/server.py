@@ -22,7 +22,6 @@ from upwell.gateway.upstreams.connection import Connecting
 from upwell.gateway.upstreams.fleet import Fleet
 from upwell.gateway.upstreams.supervisor import State, Upstream
 from upwell.gateway.upstreams.tool_lists import ToolLists
-from upwell.ground.session_state import SessionState
 from upwell.ground.trace import LOG
 from upwell.wire.lines import Line, Sink
 
@@ -48,11 +47,9 @@ class ToolListing(Struct, frozen=True, kw_only=True):
 
 class Records(Struct, frozen=True, kw_only=True):
     """The data that outlives a connection. The servers' combined offer (capabilities and
-    instructions) and each server's tools are saved for the next start. `sessions` may be shared
-    with other processes.
+    instructions) and each server's tools are saved for the next start.
     """
 
-    sessions: SessionState
     save_offer: Callable[[Offer], None] = lambda _: None
     tool_lists: ToolLists = field(default_factory=ToolLists)
 
@@ -95,7 +92,6 @@ class Gateway:
             pipeline,
             self.audience,
             self._resources,
-            records.sessions,
         )
         resource_methods = ResourceMethods(self.router.relay, self._resources, own.resources)
         self.router.add_methods(resource_methods.methods())
@@ -181,7 +177,7 @@ class Gateway:
         client capabilities are declared to the servers.
         """
         self._hello = Hello(capabilities=EVERY_CLIENT)
-        return HttpFront(self.router, self.audience, self._records.sessions)
+        return HttpFront(self.router, self.audience)
 
     def _launch(self, server: ServerOptions) -> Upstream:
         upstream = Upstream(server, self._options, self._connecting, self._changed, self.audience)

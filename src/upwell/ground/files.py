@@ -3,8 +3,8 @@
 import errno
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from upwell.ground.errors import StoreUnwritable
@@ -16,8 +16,6 @@ SOON_SECONDS, SOON_POLL_SECONDS, POLL_SECONDS = 0.25, 0.005, 0.1
 checking would starve the process that holds the lock.
 """
 
-Locking = Callable[[Path], AbstractContextManager[None]]
-"""A function like `exclusively()`: it returns a context manager that holds a file's lock."""
 Stamp = tuple[int, int, int]
 """A file's modification time (ns), size and inode."""
 

@@ -3,7 +3,6 @@
 All entry points find the home through this module, so that they share their data.
 """
 
-import hashlib
 import os
 import stat
 import sys
@@ -16,8 +15,8 @@ from upwell.ground.errors import StoreUnwritable
 LAUNCHER = "upwell-hook"
 """The script in the home that agents' hooks run."""
 MAX_PATH_BYTES = 400
-"""The maximum length of the home's path. SQLite limits file paths to 512 bytes, and a tenant's
-backups have longer paths than the home.
+"""The maximum length of the home's path. SQLite limits file paths to 512 bytes, and backups
+have longer paths than the home.
 """
 
 
@@ -52,29 +51,11 @@ class Inside:
         return home.root / self._name
 
 
-class Shared:
-    """The path of a file that a team's machines share. Each machine has a copy in the `team`
-    folder. Without a team, the file is directly in the home, unless it exists `only_in_teams`.
-    """
-
-    def __init__(self, name: str, *, only_in_teams: bool = False) -> None:
-        self._name = name
-        self._only_in_teams = only_in_teams
-
-    def __get__(self, home: "Home", owner: type["Home"]) -> Path:
-        is_in_team = home.is_shared or self._only_in_teams
-        return (home.team if is_in_team else home.root) / self._name
-
-
 class Home(Struct, frozen=True):
     """The files of one installation under `root`, which normally has mode 0700 (most files have
-    0600). If `is_shared`, the memories are in a team's database, under `tenant` ("" for the default
-    tenant).
-    """
+    0600)."""
 
     root: Path
-    is_shared: bool = False
-    tenant: str = ""
 
     config_file = Inside("config.toml")
     lexicon_file = Inside("lexicon.toml")
@@ -82,44 +63,30 @@ class Home(Struct, frozen=True):
     index_db = Inside("index.db")
     ledger_db = Inside("ledger.db")
     sessions_db = Inside("sessions.db")
-    notes_file = Shared("stm.json")
-    cleared_notes_file = Shared("stm.trash.json")
-    origins_file = Shared("stm.origins.json")
-    project_origins_file = Inside("stm.origins.json")
+    notes_file = Inside("stm.json")
+    cleared_notes_file = Inside("stm.trash.json")
+    origins_file = Inside("stm.origins.json")
     backups = Inside("backups")
     logs = Inside("log")
-    secret_file = Shared("secret")
+    secret_file = Inside("secret")
     export_key_file = Inside("export-key")
     offer_file = Inside("offer.json")
     lists_file = Inside("tools.json")
     token_file = Inside("token")
-    tokens_file = Shared("tokens.json")
+    tokens_file = Inside("tokens.json")
     logins_file = Inside("logins.json")
     hooks_file = Inside("hooks.json")
     hook_launcher = Inside(LAUNCHER)
     server_launcher = Inside("bin/upwell")
     clients_file = Inside("clients.json")
     wrapped_file = Inside("wrapped.json")
-    inbox_file = Shared("inbox.json")
+    inbox_file = Inside("inbox.json")
     setup_file = Inside("setup.json")
-    pause_file = Shared("paused")
+    pause_file = Inside("paused")
     moves = Inside("moves")
+    clock_file = Inside("clock")
     audit_file = Inside("audit.jsonl")
-    sources_file = Shared("sources.json", only_in_teams=True)
-    team_token_file = Shared("token", only_in_teams=True)
     gateway_token_file = Inside("gateway-token")
-
-    @property
-    def team(self) -> Path:
-        """The folder of shared files. Each tenant has its own folder. Otherwise, a command for one
-        tenant could replace files that a gateway in the same home uses for another tenant."""
-        return (self.of_tenant(self.tenant).root if self.tenant else self.root) / "team"
-
-    def of_tenant(self, tenant: str) -> "Home":
-        """Return the home of another tenant. The name of its folder is a digest, because a tenant's
-        name may contain any characters."""
-        digest = hashlib.sha256(tenant.encode()).hexdigest()[:32]
-        return Home(self.root / "tenants" / digest, is_shared=self.is_shared)
 
     def _is_ours(self) -> bool:
         """Return whether the folder is empty or contains upwell's files. The permissions of any
@@ -144,8 +111,6 @@ class Home(Struct, frozen=True):
             )
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.is_shared:
-                self.team.mkdir(mode=0o700, parents=True, exist_ok=True)
             info = self.root.stat()
         except OSError as error:
             raise StoreUnwritable(

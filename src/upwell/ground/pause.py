@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from upwell.ground.errors import UsageError
-from upwell.ground.files import Locking, exclusively, file_exists, write_atomically, writing
+from upwell.ground.files import exclusively, file_exists, write_atomically, writing
 from upwell.ground.host_sessions import outermost
 from upwell.ground.text.format import counted
 from upwell.ground.types.rpc import Ping
@@ -12,12 +12,11 @@ EVERYBODY = "*"
 
 
 class Pause:
-    """The paused sessions, one per line in the file at `path`. A line with `*` pauses all sessions.
-    `locking` locks the file while it changes."""
+    """The paused sessions, one per line in the file at `path`. A line with `*` pauses all
+    sessions."""
 
-    def __init__(self, path: Path, locking: Locking = exclusively) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._locking = locking
 
     def holds(self, session: str) -> bool:
         """Return whether this session, or the outermost session that contains it, is paused."""
@@ -44,7 +43,7 @@ class Pause:
             StoreError: the file cannot be locked or written.
         """
         name = EVERYBODY if session is None else _checked(session)
-        with self._locking(self._path):
+        with exclusively(self._path):
             self._write(self._read() | {name})
 
     def end(self, session: str | None) -> None:
@@ -55,7 +54,7 @@ class Pause:
             StoreError: the file cannot be locked or written.
         """
         name = EVERYBODY if session is None else _checked(session)
-        with self._locking(self._path):
+        with exclusively(self._path):
             self._write(set() if name == EVERYBODY else self._read() - {name})
 
     def ping(self) -> Ping:

@@ -4,6 +4,7 @@ Spans contain names, sizes and outcomes, never content. Without an OpenTelemetry
 almost nothing.
 """
 
+import contextlib
 import logging
 import logging.handlers
 import re
@@ -290,6 +291,10 @@ class _Quiet(logging.handlers.RotatingFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         del record
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
 
 
 def log_to(folder: Path) -> None:

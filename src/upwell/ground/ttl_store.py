@@ -3,7 +3,7 @@ log (which memories each session was given), cached responses and usage counters
 
 Losing an entry must do no harm. Durable data belongs in `memory.db`. Every entry has a tenant,
 a kind and a time to live. A kind may have a cap in bytes, beyond which the oldest entries are
-evicted. The durable implementations are `sqlite/ttl_store.py` and `postgres/ttl_store.py`.
+evicted. The durable implementation is `sqlite/ttl_store.py`.
 """
 
 import math
@@ -52,10 +52,6 @@ class Kind(StrEnum):
     USE = "use"
     WATCHED = "watched"
     WAY = "way"
-
-
-LOCAL_KINDS = frozenset({Kind.HOST_SESSION})
-"""Kinds whose entries are about processes on one machine."""
 
 
 class Item(Struct, frozen=True, kw_only=True):

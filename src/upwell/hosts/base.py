@@ -1,12 +1,11 @@
 """The record of an agent host: everything that upwell needs to know about it, in one place."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 
-from upwell.ground.names import OWN_SERVER
 from upwell.hosts.events import EventFormat
 from upwell.hosts.headless import Headless
 from upwell.hosts.installation import HookFile, Installation
@@ -67,33 +66,6 @@ def never_off(installation: Installation, folder: Path) -> str:
     return ""
 
 
-class PermissionRule(Struct, frozen=True):
-    """A host's rule about the tools of an MCP server.
-
-    `action` is the host's own word (`deny`, `ask`, `allow`). `pattern` is the rule as written in
-    `file`. `server` and `tool` are the names in the pattern; `tool` is "" if the rule covers all
-    tools of the server.
-    """
-
-    file: Path
-    action: str
-    pattern: str
-    server: str
-    tool: str
-
-    def behind_upwell(self, server: str) -> str:
-        """The pattern for the same tool when it is called through upwell. For a rule about all
-        tools, this is the common prefix of their names. `server` is upwell's name for the server.
-        """
-        return f"mcp__{OWN_SERVER}__{server}__{self.tool}"
-
-
-def no_permissions(installation: Installation, folder: Path) -> Sequence[PermissionRule]:
-    """Return no rules, for hosts whose rules are unknown or cannot name MCP tools."""
-    del installation, folder
-    return ()
-
-
 SESSION = "$SESSION"
 FOLDER = "$FOLDER"
 """`SESSION` and `FOLDER` are placeholders in a probe's payload."""
@@ -138,7 +110,7 @@ class Host(Struct, frozen=True, kw_only=True):
     - `writers` are the agent's tools that change files, each with upwell's name for it (`Edit`,
       `Write`). `recorded_tools` are further names of tools that occur only in transcripts, for
       example from earlier versions.
-    - `servers` is None if `upwell init` does not touch the agent's MCP servers.
+    - `servers` is None if upwell does not touch the agent's MCP servers.
     - `clients` are lower-case patterns for the names by which the host introduces itself to MCP
       servers (`clientInfo.name`).
     - `hooks_off` returns the setting that stops the host from running the user's hooks in a folder,
@@ -161,7 +133,6 @@ class Host(Struct, frozen=True, kw_only=True):
     auto_loaded: AutoLoaded = AutoLoaded()
     transcripts: Transcripts | None = None
     hooks_off: Callable[[Installation, Path], str] = never_off
-    permissions: Callable[[Installation, Path], Sequence[PermissionRule]] = no_permissions
     repeats_starts: bool = False
     headless: Headless | None = None
     shares_hooks: bool = False

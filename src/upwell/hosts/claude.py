@@ -10,7 +10,6 @@ Sources: its documentation of hooks (2.1.278), settings and memory files; record
 """
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from upwell import __version__
 from upwell.ground.errors import ConfigError, LlmError
 from upwell.ground.files import read_regular_file
 from upwell.ground.invocation import Invocation
-from upwell.hosts.base import AutoLoaded, Export, Host, PermissionRule, Transcripts
+from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
 from upwell.hosts.events import Event, EventKind
 from upwell.hosts.headless import Headless, Question, document_in, number_at, text_at
 from upwell.hosts.installation import Installation
@@ -41,9 +40,6 @@ and additional files in `managed-settings.d`."""
 _ABOUT = "Shows an agent what is already known, without being asked."
 _PLUGIN = "upwell-plugin"
 _PROJECT_SETTINGS = ("settings.json", "settings.local.json")
-_ACTIONS = ("deny", "ask", "allow")
-_MCP = "mcp__"
-_NAMES_SERVER = re.compile(rf"{_MCP}[^*]+?(?:__|$)")
 
 
 def _read_reply(tool: str, reply: Any) -> Any:
@@ -113,29 +109,6 @@ def _hooks_off(installation: Installation, folder: Path) -> str:
         if _settings(file).get("disableAllHooks") is True:
             return f"disableAllHooks in {file}"
     return ""
-
-
-def _permissions(installation: Installation, folder: Path) -> list[PermissionRule]:
-    """The rules for MCP tools: `mcp__server__tool` for one tool, `mcp__server` or `mcp__server__*`
-    for all tools of a server."""
-    rules = []
-    for file in (*_managed_files(), *_own_files(installation, folder)):
-        permissions = _settings(file).get("permissions")
-        by_action = permissions if isinstance(permissions, dict) else {}
-        for action in _ACTIONS:
-            listed = by_action.get(action)
-            patterns = listed if isinstance(listed, list) else []
-            rules += [_rule(file, action, pattern) for pattern in filter(_names_server, patterns)]
-    return rules
-
-
-def _names_server(pattern: object) -> bool:
-    return isinstance(pattern, str) and bool(_NAMES_SERVER.match(pattern))
-
-
-def _rule(file: Path, action: str, pattern: str) -> PermissionRule:
-    server, _, tool = pattern.removeprefix(_MCP).partition("__")
-    return PermissionRule(file, action, pattern, server, "" if tool == "*" else tool)
 
 
 def _own_files(installation: Installation, folder: Path) -> tuple[Path, ...]:
@@ -231,7 +204,6 @@ HOST = Host(
     ),
     transcripts=Transcripts(format="claude", files=(".claude/projects/*/*.jsonl",)),
     hooks_off=_hooks_off,
-    permissions=_permissions,
     headless=Headless(program="claude", model="haiku", invoke=_invoke, answer=_answer),
     shares_hooks=True,
 )

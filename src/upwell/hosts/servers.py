@@ -107,7 +107,7 @@ class ServerFile(Struct, frozen=True, kw_only=True):
         if any(e.name == OWN_SERVER and e.left == OWN_TOOLS for _, e, _ in entries):
             raise ConfigError(
                 "its servers are wrapped in their places",
-                hint="`upwell eject --apply` unwraps them; the file was not changed",
+                hint="`upwell setup --undo --only servers` unwraps them; the file was not changed",
             )
         if any(e.name == OWN_SERVER and not (e.ours or e.table) for _, e, _ in entries):
             raise ConfigError(

@@ -2,8 +2,8 @@
 what was left out.
 
 A tool's budget is multiplied by its learned ratio. New ratios take effect between sessions, so that
-within a session the same result is always shortened to the same bytes. `upwell tune --apply` makes
-running sessions adopt them early.
+within a session the same result is always shortened to the same bytes. `upwell stats tune --apply`
+makes running sessions adopt them early.
 """
 
 import hashlib

@@ -41,7 +41,6 @@ class Library:
         places: Recall | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.max_memories = 0
         """The maximum number of memories in the store; 0 for no limit."""
         self.store = store
         self.recall = recall or Recalls([StoreRecall(store)])
@@ -57,8 +56,7 @@ class Library:
         or ISO 8601)}. A memory replaces an earlier one with the same id. Secrets are masked.
 
         Raises:
-            UsageError: an item is malformed (the message names its position) or its text is empty,
-                or the store would exceed `max_memories`.
+            UsageError: an item is malformed (the message names its position) or its text is empty.
             StoreError: nothing was stored, with the exception in `Store.add()`.
         """
         memories: list[Memory] = []
@@ -70,7 +68,6 @@ class Library:
                 raise UsageError(f"memory {number}: {error.message}", hint=error.hint) from error
             memories.append(memory)
             fired_rules.append(fired)
-        await self._check_room(len(memories))
         added = await self.store.add(memories)
         return [
             replace(result, redacted=fired)
@@ -92,7 +89,6 @@ class Library:
             raise UsageError(
                 f"no memory {superseded_id!r} to supersede", hint="`upwell recall` shows ids"
             )
-        await self._check_room(1)
         return replace((await self.store.add([prepared]))[0], redacted=fired)
 
     async def search(
@@ -218,16 +214,6 @@ class Library:
             f"{memory_id} comes from {memory.source}, lines {first} to {last}",
             hint="edit that file; the next search reads it again",
         )
-
-    async def _check_room(self, added: int) -> None:
-        if not self.max_memories:
-            return
-        stored = (await self.store.word_counts([])).memories
-        if stored + added > self.max_memories:
-            raise UsageError(
-                f"the memory has {stored:,} of at most {self.max_memories:,} memories",
-                hint="`upwell forget` makes room; limits.tenant_memories is the limit",
-            )
 
     def _scope(self, project: str | None, namespaces: Sequence[str]) -> Scope:
         return Scope(

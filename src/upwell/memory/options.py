@@ -39,8 +39,8 @@ class StoreOptions:
     """`store.*`: where memories are stored.
 
     `url` is the address of a team's database or of a gateway. A gateway also needs `token`. Without
-    a `url`, the home has its own databases. `secret` replaces the random secret from which keys and
-    the owner's token are derived. `tenant` is the home's tenant in the database. Only the owner and
+    a `url`, the home has its own databases. `tenant` is the
+    name under which this home's rows stand in the database. Only the owner and
     admins may change memories in the `read_only` namespaces. The database keeps a record of each
     deleted memory for `deletions_days`.
 
@@ -51,7 +51,6 @@ class StoreOptions:
     url: str = ""
     token: str = ""
     local: bool = False
-    secret: str = ""
     tenant: str = DEFAULT_TENANT
     read_only: tuple[str, ...] = ()
     deletions_days: Annotated[int, Meta(ge=1)] = 30

@@ -85,18 +85,6 @@ def namespace_pattern(pattern: str) -> str:
     return namespace(pattern)
 
 
-MAX_TENANT_CHARS = 200
-
-
-def check_tenant(tenant: str) -> None:
-    """Raise UsageError if a tenant name is empty, is too long, or has unprintable characters."""
-    if not 0 < len(tenant) <= MAX_TENANT_CHARS or not tenant.isprintable() or not is_text(tenant):
-        raise UsageError(
-            f"{tenant[:MAX_NAMESPACE_CHARS]!a} is not the name of a tenant",
-            hint=f"1 to {MAX_TENANT_CHARS} printable characters",
-        )
-
-
 MAX_TEXT_CHARS = 1_000_000
 MAX_LISTED = 200
 MAX_TRIGGERS = 32

@@ -1,9 +1,7 @@
 """Sources: imported files and folders, which upwell reads in place."""
 
-import asyncio
-import json
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable
 from enum import StrEnum
 from pathlib import Path
 from typing import NoReturn, Protocol
@@ -11,7 +9,6 @@ from typing import NoReturn, Protocol
 from msgspec import Struct
 
 from upwell.ground.errors import StoreError, UsageError
-from upwell.ground.files import Locking, Stamp, read_regular_file, stamp, write_atomically, writing
 from upwell.ground.project import repository_of
 from upwell.memory.records import is_text
 
@@ -99,46 +96,6 @@ class Sources(Protocol):
     async def remove(self, path: str) -> bool:
         """Remove a source. Returns False if the list does not contain it."""
         ...
-
-
-class FileSources:
-    """`Sources` in a JSON file. `locking` returns the lock that guards changes to the file."""
-
-    def __init__(self, path: Path, locking: Locking) -> None:
-        self._path = path
-        self._locking = locking
-
-    async def all(self) -> list[Source]:
-        return [
-            Source(str(entry["path"]), str(entry["cited"]), entry["project"])
-            for entry in self._read()
-        ]
-
-    def stamp(self) -> Stamp | None:
-        return stamp(self._path)
-
-    async def add(self, source: Source) -> None:
-        entry = {"path": source.path, "cited": source.cited, "project": source.project}
-        await asyncio.to_thread(self._change, source.path, [entry])
-
-    async def remove(self, path: str) -> bool:
-        return await asyncio.to_thread(self._change, path, [])
-
-    def _change(self, path: str, entries: Sequence[Mapping[str, str | None]]) -> bool:
-        with self._locking(self._path), writing(self._path):
-            before = self._read()
-            others = [entry for entry in before if entry["path"] != path]
-            write_atomically(self._path, json.dumps([*others, *entries], indent=1) + "\n")
-        return len(others) < len(before)
-
-    def _read(self) -> list[dict[str, str | None]]:
-        try:
-            sources: list[dict[str, str | None]] = json.loads(read_regular_file(self._path))
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError) as error:
-            raise StoreError(f"cannot read {self._path}: {error}", hint="upwell doctor") from error
-        return sources
 
 
 class NoSources:

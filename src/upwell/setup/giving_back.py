@@ -19,7 +19,7 @@ Servers = Mapping[str, Mapping[str, Any]]
 
 
 class GivingBack(Struct):
-    """What `upwell eject` would change. `settled` are files on record that need no change.
+    """What gives the agents their servers back. `settled` are files on record that need no change.
     `refused` gives the reason for each file that cannot be changed. `files` are all files that may
     hold servers, with their agents.
     """

@@ -115,7 +115,8 @@ def read_record(path: Path) -> SetupRecord | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreUnwritable(
             f"{path} cannot be read: {error}",
-            hint="`upwell hook uninstall` removes the hooks; `upwell eject` restores the servers",
+            hint="`upwell hook uninstall` removes the hooks; "
+            "`upwell setup --undo --only servers` restores the servers",
         ) from error
 
 
@@ -153,15 +154,17 @@ def config_plan(
     path: Path,
     text: str | None,
     before: str | None,
+    *,
+    capture: bool = True,
     shorten: Sequence[str] = (),
     lessons: str = "",
 ) -> Plan:
-    """Plan the change from `before` to `text`. The plan also switches on capture, shortening for
+    """Plan the change from `before` to `text`. The plan also switches on `capture`, shortening for
     the agents in `shorten`, and the model `lessons` for lessons. A key that `text` already sets
     keeps its value.
     """
     document = tomlkit.parse(text or "")
-    values = ((CAPTURE, True), (SHORTEN, list(shorten)), (LESSONS, lessons))
+    values = ((CAPTURE, capture), (SHORTEN, list(shorten)), (LESSONS, lessons))
     for (section, key), value in values:
         if value and key not in document.get(section, {}):
             document.setdefault(section, tomlkit.table())[key] = value

@@ -1,9 +1,8 @@
-"""Moves the agents' MCP servers behind upwell, and gives them back.
+"""Copies the agents' MCP servers to `config.toml`, for the gateway, and gives back those that an
+earlier version moved there.
 
-The servers move to `config.toml`, and upwell takes their place in each agent's file. Servers that
-cannot move stay. If a server is the proxy memtomem-stm, the servers behind the proxy move instead.
-Everything is planned before the first change. A file that cannot be read is reported and left
-alone; the others are still changed.
+If a server is the proxy memtomem-stm, the servers behind the proxy are copied instead. A file that
+cannot be read is reported; the others are still read.
 """
 
 import contextlib
@@ -20,8 +19,7 @@ from upwell.ground.errors import ConfigError, UpwellError, UsageError
 from upwell.ground.files import exclusively
 from upwell.ground.home import Home
 from upwell.ground.names import MAX_SERVER_NAME_CHARS, check_server_name
-from upwell.hosts import HOSTS, server_files
-from upwell.hosts.base import PermissionRule
+from upwell.hosts import server_files
 from upwell.hosts.entries import Entry
 from upwell.hosts.install import Installer, Plan, backups_of, readable
 from upwell.hosts.installation import Installation
@@ -34,8 +32,8 @@ from upwell.setup.wrapping import Wrapping
 
 
 class Server(Struct, frozen=True):
-    """A server in an agent's file. `name` is its name behind upwell, or "" if it stays in the
-    agent's file for the reason in `left`. `known` is True if upwell already has it. `proxy` is the
+    """A server in an agent's file. `name` is its name behind the gateway, or "" if it cannot be
+    there for the reason in `left`. `known` is True if the gateway already has it. `proxy` is the
     name of the proxy in front of it.
     """
 
@@ -48,38 +46,23 @@ class Server(Struct, frozen=True):
     proxy: str = ""
 
 
-class OutdatedRule(Struct, frozen=True):
-    """A permission rule with tool names from before the move. `renamed` is what
-    `PermissionRule.behind_upwell()` returns for it."""
-
-    host: str
-    rule: PermissionRule
-    renamed: str
-
-
-class Takeover(Struct):
-    """A plan. `refused` gives the reason for each file that cannot be changed. `outdated` lists the
-    permission rules that will match nothing afterwards and that no other rule replaces. Changing
-    them is left to the user.
-    """
+class Addition(Struct):
+    """A plan for `config.toml`. `refused` gives the reason for each file that cannot be read."""
 
     config: Plan
-    files: list[Plan] = field(default_factory=list)
     servers: list[Server] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    outdated: list[OutdatedRule] = field(default_factory=list)
 
     @property
-    def taken(self) -> list[Server]:
-        """The servers that are new to upwell."""
+    def added(self) -> list[Server]:
+        """The servers that are new to the gateway."""
         return [server for server in self.servers if server.name and not server.known]
 
 
 class Clients:
     """The agents on this machine and their servers. `project` adds the agents' files in that
-    folder. Permission rules come from the user's settings and from `folder`, the working directory.
-    `leave` names servers that stay in the agents' files. `wrapping` changes servers in their places
-    instead."""
+    folder. `leave` names servers that stay as they are. `wrapping` changes servers in their
+    places."""
 
     def __init__(
         self,
@@ -87,11 +70,9 @@ class Clients:
         home: Home,
         project: Path | None = None,
         *,
-        folder: Path | None = None,
         leave: Collection[str] = (),
     ) -> None:
         self._home = home
-        self._folder = folder or installation.user_folder
         self._installation = installation
         files = {name: replace(file, leave=leave) for name, file in server_files(project).items()}
         self._all_files = files
@@ -106,8 +87,8 @@ class Clients:
         wrap = replace(installation, command=(str(home.server_launcher),))
         self.wrapping = Wrapping(wrap, home.wrapped_file, files)
 
-    def taking_over(self, *, moving: bool = True) -> Takeover:
-        """The plan of `upwell init`. Without `moving`, the agents' files stay unchanged.
+    def adding(self) -> Addition:
+        """The plan of `upwell add --from-clients`.
 
         Raises:
             ConfigError: `config.toml` cannot be read, or no name is free for a server.
@@ -115,56 +96,36 @@ class Clients:
         document = read_document(self._home.config_file)
         before = tomlkit.dumps(document) if self._home.config_file.exists() else None
         servers = document.setdefault("server", tomlkit.table(is_super_table=True))
-        takeover = Takeover(Plan("config", self._home.config_file, None, None))
+        addition = Addition(Plan("config", self._home.config_file, None, None))
         for name, client in self._files.items():
             try:
-                plans = [self._installer.installing(name)] if moving else []
                 entries = client.entries(self._installer.text_of(name))
             except (UpwellError, OSError) as error:
-                takeover.refused[str(client.path(self._installation))] = str(error)
+                addition.refused[str(client.path(self._installation))] = str(error)
                 continue
-            takeover.files += plans
-            takeover.servers += [
+            addition.servers += [
                 server
                 for entry in entries
                 if not entry.ours
-                for server in self._taken(name, client.agent, entry, servers)
+                for server in self._added(name, client.agent, entry, servers)
             ]
-        if moving:
-            takeover.outdated = self._outdated(takeover.servers)
-        after = tomlkit.dumps(document) if takeover.taken else before
-        takeover.config = Plan("config", self._home.config_file, before, after)
-        return takeover
+        after = tomlkit.dumps(document) if addition.added else before
+        addition.config = Plan("config", self._home.config_file, before, after)
+        return addition
 
-    def _taken(self, client: str, agent: str, entry: Entry, servers: Any) -> list[Server]:
+    def _added(self, client: str, agent: str, entry: Entry, servers: Any) -> list[Server]:
         """The agent's server or, for a proxy that upwell replaces, the servers behind it. New ones
         are added to `servers`."""
         user = self._installation
         behind = servers_behind(entry.table, user.environment, user.user_folder)
         return [
             replace(
-                _taken(client, agent, inner, servers),
+                _added(client, agent, inner, servers),
                 original=f"{entry.name}: {inner.name}",
                 proxy=entry.name,
             )
             for inner in behind
-        ] or [_taken(client, agent, entry, servers)]
-
-    def _outdated(self, servers: Sequence[Server]) -> list[OutdatedRule]:
-        outdated = []
-        for host in HOSTS.values():
-            new_names = {
-                _in_rules(server.original): server.name
-                for server in servers
-                if host.servers and server.client == host.servers.name
-                if server.name and not server.proxy
-            }
-            rules = host.permissions(self._installation, self._folder) if new_names else ()
-            for rule in rules:
-                renamed = rule.behind_upwell(new_names.get(rule.server, ""))
-                if rule.server in new_names and not _has_successor(rule, renamed, rules):
-                    outdated.append(OutdatedRule(host.name, rule, renamed))
-        return outdated
+        ] or [_added(client, agent, entry, servers)]
 
     def take(self, config: Plan) -> None:
         """Write `config.toml`.
@@ -191,9 +152,9 @@ class Clients:
     def giving_back(
         self, expected: Collection[str] = (), changed: Collection[str] = ()
     ) -> GivingBack:
-        """What `upwell eject` would do. Files in an agent's other settings folders are included if
-        upwell recorded that it changed them. `expected` names servers that upwell took. `changed`
-        are paths of further files that may hold servers by now.
+        """What gives the agents their servers back. Files in an agent's other settings folders are
+        included if upwell recorded that it changed them. `expected` names servers that upwell took.
+        `changed` are paths of further files that may hold servers by now.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
@@ -287,22 +248,8 @@ class Clients:
         return list(dict.fromkeys([*here, *recorded]))
 
 
-def _in_rules(name: str) -> str:
-    """The server's name in the form that agents use in tool names."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)
-
-
-def _has_successor(rule: PermissionRule, renamed: str, rules: Iterable[PermissionRule]) -> bool:
-    """True if another rule with the same action has the new name. For a rule about all tools of a
-    server, a rule with the new name of one tool is enough."""
-    patterns = [other.pattern for other in rules if other.action == rule.action]
-    if rule.tool:
-        return renamed in patterns
-    return any(pattern.startswith(renamed) for pattern in patterns)
-
-
-def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
-    """Add the server to `servers`, unless it cannot move or is already there."""
+def _added(client: str, agent: str, entry: Entry, servers: Any) -> Server:
+    """Add the server to `servers`, unless it cannot be there or already is."""
     table = entry.table
     if not table:
         return Server(client, entry.name, table, left=entry.left)

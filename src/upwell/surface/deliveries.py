@@ -2,13 +2,10 @@
 their way to the agent. Then they are either delivered, or taken back so that they may surface
 again."""
 
-import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from msgspec.structs import replace
 
-from upwell.ground.background import BackgroundTasks
 from upwell.ground.meters import MEMORIES
 from upwell.ground.trace import contained
 from upwell.ground.types.cue import Cue, Door
@@ -17,7 +14,7 @@ from upwell.ground.types.surfacing import Surfacing
 from upwell.surface.filters import Pace
 from upwell.surface.judge import is_judged
 from upwell.surface.late_hits import LateHits
-from upwell.surface.record import DecisionRecord, Job, together
+from upwell.surface.record import DecisionRecord
 from upwell.surface.rules import Rules
 from upwell.surface.seen_log import SeenLog
 from upwell.surface.session_start import SessionStart
@@ -47,31 +44,19 @@ class Deliveries:
         self._rules = rules
         self._session_start = session_start
         self._query_of = query_of
-        self._pending = PendingWrites()
-
-    async def settled(self, session: str) -> None:
-        """Wait until the session's earlier reservations are written."""
-        await self._pending.settled(session)
 
     async def reserve(self, surfacing: Surfacing, cue: Cue, query: Query) -> None:
         """Reserve the memories in `surfacing`: for a minute, they count as delivered. Also count
         `surfacing` towards the session's rate limit."""
         if not cue.session:
             return
-        reader = cue.session, cue.principal.name
-        reserve = partial(self._seen_log.reserve, surfacing.memories, *reader)
-        pace = partial(self._pace.record, cue, query, surfacing.id)
-        if self._pace.is_shared:
-            self._pending.start(cue.session, reserve, pace)
-        else:
-            await reserve()
-            await pace()
+        await self._seen_log.reserve(surfacing.memories, cue.session, cue.principal.name)
+        self._pace.record(cue, query, surfacing.id)
 
     async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
         """Record that the agent received `surfacing`."""
         memories = [hit.memory for hit in _without_opening(surfacing.hits)]
         MEMORIES.add(by=len(surfacing.hits))
-        await self.settled(cue.session)
         if not self._record.covers(cue):
             return
 
@@ -88,31 +73,25 @@ class Deliveries:
         """Undo `surfacing`, which did not reach the agent, so that its memories may surface again.
         With `late`, it was ready too late for its call, and a later call may get its memories
         (`LateHits`)."""
-        await self.settled(cue.session)
         self._record.undo(surfacing, cue, late=late)
         with contained("taking back a surfacing"):
             await self._withdraw(surfacing.hits, cue)
             if cue.door == Door.SESSION:
                 await self._session_start.take_back(cue, surfacing)
                 return
-            await self._pace.withdraw(cue.session, surfacing.id)
+            self._pace.withdraw(cue.session, surfacing.id)
             if late:
                 await self._offer_later(surfacing, cue)
 
     async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
         """Undo the delivery of the last `omitted` memories in `surfacing`, for which the host had
         no room. Returns `surfacing` without them."""
-        await self.settled(cue.session)
         delivered_hits, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
         shorter = replace(surfacing, hits=delivered_hits, held_back=(*rest, *surfacing.held_back))
         self._record.shorten(shorter, rest, cue)
         with contained("taking back part of a surfacing"):
             await self._withdraw(rest, cue)
         return shorter
-
-    async def aclose(self) -> None:
-        """Wait until all reservations are written."""
-        await self._pending.aclose()
 
     async def _withdraw(self, hits: Sequence[Hit], cue: Cue) -> None:
         memories = [hit.memory for hit in hits]
@@ -130,34 +109,3 @@ class Deliveries:
 
 def _without_opening(hits: Sequence[Hit]) -> list[Hit]:
     return [hit for hit in hits if not _OPENING & hit.signals.keys()]
-
-
-class PendingWrites:
-    """Writes in the background. The decision that starts a write does not wait for it, but the next
-    decision of the same session does."""
-
-    def __init__(self) -> None:
-        self._tasks = BackgroundTasks("surfacing")
-        self._of: dict[str, asyncio.Task[None]] = {}
-
-    def start(self, session: str, *jobs: Job) -> None:
-        """Run these jobs together, after the session's earlier jobs."""
-        before = self._of.get(session)
-
-        async def run() -> None:
-            if before is not None:
-                await asyncio.wait({before})
-            await together(*jobs)
-            if self._of.get(session) is asyncio.current_task():
-                del self._of[session]
-
-        self._of[session] = self._tasks.start(run())
-
-    async def settled(self, session: str) -> None:
-        """Wait until the writes of this session are done."""
-        if task := self._of.get(session):
-            await asyncio.wait({task})
-
-    async def aclose(self) -> None:
-        """Wait until all writes are done."""
-        await self._tasks.drain()

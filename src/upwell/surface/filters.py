@@ -111,19 +111,18 @@ class Pace:
     minute, and not twice for similar queries within the cooldown. All of a session's tools share
     the counts; the limits are those of the tool being called."""
 
-    def __init__(self, state: SessionState, options: Options) -> None:
+    def __init__(self, state: SessionState, options: Options, clock: Clock) -> None:
         self._state = state
         self._options = options
-        self.is_shared = state.is_shared
-        """True if replicas share the counts. Each check then queries a database."""
+        self._clock = clock
 
-    async def refusal(self, cue: Cue, query: Query) -> Skip | None:
+    def refusal(self, cue: Cue, query: Query) -> Skip | None:
         """The reason to show nothing for this cue right now, or None."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
         surface = self._options.for_cue(cue).surface
-        now, query_terms = self._state.now(), _terms_of(query)
-        recent = [json.loads(value) for value in await self._recent(cue.session)]
+        now, query_terms = self._clock.now(), _terms_of(query)
+        recent = [json.loads(value) for value in self._state.scan(cue.session, PACE).values()]
         for time, words in recent:
             is_recent = now - time <= surface.cooldown_seconds
             if is_recent and jaccard(query_terms, frozenset(words)) > surface.cooldown_similarity:
@@ -133,20 +132,17 @@ class Pace:
             return Skip(reason=SkipReason.RATE, detail=f"{surface.rate_per_minute} a minute")
         return None
 
-    async def record(self, cue: Cue, query: Query, surfacing_id: str) -> None:
+    def record(self, cue: Cue, query: Query, surfacing_id: str) -> None:
         """Count this surfacing towards the limits of the cue's session."""
         if not cue.session:
             return
-        entry = json.dumps([self._state.now(), sorted(_terms_of(query))]).encode()
+        entry = json.dumps([self._clock.now(), sorted(_terms_of(query))]).encode()
         ttl_seconds = max(RATE_SECONDS, self._options.for_cue(cue).surface.cooldown_seconds)
-        await self._state.put(cue.session, PACE, surfacing_id, entry, ttl_seconds=ttl_seconds)
+        self._state.put(cue.session, PACE, surfacing_id, entry, ttl_seconds=ttl_seconds)
 
-    async def withdraw(self, session: str, surfacing_id: str) -> None:
+    def withdraw(self, session: str, surfacing_id: str) -> None:
         """Stop counting a surfacing that did not reach the agent."""
-        await self._state.delete(session, PACE, surfacing_id)
-
-    async def _recent(self, session: str) -> list[bytes]:
-        return list((await self._state.scan(session, PACE)).values())
+        self._state.delete(session, PACE, surfacing_id)
 
 
 def _terms_of(query: Query) -> frozenset[str]:

@@ -49,7 +49,7 @@ class LateHits:
         changes = repr(await self._reader.changes())
         existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
         offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
-        await self._state.put(cue.session, LATE, "", _encoded(offer), ttl_seconds=LATE_SECONDS)
+        self._state.put(cue.session, LATE, "", _encoded(offer), ttl_seconds=LATE_SECONDS)
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
         """The session's late hits for this cue. Any prompt or tool call that is about to search
@@ -57,8 +57,8 @@ class LateHits:
         no late hits."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []
-        value = await self._state.get(cue.session, LATE)
-        if value is None or not await self._state.delete(cue.session, LATE):
+        value = self._state.get(cue.session, LATE)
+        if value is None or not self._state.delete(cue.session, LATE):
             return []
         offer = _decoded(value)
         return await self._current(offer) if _is_about_the_same(offer, cue, query) else []
@@ -69,10 +69,10 @@ class LateHits:
         returns."""
         if cue.door != Door.TOOL or not cue.session:
             return None
-        value = await self._state.get(cue.session, LATE)
+        value = self._state.get(cue.session, LATE)
         if value is None or not (offer := _decoded(value)).judged:
             return None
-        if not await self._state.delete(cue.session, LATE):
+        if not self._state.delete(cue.session, LATE):
             return None
         return offer.query, await self._current(offer)
 

@@ -3,10 +3,7 @@ goes in. A `Surfacing` (a text with memories) or a `Skip` (the reason for silenc
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any
+from collections.abc import Awaitable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +13,7 @@ from upwell.ground.errors import RecallUnavailable, UpwellError
 from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat
 from upwell.ground.meters import DECISION_SECONDS, DECISIONS
-from upwell.ground.session_state import LocalSessionState, SessionState
+from upwell.ground.session_state import SessionState
 from upwell.ground.text.words import terms
 from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.ttl_store import TtlStore
@@ -85,7 +82,7 @@ class Surfacer:
     arrived, and pass ratings to `ratings`. `journal` stores the decisions.
 
     `reader` reads the memory. `ttl_store` contains the home's log of deliveries and its journal.
-    `state` contains the short-lived state of sessions. `chat` is the model behind `intent.use_llm`
+    `chat` is the model behind `intent.use_llm`
     and `surface.judge`. `learning` contains the learned thresholds and demotions.
     """
 
@@ -95,12 +92,11 @@ class Surfacer:
         ttl_store: TtlStore,
         options: Options,
         *,
-        state: SessionState | None = None,
         chat: Chat | None = None,
         learning: Learning | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        surface, state = options.surface, state or LocalSessionState(clock=clock)
+        surface, state = options.surface, SessionState(clock=clock)
         self._reader = reader
         self._options = options
         self._clock = clock
@@ -116,7 +112,7 @@ class Surfacer:
             clock,
         )
         self._gate = Gate(options)
-        self._pace = Pace(state, options)
+        self._pace = Pace(state, options, clock)
         self._seen_log = SeenLog(
             ttl_store, surface.dedup_ttl_seconds, self._learning.was_ignored_twice
         )
@@ -213,7 +209,6 @@ class Surfacer:
 
     async def compacting(self, session: str) -> None:
         """Allow repeats, because the session's agent is about to lose its context."""
-        await self.deliveries.settled(session)
         self._sketches.compacted(session)
         self._lessons.forget(session)
         if self._judge:
@@ -231,13 +226,11 @@ class Surfacer:
         self._classifier.close()
         if self._judge:
             await self._judge.aclose()
-        await self.deliveries.aclose()
         await self._record.aclose()
 
     async def _outcome(self, cue: Cue) -> Outcome:
         if self._judge:
             self._judge.note(cue)
-        await self.deliveries.settled(cue.session)
         triggers = triggers_in(cue)
         moment = self._moment(cue, triggers)
         if cue.door == Door.SESSION:
@@ -299,15 +292,12 @@ class Surfacer:
         if isinstance(question, Skip):
             return question
         question = replace(question, lessons=tuple(lessons))
-        searching = partial(self._search, question, deadline)
-        # In a replica, checking the pace queries a database, so the search runs in the meantime.
-        async with _started(searching, ahead=self._pace.is_shared) as search:
-            if refusal := await self._pace.refusal(cue, question.query):
-                return replace(refusal, intent=question.intent)
-            late_hits = await self._take_late_hits(question)
-            if late_hits:
-                return await self._speak(question, late_hits, late_hits)
-            hits, question = await search()
+        if refusal := self._pace.refusal(cue, question.query):
+            return replace(refusal, intent=question.intent)
+        late_hits = await self._take_late_hits(question)
+        if late_hits:
+            return await self._speak(question, late_hits, late_hits)
+        hits, question = await self._search(question, deadline)
         if isinstance(hits, Skip):
             return question.answered(hits)
         choice = await self._post_filter.choose(cue, hits, question.intent, moment)
@@ -521,21 +511,3 @@ def _measure(cue: Cue, outcome: Outcome, seconds: float) -> None:
     reason = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
     DECISIONS.add(str(cue.door), reason)
     DECISION_SECONDS.observe(seconds, str(cue.door))
-
-
-@asynccontextmanager
-async def _started[T](
-    work: Callable[[], Coroutine[Any, Any, T]], *, ahead: bool
-) -> AsyncIterator[Callable[[], Awaitable[T]]]:
-    """Yield a function that returns the result of `work`. With `ahead`, the work starts at once,
-    runs in parallel with the block and is cancelled when the block ends. Otherwise, it starts when
-    the function is called."""
-    if not ahead:
-        yield work
-        return
-    task = asyncio.create_task(work())
-    try:
-        yield lambda: task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

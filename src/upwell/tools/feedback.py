@@ -107,7 +107,7 @@ def noted(ratings: Sequence[Rated]) -> str:
 def compression_feedback_tool(record: Recording, served: Served) -> Tool:
     """Return the tool `compression_feedback(server, tool, kind?, missing?)`. Once a tool has `FEW`
     reports of a kind in `MOVING`, its budget changes, within bounds, from the next session on.
-    `upwell tune` shows the remarks in `missing`."""
+    `upwell stats tune` shows the remarks in `missing`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         tool = served(args["server"], args["tool"])
@@ -116,7 +116,7 @@ def compression_feedback_tool(record: Recording, served: Served) -> Tool:
         moves = (
             f"after {FEW} such reports, the tool's budget changes from the next session on"
             if kind in MOVING
-            else "`upwell tune` shows it"
+            else "`upwell stats tune` shows it"
         )
         return text_result(f"noted {kind} for {tool}; {moves}")
 
@@ -140,7 +140,7 @@ def compression_feedback_tool(record: Recording, served: Served) -> Tool:
 
 def stats_tool(statistics: Statistics) -> Tool:
     """Return the tool `stats(days?)`. Its result contains the report of `upwell stats`, and the
-    budgets and thresholds that `upwell tune` shows."""
+    budgets and thresholds that `upwell stats tune` shows."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         days = args.get("days", DEFAULT_DAYS)

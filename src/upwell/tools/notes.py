@@ -77,13 +77,12 @@ def add_tool(
     status: bool,
     alike: Alike = none_alike,
     read_only: Sequence[str] = (),
-    max_notes: int = 0,
 ) -> Tool:
     """Return the tool `add_memory(content, namespace?, paths?, tags?, kind?)`. A note belongs to
     the project, and is labelled as an agent's note when it surfaces.
 
     `status` adds a status line to the result. Only an admin may add notes to the namespaces in
-    `read_only`. Notes beyond `max_notes` are rejected (0 for no limit).
+    `read_only`.
     """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -91,10 +90,6 @@ def add_tool(
         if (stored := principal.stored(labels.place)) != labels.place:
             labels = replace(labels, namespace=checked_namespace(stored))
         _check_writable(labels.place, principal, read_only)
-        if max_notes and len(await asyncio.to_thread(notes.entries)) >= max_notes:
-            raise UsageError(
-                f"there are {max_notes} notes, which is the limit", hint="delete_memory makes room"
-            )
         origin = Origin(project=project, trust=Trust.AGENT, session=session)
         content = args["content"]
         near = await alike(content)

@@ -34,7 +34,7 @@ def report(
         text = " ".join(memory["text"].split())[:60] or "(forgotten)"
         lines.append(f"  demoted    {memory['id']}  {text}")
     if against:
-        lines.append("             undo: upwell tune --reset --memory ID")
+        lines.append("             undo: upwell stats tune --reset --memory ID")
     return lines
 
 

@@ -1,12 +1,10 @@
-"""Find the principal that a token belongs to, and limit the request rates of principals and
-tenants."""
+"""Find the principal that a token belongs to, and limit the request rates of principals."""
 
 from collections import OrderedDict
 from collections.abc import Callable
 from math import ceil
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.types.principal import Principal
@@ -47,40 +45,33 @@ class Bucket:
 
 
 class Rates:
-    """The rate limits of this process. At most `MAX_TRACKED` principals and tenants have a bucket;
-    the least recently seen is dropped, and starts with a full bucket if it returns."""
+    """The rate limits of this process. At most `MAX_TRACKED` principals have a bucket; the least
+    recently seen is dropped, and starts with a full bucket if it returns."""
 
     def __init__(self, options: LimitOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options
         self._clock = clock
-        self._buckets: OrderedDict[tuple[str, str | None], Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def take(self, principal: Principal) -> TooMany | None:
         """Count a request, or refuse it. The owner's requests are not limited."""
-        if not principal.name:
+        most = self._options.requests_per_minute
+        if not principal.name or not most:
             return None
-        now, limits = self._clock.monotonic(), self._options
-        taken = []
-        for what, name, most in (
-            ("you may make", principal.name, limits.requests_per_minute),
-            ("your tenant may make", None, limits.tenant_requests_per_minute),
-        ):
-            if most:
-                bucket = self._bucket((principal.tenant, name), most, now)
-                if wait := bucket.wait(now):
-                    return TooMany(f"{what} {most} requests a minute", ceil(wait))
-                taken.append(bucket)
-        for bucket in taken:
-            bucket.take()
+        now = self._clock.monotonic()
+        bucket = self._bucket(principal.name, most, now)
+        if wait := bucket.wait(now):
+            return TooMany(f"you may make {most} requests a minute", ceil(wait))
+        bucket.take()
         return None
 
-    def _bucket(self, key: tuple[str, str | None], most: int, now: float) -> Bucket:
-        bucket = self._buckets.get(key)
+    def _bucket(self, name: str, most: int, now: float) -> Bucket:
+        bucket = self._buckets.get(name)
         if bucket is None:
             if len(self._buckets) >= MAX_TRACKED:
                 self._buckets.popitem(last=False)
-            bucket = self._buckets[key] = Bucket(most, now)
-        self._buckets.move_to_end(key)
+            bucket = self._buckets[name] = Bucket(most, now)
+        self._buckets.move_to_end(name)
         return bucket
 
 
@@ -102,24 +93,18 @@ class Denials(Struct, frozen=True):
 
 class Admission:
     """Finds principals. `principal_of()` looks up a token that upwell created, and `verify()`
-    checks a token that an issuer signed. Principals of the home's own `tenant` are returned with
-    the tenant "". If `own_only` is set, no other tenant is admitted. The guard reports most
-    refused requests to `denied`."""
+    checks a token that an issuer signed. The guard reports most refused requests to `denied`."""
 
     def __init__(
         self,
         principal_of: PrincipalOf,
         verify: Verify | None = None,
         *,
-        tenant: str = "",
-        own_only: bool = True,
         rates: Rates | None = None,
         denied: Denials | None = None,
     ) -> None:
         self._principal_of = principal_of
         self._verify = verify
-        self._tenant = tenant
-        self._own_only = own_only
         self._rates = rates
         self.denied = denied or Denials()
 
@@ -128,12 +113,6 @@ class Admission:
         found: Principal | InvalidToken | None = self._principal_of(token)
         if found is None and self._verify and token.count(".") == _DOTS:
             found = await self._verify(token)
-        if not isinstance(found, Principal):
-            return found
-        if found.tenant == self._tenant:
-            return replace(found, tenant="")
-        if found.tenant and self._own_only:
-            return InvalidToken("this gateway does not serve your tenant", 403)
         return found
 
     def count(self, principal: Principal) -> TooMany | None:

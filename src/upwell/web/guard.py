@@ -122,11 +122,11 @@ class Guard:
             return _refused(401, _NO_TOKEN, ask=True)
         if principal.name and path not in SHARED_PATHS:
             why = "only the owner of the home may use this path"
-            self._admission.denied.principal(_shown(principal), why)
+            self._admission.denied.principal(principal.name, why)
             return _refused(403, why)
         scope[IN_SCOPE] = principal
         if excess := self._admission.count(principal):
-            self._admission.denied.principal(_shown(principal), excess.reason)
+            self._admission.denied.principal(principal.name, excess.reason)
             return _too_many(excess)
         return None
 
@@ -142,10 +142,6 @@ class Guard:
         if int(length) > MAX_BODY_BYTES:
             return _refused(413, "the body is too large")
         return None
-
-
-def _shown(principal: Principal) -> str:
-    return f"{principal.name} of {principal.tenant}" if principal.tenant else principal.name
 
 
 def _address_of(scope: Scope) -> str:

@@ -19,7 +19,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import ConfigError, UsageError, extra_hint
 from upwell.ground.trace import LOG
 from upwell.ground.types.principal import Principal, Role, granted
-from upwell.memory.records import check_tenant, namespace_pattern
+from upwell.memory.records import namespace_pattern
 from upwell.web.options import OidcOptions
 
 if TYPE_CHECKING:
@@ -162,16 +162,11 @@ class Oidc:
         return claims
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal | InvalidToken:
-        tenant = claims.get(self._options.tenant_claim) if self._options.tenant_claim else ""
         try:
-            if not isinstance(tenant, str):
-                raise UsageError("the token contains no tenant")
-            if self._options.tenant_claim:
-                check_tenant(tenant)
             namespaces = [namespace_pattern(name) for name in self._namespaces(claims)]
         except UsageError as error:
             return InvalidToken(error.message, 403)
-        return granted(name_of(str(claims["sub"])), namespaces, tenant, self._role(claims))
+        return granted(name_of(str(claims["sub"])), namespaces, self._role(claims))
 
     def _namespaces(self, claims: Mapping[str, Any]) -> Sequence[str]:
         given = claims.get(self._options.namespaces_claim, ())

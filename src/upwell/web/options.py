@@ -12,18 +12,13 @@ class OidcOptions:
     issuer: str = ""
     audience: str = ""
     keys_url: str = ""
-    tenant_claim: str = ""
     role_claim: str = "role"
     namespaces_claim: str = "namespaces"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
-    """The `limits.*` settings. 0 means no limit. `requests_per_minute` limits each principal. Both
-    request limits apply to each replica separately, and never to the owner.
-    """
+    """The `limits.*` settings. `requests_per_minute` limits each principal except the owner; 0
+    means no limit."""
 
     requests_per_minute: int = 0
-    tenant_requests_per_minute: int = 0
-    tenant_memories: int = 0
-    tenant_notes: int = 0

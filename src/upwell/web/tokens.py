@@ -5,9 +5,7 @@ be recovered even from an unsalted digest. Tokens begin with `upw_`, so that the
 masked everywhere. Older tokens without this prefix stay valid.
 """
 
-import base64
 import hashlib
-import hmac
 import json
 import secrets
 from collections.abc import Callable, Sequence
@@ -18,7 +16,6 @@ from msgspec import Struct
 
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable, UsageError
 from upwell.ground.files import (
-    Locking,
     Stamp,
     create_once,
     exclusively,
@@ -30,7 +27,7 @@ from upwell.ground.files import (
 from upwell.ground.names import check_name
 from upwell.ground.trace import LOG
 from upwell.ground.types.principal import OWNER, Principal, Role, granted
-from upwell.memory.records import check_tenant, namespace_pattern
+from upwell.memory.records import namespace_pattern
 
 PrincipalOf = Callable[[str], Principal | None]
 """Returns the principal of a token, or None for an unknown token."""
@@ -60,22 +57,6 @@ def token_of(path: Path) -> str:
     return token
 
 
-def shared_token(path: Path, secret: bytes) -> str:
-    """Return the owner's token, which is the same on all machines that have this secret, and write
-    it to the file at `path`.
-
-    Raises:
-        StoreUnwritable: the file cannot be written.
-    """
-    digest = hmac.new(secret, b"owner token", hashlib.sha256).digest()
-    token = PREFIX + base64.urlsafe_b64encode(digest).decode().rstrip("=")
-    with writing(path):
-        shown = read_regular_file(path).decode(errors="replace").strip() if path.exists() else ""
-        if shown != token:
-            write_atomically(path, f"{token}\n")
-    return token
-
-
 class AccessToken(Struct, frozen=True):
     """A token for another user. `made_at` is ISO 8601 in UTC."""
 
@@ -88,18 +69,16 @@ class AccessToken(Struct, frozen=True):
     @property
     def admitted(self) -> Principal:
         own = self.principal
-        return granted(own.name, own.namespaces, own.tenant, own.role)
+        return granted(own.name, own.namespaces, own.role)
 
 
 class Tokens:
-    """Looks up tokens. `owner` is the owner's token on this machine. `team()` returns the owner's
-    token that is valid on all machines of a team. The file at `path` has the tokens given to
+    """Looks up tokens. `owner` is the owner's token. The file at `path` has the tokens given to
     others, and is read again when it changes.
     """
 
-    def __init__(self, owner: str, path: Path, team: Callable[[], str] | None = None) -> None:
+    def __init__(self, owner: str, path: Path) -> None:
         self._owner = _digest(owner)
-        self._team = team
         self._path = path
         self._stamp: Stamp | None = None
         self._issued: Sequence[AccessToken] = ()
@@ -108,11 +87,8 @@ class Tokens:
         """Return the principal of a token. Takes the same time for every token, known or not."""
         self._refresh()
         digest, found = _digest(token), None
-        shared = self._team() if self._team else ""
-        team = [(_digest(shared), OWNER)] if shared else []
         for known, principal in (
             (self._owner, OWNER),
-            *team,
             *((issued.digest, issued.admitted) for issued in self._issued),
         ):
             if secrets.compare_digest(digest, known):
@@ -135,26 +111,21 @@ def issue(
     path: Path,
     name: str,
     namespaces: Sequence[str] = (),
-    locking: Locking = exclusively,
     *,
-    tenant: str = "",
     role: Role = Role.WRITER,
 ) -> str:
-    """Create a token for `name`, who may see these namespaces of a tenant. The default is all
-    namespaces of the home's own tenant.
+    """Create a token for `name`, who may see these namespaces (by default, all shared ones).
 
     Raises:
-        UsageError: the name, a namespace or the tenant is invalid, or the name already has a token.
+        UsageError: the name or a namespace is invalid, or the name already has a token.
         StoreCorrupt: the file is damaged.
         StoreUnwritable: the file cannot be read or written.
     """
     check_name(name, "token name")
     secret = _new_token()
-    if tenant:
-        check_tenant(tenant)
     patterns = tuple(dict.fromkeys(map(namespace_pattern, namespaces)))
-    principal = Principal(name, patterns, tenant, role)
-    with locking(path):
+    principal = Principal(name, patterns, role)
+    with exclusively(path):
         issued = tokens_in(path)
         if any(token.principal.name == name for token in issued):
             raise UsageError(
@@ -165,7 +136,7 @@ def issue(
     return secret
 
 
-def revoke(path: Path, name: str, locking: Locking = exclusively) -> AccessToken:
+def revoke(path: Path, name: str) -> AccessToken:
     """Revoke the token of `name`, and return it.
 
     Raises:
@@ -173,7 +144,7 @@ def revoke(path: Path, name: str, locking: Locking = exclusively) -> AccessToken
         StoreCorrupt: the file is damaged.
         StoreUnwritable: the file cannot be read or written. Nothing has changed.
     """
-    with locking(path):
+    with exclusively(path):
         issued = tokens_in(path)
         revoked = next((token for token in issued if token.principal.name == name), None)
         if revoked is None:
@@ -183,7 +154,8 @@ def revoke(path: Path, name: str, locking: Locking = exclusively) -> AccessToken
 
 
 def tokens_in(path: Path) -> list[AccessToken]:
-    """Return the tokens that the owner gave to others.
+    """Return the tokens that the owner gave to others. Those that an earlier version gave to the
+    users of another tenant are left out, because they must not open this home's memories.
 
     Raises:
         StoreCorrupt: the file is damaged.
@@ -196,13 +168,13 @@ def tokens_in(path: Path) -> list[AccessToken]:
                 Principal(
                     str(row["name"]),
                     tuple(map(str, row["namespaces"])),
-                    str(row.get("tenant", "")),
                     Role(row.get("role", Role.WRITER)),
                 ),
                 str(row["sha256"]),
                 str(row["made_at"]),
             )
             for row in rows
+            if not row.get("tenant")
         ]
     except FileNotFoundError:
         return []
@@ -221,7 +193,6 @@ def _write(path: Path, issued: Sequence[AccessToken]) -> None:
         {
             "name": token.principal.name,
             "namespaces": list(token.principal.namespaces),
-            "tenant": token.principal.tenant,
             "role": str(token.principal.role),
             "sha256": token.digest,
             "made_at": token.made_at,

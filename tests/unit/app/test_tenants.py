@@ -1,8 +1,6 @@
-"""Nothing passes from one tenant to another, whatever their names: by search, context, topics,
-notes, originals, ratings, ledger, journal, dashboard or logs."""
+"""Two homes with different `store.tenant` share a database and see nothing of each other."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +8,8 @@ from psycopg import AsyncConnection
 from tests.postgres import cluster
 
 from upwell.app import App, Settings, build
-from upwell.app import tenants as tenants_module
 from upwell.app.dashboard.desk import VIEWS
-from upwell.app.tenants import Tenants
-from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.clock import Deadline
 from upwell.ground.postgres import connection
 from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.types.cue import Cue
@@ -21,32 +17,8 @@ from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.ground.types.principal import OWNER, Principal, granted
 from upwell.ground.types.surfacing import Feedback, Rating, Surfacing
 from upwell.memory.recall import StoreRecall
-from upwell.testing import ManualClock
 
-HOSTILE = [
-    *("acme", "Acme", "acme ", "acme'; DROP TABLE upwell.memory; --", "../default", "a/b", "%"),
-    *("_", "*", "me/*", "acme\\", "acm\u00e9", "acme\u0301", "\u202eacme", "0", "-1", "null", "🦊"),
-]
 TOPIC = "the settlement job of the ledger runs before midnight"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return SYSTEM_CLOCK
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def tenants(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
-) -> AsyncIterator[Tenants]:
-    flags = {"store.url": cluster().emptied()} if request.param == "postgres" else {}
-    own = await build(
-        Settings(home=tmp_path / "home", flags=flags, environment={}, is_replica=True, cwd=None)
-    )
-    opened = Tenants(own, clock=clock)
-    yield opened
-    await opened.aclose()
-    await own.aclose()
 
 
 def word(number: int) -> str:
@@ -96,62 +68,6 @@ async def everything_seen(app: App, principal: Principal, ids: dict[str, str]) -
     return "\n".join(shown)
 
 
-@pytest.mark.slow
-async def test_nothing_crosses_a_tenant(tenants: Tenants, tmp_path: Path) -> None:
-    names = ["", *HOSTILE]
-    ids = []
-    for number, tenant in enumerate(names):
-        async with tenants.of(tenant) as opened:
-            ids.append(await filled(opened.app, granted("ada", tenant=tenant), word(number)))
-    for number, tenant in enumerate(names):
-        async with tenants.of(tenant) as opened:
-            for principal in (granted("ada", tenant=tenant), OWNER):
-                own = await everything_seen(opened.app, principal, ids[number])
-                assert word(number) in own
-                foreign = await everything_seen(opened.app, principal, ids[(number + 1) % len(ids)])
-                others = {word(other) for other in range(len(names)) if other != number}
-                assert not {secret for secret in others if secret in own + foreign}, tenant
-            assert len(await opened.app.memory.list()) == 1, "no other tenant deleted it"
-    log = "".join(path.read_text() for path in (tmp_path / "home" / "log").glob("*"))
-    assert "kestrel" not in log
-
-
-async def test_a_principal_of_the_homes_own_tenant_uses_its_app(tenants: Tenants) -> None:
-    async with tenants.of("") as own, tenants.of("default") as same, tenants.of("x") as other:
-        assert same.app is own.app
-        assert other.app is not own.app
-
-
-@pytest.mark.parametrize("tenants", ["sqlite"], indirect=True)
-async def test_the_expired_notes_of_a_tenant_go_to_the_trash(
-    tenants: Tenants, tmp_path: Path
-) -> None:
-    async with tenants.of("") as own:
-        home = own.app.config.home.of_tenant("acme").prepare()
-    long_ago = "2020-01-01T00:00:00+00:00"
-    times = {"created_at": long_ago, "viewed_at": long_ago}
-    home.notes_file.write_text(json.dumps([{"id": "n1", "content": "the tide turns", **times}]))
-    async with tenants.of("acme") as opened:
-        assert opened.app.notes.entries() == []
-        assert "the tide turns" in opened.app.notes.trash.read_text()
-
-
-@pytest.mark.parametrize("clock", [ManualClock()])
-async def test_idle_apps_are_closed_and_opened_again(
-    tenants: Tenants, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tenants_module, "MAX_OPEN", 2)
-    async with tenants.of("a") as first:
-        await first.app.memory.add({"text": "the kettle of a"})
-        async with tenants.of("b"), tenants.of("c"), tenants.of("a") as again:
-            assert again.app is first.app, "an app in use stays open"
-    clock.advance(10_000)
-    await tenants.close_idle()
-    async with tenants.of("a") as reopened:
-        assert reopened.app is not first.app
-        assert [memory.text for memory in await reopened.app.memory.list()] == ["the kettle of a"]
-
-
 async def test_the_wall_stands_without_the_checks_of_the_application(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -164,7 +80,6 @@ async def test_the_wall_stands_without_the_checks_of_the_application(
                 home=tmp_path / name,
                 flags={"store.url": url, "store.tenant": name},
                 environment={},
-                is_replica=True,
             )
         )
         for name in ("one", "two")

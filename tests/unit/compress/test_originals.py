@@ -31,13 +31,12 @@ class ManualTime:
         return self.at
 
 
-def originals(clock: ManualTime, tenant: str = "default", secret: bytes = b"s" * 32) -> Originals:
+def originals(clock: ManualTime, secret: bytes = b"s" * 32) -> Originals:
     return Originals(
         durable=MemoryTtlStore(clock=clock),
         private=MemoryTtlStore(clock=clock),
-        secret=lambda: secret,
+        secret=secret,
         has_secret=lambda text: "ghp_" in text,
-        tenant=tenant,
     )
 
 
@@ -53,11 +52,10 @@ async def test_the_original_and_any_slice_can_be_read() -> None:
     assert (await originals_store.find(key)).name == "log.txt"
 
 
-async def test_a_key_depends_on_text_tenant_and_home() -> None:
+async def test_a_key_depends_on_text_and_home() -> None:
     clock = ManualTime()
     key = originals(clock).key_of("text")
     assert originals(clock).key_of("text") == key
-    assert originals(clock, tenant="b").key_of("text") != key
     assert originals(clock, secret=b"t" * 32).key_of("text") != key
 
 
@@ -91,7 +89,7 @@ async def test_a_text_with_a_secret_is_never_written_to_disk() -> None:
     originals_store = Originals(
         durable=durable,
         private=MemoryTtlStore(clock=clock),
-        secret=lambda: b"s" * 32,
+        secret=b"s" * 32,
         has_secret=lambda text: True,
     )
     key = (await originals_store.keep("token")).key
@@ -110,7 +108,7 @@ async def test_a_locked_database_does_not_delay_a_call(ledger: Database) -> None
     originals_store = Originals(
         durable=SqliteTtlStore(ledger),
         private=MemoryTtlStore(),
-        secret=lambda: b"s" * 32,
+        secret=b"s" * 32,
         has_secret=lambda text: "ghp_" in text,
     )
     before = await originals_store.keep("from before")
@@ -137,7 +135,7 @@ def with_room(disk: int, memory: int) -> Originals:
     return Originals(
         durable=store(disk),
         private=store(memory),
-        secret=lambda: b"s" * 32,
+        secret=b"s" * 32,
         has_secret=lambda text: "ghp_" in text,
         options=Options(original_max_bytes=disk),
     )

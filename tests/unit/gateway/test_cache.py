@@ -48,7 +48,7 @@ class Server:
 @pytest.fixture
 def cache():
     options = CacheOptions(tools=("fs__*",))
-    return Cache(MemoryTtlStore(), lambda: b"s" * 32, options, has_secret)
+    return Cache(MemoryTtlStore(), b"s" * 32, options, has_secret)
 
 
 async def asked(cache, server, call=CALL, options=SERVER, client=None):

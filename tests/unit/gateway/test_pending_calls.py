@@ -10,7 +10,6 @@ from upwell.gateway.clients import RequestContext, Session
 from upwell.gateway.eras import Envelope
 from upwell.gateway.routing import pending_calls as module
 from upwell.gateway.routing.pending_calls import STATE_PREFIX, PendingCalls
-from upwell.ground.session_state import LocalSessionState
 from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import NotJson, RawObject, dumps
 
@@ -46,7 +45,7 @@ def answers_to(question: dict[str, Any], answer: str) -> RawObject:
 
 
 async def test_a_call_is_resumed_with_the_answer_of_its_client() -> None:
-    calls, client = PendingCalls(LocalSessionState()), modern_client()
+    calls, client = PendingCalls(), modern_client()
     question = read(await calls.run(client, asking(client)))
     assert question["requestState"].startswith(STATE_PREFIX)
     [request] = question["inputRequests"].values()
@@ -56,7 +55,7 @@ async def test_a_call_is_resumed_with_the_answer_of_its_client() -> None:
 
 
 async def test_a_call_may_ask_more_than_once() -> None:
-    calls, client = PendingCalls(LocalSessionState()), modern_client()
+    calls, client = PendingCalls(), modern_client()
     first = read(await calls.run(client, asking(client, times=2)))
     second = read(await calls.resume(first["requestState"], answers_to(first, "a"), client))
     assert second["requestState"] != first["requestState"]
@@ -65,7 +64,7 @@ async def test_a_call_may_ask_more_than_once() -> None:
 
 
 async def test_malformed_answers_leave_the_call_open() -> None:
-    calls, client = PendingCalls(LocalSessionState()), modern_client()
+    calls, client = PendingCalls(), modern_client()
     question = read(await calls.run(client, asking(client)))
     malformed = RawObject.parse(b'{"inputResponses":[]}')
     with pytest.raises(NotJson):
@@ -75,7 +74,7 @@ async def test_malformed_answers_leave_the_call_open() -> None:
 
 
 async def test_an_unanswered_question_is_repeated() -> None:
-    calls, client = PendingCalls(LocalSessionState()), modern_client()
+    calls, client = PendingCalls(), modern_client()
     first = read(await calls.run(client, asking(client)))
     again = read(await calls.resume(first["requestState"], RawObject(), client))
     assert again["inputRequests"] == first["inputRequests"]
@@ -85,7 +84,7 @@ async def test_an_unanswered_question_is_repeated() -> None:
 
 
 async def test_another_session_cannot_resume_a_call_nor_answer_its_question() -> None:
-    calls, client, stranger = PendingCalls(LocalSessionState()), modern_client(), modern_client()
+    calls, client, stranger = PendingCalls(), modern_client(), modern_client()
     question = read(await calls.run(client, asking(client)))
     state = question["requestState"]
     assert await calls.resume(state, answers_to(question, "stranger"), stranger) is None
@@ -94,7 +93,7 @@ async def test_another_session_cannot_resume_a_call_nor_answer_its_question() ->
 
 
 async def test_a_cancelled_request_cancels_its_call() -> None:
-    calls, client, cancelled = PendingCalls(LocalSessionState()), modern_client(), asyncio.Event()
+    calls, client, cancelled = PendingCalls(), modern_client(), asyncio.Event()
 
     async def endless() -> Reply:
         try:
@@ -114,7 +113,7 @@ async def test_beyond_the_limit_the_oldest_call_is_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MAX_PENDING", 2)
-    calls, client = PendingCalls(LocalSessionState()), modern_client()
+    calls, client = PendingCalls(), modern_client()
     states = []
     for _ in range(3):
         question = read(await calls.run(client, asking(client)))
@@ -125,7 +124,7 @@ async def test_beyond_the_limit_the_oldest_call_is_abandoned(
 
 
 async def test_closing_abandons_every_call() -> None:
-    calls, client = PendingCalls(LocalSessionState()), modern_client()
+    calls, client = PendingCalls(), modern_client()
     question = read(await calls.run(client, asking(client)))
     await calls.aclose()
     assert await calls.resume(question["requestState"], RawObject(), client) is None

@@ -66,21 +66,6 @@ def test_an_event_is_found_on_its_own_stream_only() -> None:
     assert others.find(first.identity(1)) is None
 
 
-def test_events_of_another_process_are_told_apart() -> None:
-    here, there = Streams("one"), Streams("two")
-    answer, other = here.begin(), there.begin()
-    said(other, b"a")
-    said(there.own, b"b")
-    for identity in (other.identity(1), there.own.identity(1)):
-        assert here.is_foreign(identity)
-        assert not there.is_foreign(identity)
-        assert here.find(identity) is None
-    assert here.is_own(there.own.identity(1))
-    assert not here.is_own(other.identity(1))
-    assert not here.is_foreign("nonsense")
-    assert not here.is_foreign(answer.identity(0))
-
-
 @pytest.mark.parametrize(
     "identity", ["", "1", "1-", "-1", "1-x", "1-٣", "9-1", "1-2", "1--1", "0-1"]
 )

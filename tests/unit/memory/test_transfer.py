@@ -197,19 +197,6 @@ async def test_a_memory_of_the_greatest_size_fits_in_a_line(library: Library, tm
     assert (await take(library, path)).stored == 1
 
 
-async def test_a_full_store_reports_what_was_stored_before(
-    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(transfer, "BATCH", 2)
-    library.max_memories = 3
-    path = tmp_path / "m.jsonl"
-    path.write_text("".join(f'{{"text": "kettle {number}"}}\n' for number in range(6)))
-    with pytest.raises(UsageError) as refusal:
-        await copy_memories(library, path, lambda done, total: None)
-    assert "2 earlier memories stored" in refusal.value.hint
-    assert len(await library.list()) == 2
-
-
 @pytest.mark.parametrize("change", ["text", "id", "project", "trust", "signature", "key"])
 async def test_a_line_that_was_changed_is_not_the_users_own(
     library: Library, tmp_path: Path, change: str

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.doors.older import moved_by_init
 
 from upwell.ground.home import Home
 from upwell.hosts import server_files
@@ -50,11 +51,8 @@ def clients(user: Path, tmp_path: Path) -> Clients:
     return Clients(where, Home(tmp_path / "home").prepare())
 
 
-def take_over(clients: Clients) -> None:
-    takeover = clients.taking_over()
-    clients.take(takeover.config)
-    for plan in takeover.files:
-        clients.apply(plan)
+def take_over(user: Path, tmp_path: Path) -> None:
+    moved_by_init(tmp_path / "home", {"HOME": str(user)}, command=("/opt/upwell", "serve"))
 
 
 def give_back(clients: Clients, *expected: str) -> GivingBack:
@@ -79,8 +77,10 @@ def remove_backups(user: Path) -> None:
         copy.unlink()
 
 
-def test_the_record_alone_has_every_server_as_it_was(clients: Clients, user: Path) -> None:
-    take_over(clients)
+def test_the_record_alone_has_every_server_as_it_was(
+    clients: Clients, user: Path, tmp_path: Path
+) -> None:
+    take_over(user, tmp_path)
     remove_backups(user)
     assert give_back(clients).refused == {}
     claude = json.loads((user / ".claude.json").read_text())
@@ -92,7 +92,7 @@ def test_the_record_alone_has_every_server_as_it_was(clients: Clients, user: Pat
 def test_without_a_record_the_backups_restore_every_byte(
     clients: Clients, user: Path, tmp_path: Path, damage: str
 ) -> None:
-    take_over(clients)
+    take_over(user, tmp_path)
     file = tmp_path / "home" / "clients.json"
     LOST_RECORDS[damage](file)
     assert (str(file) in clients.damage) is (damage not in ("gone", "no entries"))
@@ -105,7 +105,7 @@ def test_without_a_record_the_backups_restore_every_byte(
 def test_without_record_and_backups_config_toml_gives_the_servers_back(
     clients: Clients, user: Path, tmp_path: Path, damage: str
 ) -> None:
-    take_over(clients)
+    take_over(user, tmp_path)
     taken = state(user)
     LOST_RECORDS[damage](tmp_path / "home" / "clients.json")
     remove_backups(user)
@@ -121,7 +121,7 @@ def test_without_record_and_backups_config_toml_gives_the_servers_back(
 def test_an_edited_file_gets_the_servers_of_its_own_backup(
     clients: Clients, user: Path, tmp_path: Path
 ) -> None:
-    take_over(clients)
+    take_over(user, tmp_path)
     (tmp_path / "home" / "clients.json").unlink()
     for name in FILES:
         text = (user / name).read_text()
@@ -137,7 +137,7 @@ def test_an_old_backup_restores_only_what_upwell_still_has(
 ) -> None:
     old = '{"n": 1, "mcpServers": {"gone": {"command": "gone-mcp"}, "fs": {"command": "fs-mcp"}}}'
     (user / ".claude.json.upwell-backup").write_text(old)
-    take_over(clients)
+    take_over(user, tmp_path)
     (tmp_path / "home" / "clients.json").unlink()
     (user / ".claude.json.upwell-backup.1").unlink()
     give_back(clients)
@@ -145,8 +145,10 @@ def test_an_old_backup_restores_only_what_upwell_still_has(
 
 
 @pytest.mark.parametrize("content", ["", "{}", "{", '{"mcpServers": {}}'])
-def test_a_damaged_backup_is_not_restored(clients: Clients, user: Path, content: str) -> None:
-    take_over(clients)
+def test_a_damaged_backup_is_not_restored(
+    clients: Clients, user: Path, content: str, tmp_path: Path
+) -> None:
+    take_over(user, tmp_path)
     for copy in user.rglob("*.upwell-backup"):
         copy.write_text(content)
     give_back(clients)
@@ -156,7 +158,7 @@ def test_a_damaged_backup_is_not_restored(clients: Clients, user: Path, content:
 def test_a_server_that_is_nowhere_leaves_every_file_as_it_is(
     clients: Clients, user: Path, tmp_path: Path
 ) -> None:
-    take_over(clients)
+    take_over(user, tmp_path)
     remove_backups(user)
     for name in ("clients.json", "config.toml"):
         (tmp_path / "home" / name).unlink()
@@ -172,15 +174,15 @@ def test_a_server_that_is_nowhere_leaves_every_file_as_it_is(
 def test_a_server_that_config_toml_lost_is_restored_from_the_backup(
     clients: Clients, user: Path, tmp_path: Path
 ) -> None:
-    take_over(clients)
+    take_over(user, tmp_path)
     for name in ("clients.json", "config.toml"):
         (tmp_path / "home" / name).unlink()
     give_back(clients, *ALL)
     assert {name: (user / name).read_text() for name in FILES} == FILES
 
 
-def test_what_no_agent_has_is_missing(clients: Clients, user: Path) -> None:
-    take_over(clients)
+def test_what_no_agent_has_is_missing(clients: Clients, user: Path, tmp_path: Path) -> None:
+    take_over(user, tmp_path)
     back = clients.giving_back()
     assert clients.missing(ALL, back, done=False) == []
     assert clients.missing(sorted(ALL), back, done=True) == sorted(ALL)
@@ -192,7 +194,7 @@ def test_what_no_agent_has_is_missing(clients: Clients, user: Path) -> None:
 def test_a_server_that_is_to_stay_with_its_agent_from_now_on_is_not_missing(
     clients: Clients, user: Path, tmp_path: Path
 ) -> None:
-    take_over(clients)
+    take_over(user, tmp_path)
     where = Installation(user_folder=user, environment={}, command=("/opt/upwell", "serve"))
     back = give_back(later := Clients(where, Home(tmp_path / "home"), leave=["fs", "git"]))
     assert later.missing(ALL, back, done=True) == []

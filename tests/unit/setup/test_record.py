@@ -76,7 +76,7 @@ def test_capture_is_switched_on_where_the_user_has_not_decided() -> None:
 
 def test_shortening_is_switched_on_for_agents_only_when_asked_for() -> None:
     assert not switches_on(config_plan(Path("config.toml"), None, None), SHORTEN)
-    plan = config_plan(Path("config.toml"), None, None, ["claude"])
+    plan = config_plan(Path("config.toml"), None, None, shorten=["claude"])
     assert plan.after == '[hook]\ncapture = true\ncompress = ["claude"]\n'
     assert switches_on(plan, SHORTEN)
 

@@ -1,6 +1,7 @@
 """Texts that an agent already has, because a file that its host loads imports them."""
 
 import time
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -165,9 +166,17 @@ def test_any_number_of_folders_takes_a_moment(root: Path, width: int, depth: int
     assert time.process_time() - began < 0.2
 
 
+def test_a_working_directory_in_hundreds_of_folders_takes_a_moment(root: Path) -> None:
+    deep = root / "shop" / ("d/" * 300)
+    deep.mkdir(parents=True)
+    began = time.process_time()
+    assert not is_loaded(deep, "claude")
+    assert time.process_time() - began < 0.2
+
+
 def test_files_that_are_not_read_in_time_do_not_count(root: Path) -> None:
-    (root / "shop/CLAUDE.md").write_text("@docs/rules.md")
-    clock = iter([0.0, 10.0, 20.0])
+    (root / "shop/CLAUDE.md").write_text(f"@docs/rules.md\n\n{RULE}")
+    clock = chain([0.0], repeat(10.0))
     assert not loaded_by("claude", str(root / "shop"), [RULE], now=lambda: next(clock))
 
 

@@ -4,7 +4,6 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.ground.errors import RecallUnavailable, StoreUnwritable
-from upwell.ground.session_state import LocalSessionState
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Trust
@@ -220,21 +219,6 @@ async def test_taking_one_surfacing_back_leaves_the_others_counted():
     assert await reason(surfacer, read("src/file1.py")) is SkipReason.COOLDOWN
     assert isinstance(await surfacer.surface(read("src/file9.py")), Surfacing)
     assert await reason(surfacer, read("src/last.py")) is SkipReason.RATE
-
-
-async def test_replicas_that_share_the_state_share_rate_cooldown_and_late_hits():
-    stage, state = Stage(hit(), rate_per_minute=1), LocalSessionState()
-    options = Options(surface=stage.surface)
-    entry, other = (
-        Surfacer(stage.recall, stage.ttl_store, options, state=state, clock=stage.clock)
-        for _ in range(2)
-    )
-    first = await entry.surface(read())
-    assert await reason(other, read("src/other.py")) is SkipReason.RATE
-    await entry.deliveries.take_back(first, read(), late=True)
-    searches = len(stage.recall.asked)
-    assert isinstance(await other.surface(read()), Surfacing)
-    assert len(stage.recall.asked) == searches, "the late hits answer, without a search"
 
 
 async def test_three_failures_open_the_breaker_and_a_probe_closes_it():

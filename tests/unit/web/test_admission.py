@@ -1,4 +1,4 @@
-"""Rates of principals and tenants, and who is admitted."""
+"""Rates of principals, and who is admitted."""
 
 from typing import Any
 
@@ -10,11 +10,10 @@ from upwell.ground.types.principal import OWNER, granted
 from upwell.testing import ManualClock
 from upwell.web import admission as admission_module
 from upwell.web.admission import Admission, Denials, Rates, TooMany
-from upwell.web.oidc import InvalidToken
 from upwell.web.options import LimitOptions
 from upwell.web.routes import http_app
 
-ADA, BOB, EVE = granted("ada"), granted("bob"), granted("ada", tenant="elsewhere")
+ADA, BOB = granted("ada"), granted("bob")
 
 
 @pytest.fixture
@@ -31,23 +30,10 @@ def test_a_principal_has_a_rate_of_its_own(clock: ManualClock) -> None:
     assert [rates.take(ADA) for _ in range(3)] == [None] * 3
     assert rates.take(ADA) == TooMany("you may make 3 requests a minute", 20)
     assert rates.take(BOB) is None
-    assert rates.take(EVE) is None, "the same name in another tenant"
     assert [rates.take(OWNER) for _ in range(50)] == [None] * 50
     clock.advance(20)
     assert rates.take(ADA) is None
     assert rates.take(ADA) is not None
-
-
-def test_a_tenant_has_a_rate_of_its_own(clock: ManualClock) -> None:
-    rates = limited(clock, requests_per_minute=3, tenant_requests_per_minute=4)
-    for principal in (ADA, ADA, BOB, BOB):
-        assert rates.take(principal) is None
-    refusal = rates.take(BOB)
-    assert refusal
-    assert "your tenant may make 4" in refusal.reason
-    assert rates.take(EVE) is None
-    clock.advance(15)
-    assert rates.take(BOB) is None, "a refusal costs nothing"
 
 
 def test_what_is_remembered_is_bounded(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,15 +48,6 @@ def test_without_limits_nothing_is_counted(clock: ManualClock) -> None:
     rates = limited(clock)
     assert [rates.take(ADA) for _ in range(1_000)] == [None] * 1_000
     assert not rates._buckets
-
-
-async def test_a_principal_of_the_homes_tenant_has_none() -> None:
-    known = {"a": granted("ada", tenant="acme"), "e": EVE}
-    own_only = Admission(known.get, tenant="acme")
-    assert await own_only.find("a") == ADA
-    assert await own_only.find("e") == InvalidToken("this gateway does not serve your tenant", 403)
-    assert await own_only.find("?") is None
-    assert await Admission(known.get, tenant="acme", own_only=False).find("e") == EVE
 
 
 async def asked(app: Any, token: str, path: str = "/mcp") -> tuple[int, dict[str, str], bytes]:
@@ -104,8 +81,7 @@ async def test_an_excess_is_answered_with_429_and_recorded(clock: ManualClock) -
         return PlainTextResponse("in")
 
     admission = Admission(
-        {"a": ADA, "e": EVE}.get,
-        own_only=False,
+        {"a": ADA, "b": BOB}.get,
         rates=limited(clock, requests_per_minute=2),
         denied=Denials(
             lambda actor, why: denials.append((actor, why)),
@@ -117,9 +93,9 @@ async def test_an_excess_is_answered_with_429_and_recorded(clock: ManualClock) -
     status, headers, body = await asked(app, "a")
     assert (status, headers["retry-after"]) == (429, "30")
     assert body == b'{"error":"you may make 2 requests a minute"}'
-    assert (await asked(app, "e", "/metrics"))[0] == 403
+    assert (await asked(app, "b", "/metrics"))[0] == 403
     assert denials[0] == ("ada", "you may make 2 requests a minute")
-    assert denials[-1] == ("ada of elsewhere", "only the owner of the home may use this path")
+    assert denials[-1] == ("bob", "only the owner of the home may use this path")
     assert not strangers
     assert (await asked(app, "made-up"))[0] == 401
     assert strangers == [("192.0.2.7", "unknown token")]

@@ -9,7 +9,7 @@ import pytest
 from upwell.ground.errors import StoreCorrupt, UsageError
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.principal import OWNER, Role, granted
-from upwell.web.tokens import PREFIX, Tokens, issue, revoke, shared_token, token_of, tokens_in
+from upwell.web.tokens import PREFIX, Tokens, issue, revoke, token_of, tokens_in
 
 OWN = "o" * 43
 
@@ -31,28 +31,12 @@ def test_a_token_identifies_its_user_and_their_namespaces(path: Path) -> None:
 
 
 def test_every_new_token_is_recognised_as_a_secret(path: Path, tmp_path: Path) -> None:
-    team = shared_token(tmp_path / "team", b"s" * 32)
-    for token in (issue(path, "ada"), token_of(tmp_path / "own"), team):
+    for token in (issue(path, "ada"), token_of(tmp_path / "own")):
         assert token.startswith(PREFIX)
         assert redact(f"the token of ada is {token}, which works") == (
             "the token of ada is [REDACTED:upwell-token], which works",
             ("upwell-token",),
         )
-
-
-def test_a_team_token_is_valid_everywhere(path: Path, tmp_path: Path) -> None:
-    team = shared_token(tmp_path / "team", b"s" * 32)
-    tokens = Tokens(OWN, path, lambda: team)
-    assert tokens.principal_of(team) == OWNER
-    assert tokens.principal_of(team[1:]) is None
-    assert Tokens(OWN, path, lambda: "").principal_of("") is None
-
-
-def test_a_damaged_file_of_the_team_token_is_written_again(tmp_path: Path) -> None:
-    shown = tmp_path / "token"
-    shown.write_bytes(b"\xff\xfe")
-    team = shared_token(shown, b"s" * 32)
-    assert shown.read_text().strip() == team
 
 
 def test_a_revocation_takes_effect_at_once(path: Path) -> None:
@@ -103,19 +87,26 @@ def test_a_name_has_one_token(path: Path) -> None:
     assert [entry.principal.name for entry in tokens_in(path)] == ["ada"]
 
 
-def test_a_token_has_a_role_and_a_tenant(path: Path) -> None:
+def test_a_token_has_a_role(path: Path) -> None:
     tokens = Tokens(OWN, path)
-    ada = issue(path, "ada", ["team/*"], tenant="acme", role=Role.READER)
-    assert tokens.principal_of(ada) == granted("ada", ["team/*"], "acme", Role.READER)
-    for tenant in ("a\nb", "x" * 201, "\ud800", "a\0"):
-        with pytest.raises(UsageError, match="tenant"):
-            issue(path, "bob", tenant=tenant)
+    ada = issue(path, "ada", ["team/*"], role=Role.READER)
+    assert tokens.principal_of(ada) == granted("ada", ["team/*"], Role.READER)
+
+
+def test_a_token_that_an_earlier_version_gave_to_another_tenant_is_not_valid(path: Path) -> None:
+    ada, bob = issue(path, "ada"), issue(path, "bob")
+    rows = json.loads(path.read_text())
+    for row, tenant in zip(rows["tokens"], ("acme", ""), strict=True):
+        row["tenant"] = tenant
+    path.write_text(json.dumps(rows))
+    assert Tokens(OWN, path).principal_of(ada) is None
+    assert Tokens(OWN, path).principal_of(bob) == granted("bob")
 
 
 def test_a_token_of_an_earlier_version_is_a_writers(path: Path) -> None:
     token = issue(path, "ada", ["decisions"])
     rows = json.loads(path.read_text())
     for row in rows["tokens"]:
-        del row["role"], row["tenant"]
+        del row["role"]
     path.write_text(json.dumps(rows))
     assert Tokens(OWN, path).principal_of(token) == granted("ada", ["decisions"])

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from upwell.app.dashboard.desk import desk_of
 from upwell.app.memory import Settings
-from upwell.app.principals import team_token
 from upwell.app.wiring import App, build
 from upwell.config import read_valid
 from upwell.ground.errors import ConfigError
@@ -32,7 +31,7 @@ async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
     try:
         home = app.config.home
         token = token_of(home.token_file)
-        tokens = Tokens(token, home.tokens_file, team_token(app.config))
+        tokens = Tokens(token, home.tokens_file)
         routes = dashboard_routes(desk_of(_following_config(app)))
         server = http_server(http_app(routes, Admission(tokens.principal_of)))
         loop = asyncio.get_running_loop()

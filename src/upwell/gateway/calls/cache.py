@@ -43,12 +43,12 @@ class _Flight(Struct):
 
 
 class Cache:
-    """The cache. Its keys are HMACs, for which `secret()` returns the secret key."""
+    """The cache. Its keys are HMACs, with `secret` as their key."""
 
     def __init__(
         self,
         ttl_store: TtlStore,
-        secret: Callable[[], bytes],
+        secret: bytes,
         options: CacheOptions,
         has_secret: Callable[[str], bool],
     ) -> None:
@@ -132,7 +132,7 @@ class Cache:
             client.principal.name,
             client.capabilities.decode(errors="replace"),
         ]
-        return hmac.new(self._secret(), json.dumps(parts).encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._secret, json.dumps(parts).encode(), hashlib.sha256).hexdigest()
 
 
 def _reprs(value: Mapping[str, Any]) -> dict[str, str]:

@@ -357,7 +357,7 @@ class CallSurfacing:
 
 
 class Calls(Protocol):
-    """One pipeline, or one pipeline per tenant."""
+    """A pipeline."""
 
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply: ...
 

@@ -42,7 +42,6 @@ from upwell.gateway.front.streams import (
 from upwell.gateway.routing.router import Router
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK
-from upwell.ground.session_state import SessionState
 from upwell.ground.trace import requested
 from upwell.ground.types.principal import IN_SCOPE, Principal
 from upwell.ground.types.rpc import Reply
@@ -68,10 +67,10 @@ id and no data."""
 class HttpFront:
     """An ASGI application for `/mcp`."""
 
-    def __init__(self, router: Router, audience: Audience, state: SessionState) -> None:
+    def __init__(self, router: Router, audience: Audience) -> None:
         self._router = router
         self._tasks = BackgroundTasks("requests over HTTP")
-        self._sessions = HttpSessions(audience, state, SYSTEM_CLOCK)
+        self._sessions = HttpSessions(audience, SYSTEM_CLOCK)
         self._modern: dict[Principal, Session] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,7 +84,7 @@ class HttpFront:
             elif scope["method"] == "GET":
                 await self._get(headers, principal, receive, send)
             elif scope["method"] == "DELETE":
-                await self._sessions.end(await self._session_of(headers, principal))
+                self._sessions.end(self._session_of(headers, principal))
                 await respond(send, 204)
             else:
                 await respond(send, 405, b"", [(b"allow", b"GET, POST, DELETE")])
@@ -96,13 +95,12 @@ class HttpFront:
             await respond_json(send, unreadable.status, unreadable.line)
 
     def end_streams(self) -> None:
-        """End the streams that clients have opened with GET, so that the clients reconnect to
-        another replica."""
+        """End the streams that clients have opened with GET, so that the clients reconnect, behind
+        a load balancer to another gateway."""
         self._sessions.end_streams()
 
     async def aclose(self) -> None:
-        """End all requests and streams in this process. Another process may continue the
-        sessions."""
+        """End all sessions, requests and streams."""
         self._sessions.close()
         await self._tasks.aclose()
 
@@ -120,18 +118,17 @@ class HttpFront:
         if version in MODERN_VERSIONS or PROTOCOL_VERSION in meta_of(params):
             await self._modern_post(headers, principal, message, params, receive, send)
         elif message.method == "initialize" and message.id is not None:
-            opened = await self._sessions.open(principal)
+            opened = self._sessions.open(principal)
             name = (b"mcp-session-id", opened.session.id.encode())
             stream = Stream(opened.questions, opened.streams.own)
             line = await self._start(opened, message, stream)
-            await self._sessions.record(opened)
             await respond(send, 200, line, [(b"content-type", JSON.encode()), name])
         else:
             if version and version not in HANDSHAKE_VERSIONS:
                 raise BadRequest(400, INVALID_REQUEST, f"unsupported protocol version {version!r}")
             accept = headers.get("accept", "")
             events = 0 <= accept.find(EVENTS) < accept.find(JSON)
-            known, primed = await self._session_of(headers, principal), version >= PRIMED_FROM
+            known, primed = self._session_of(headers, principal), version >= PRIMED_FROM
             await self._handshake_post(known, message, receive, send, events=events, primed=primed)
 
     async def _handshake_post(
@@ -213,7 +210,7 @@ class HttpFront:
         if EVENTS not in headers.get("accept", ""):
             why = f"the Accept header of a GET must include {EVENTS}"
             raise BadRequest(406, INVALID_REQUEST, why)
-        http_session = await self._session_of(headers, principal)
+        http_session = self._session_of(headers, principal)
         outbox, number = self._requested_stream(http_session, headers.get("last-event-id"))
         if previous := http_session.followed.pop(outbox.name, None):
             previous.cancel()
@@ -232,26 +229,21 @@ class HttpFront:
         """Return the stream that a GET opens, and the number of the last event delivered on it. The
         stream is the one that sent `last_event`, or the session's own stream."""
         streams = http_session.streams
-        foreign = last_event is not None and streams.is_foreign(last_event)
-        if last_event is None or (foreign and streams.is_own(last_event)):
+        if last_event is None:
             own = streams.own
             if own.name in http_session.followed:
                 raise BadRequest(409, INVALID_REQUEST, "this session's stream is already open")
             return own, own.last_read
-        if foreign:
-            # Only the process that worked on the reply has it, and that process has probably ended.
-            # A 404 makes the client start a new session.
-            raise BadRequest(404, INVALID_REQUEST, "the process that served this stream has ended")
         position = streams.find(last_event)
         if position is None:
             raise BadRequest(400, INVALID_REQUEST, "no stream of this session has that event")
         return position
 
-    async def _session_of(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
+    def _session_of(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
         name = headers.get("mcp-session-id", "")
         if not name:
             raise BadRequest(400, INVALID_REQUEST, "the Mcp-Session-Id header is missing")
-        known = await self._sessions.find(name, principal)
+        known = self._sessions.find(name, principal)
         if known is None:
             raise BadRequest(404, INVALID_REQUEST, "unknown or expired session")
         return known

@@ -6,7 +6,6 @@ connection.
 """
 
 import asyncio
-import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
@@ -28,10 +27,6 @@ MAX_RETAINED_BYTES = 8 * 1024 * 1024
 but never the last one.
 """
 MAX_STREAMS = 32
-PROCESS = secrets.token_hex(4)
-"""The prefix for the names of this process's streams, so that two processes that serve the same
-session use different names.
-"""
 OWN_STREAM = "0"
 """The name of a session's own stream, for messages that belong to no request."""
 
@@ -98,16 +93,15 @@ class Outbox:
 class Streams:
     """A session's streams, which a client can resume."""
 
-    def __init__(self, process: str = PROCESS) -> None:
-        self._process = process
-        self.own = Outbox(self._name(OWN_STREAM))
+    def __init__(self) -> None:
+        self.own = Outbox(OWN_STREAM)
         self._streams: dict[str, Outbox] = {}
         self._last = 0
 
     def begin(self) -> Outbox:
         """Create a stream for the reply to a request."""
         self._last += 1
-        name = self._name(str(self._last))
+        name = str(self._last)
         outbox = self._streams[name] = Outbox(name)
         return outbox
 
@@ -132,18 +126,6 @@ class Streams:
         if outbox is None or not (number.isascii() and number.isdigit() and len(number) < 16):
             return None
         return (outbox, int(number)) if int(number) <= outbox.count else None
-
-    def is_foreign(self, identity: str) -> bool:
-        """Return whether an event id was created by another process that served the session."""
-        process, separator, _ = identity.partition(".")
-        return bool(separator) and process != self._process
-
-    def is_own(self, identity: str) -> bool:
-        """Return whether an event id belongs to the session's own stream, in any process."""
-        return identity.partition(".")[2].startswith(f"{OWN_STREAM}-")
-
-    def _name(self, number: str) -> str:
-        return f"{self._process}.{number}"
 
 
 Sent = MutableMapping[str, Any]

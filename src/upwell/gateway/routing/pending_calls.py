@@ -15,14 +15,12 @@ from msgspec import Struct
 
 from upwell.gateway.clients import RequestContext
 from upwell.gateway.eras import input_required
-from upwell.ground.session_state import SessionState
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import RawObject
 
 STATE_PREFIX = "upwell-parked-"
 """Marks a `requestState` as ours. Any other state belongs to an upstream."""
-KIND = "pending_call"
 WAIT_SECONDS = 600.0
 MAX_PENDING = 1000
 """If more calls are pending, the oldest is abandoned."""
@@ -65,12 +63,10 @@ class _PendingCall(Struct):
 class PendingCalls:
     """Keeps calls open while their clients answer questions, and then resumes them.
 
-    The right to resume a call is stored in `session_state` under the call's session. Only a request
-    from that session can claim it, and only once.
+    Only a request from the call's session can resume it, and only once.
     """
 
-    def __init__(self, session_state: SessionState) -> None:
-        self._session_state = session_state
+    def __init__(self) -> None:
         self._pending: dict[str, _PendingCall] = {}
 
     async def run(self, context: RequestContext, work: Coroutine[Any, Any, Reply]) -> Reply:
@@ -85,16 +81,12 @@ class PendingCalls:
         Raises:
             NotJson: the answers are not a JSON object.
         """
-        # A process that is not running the call must not claim the right to resume it.
-        if state not in self._pending:
+        pending = self._pending.get(state)
+        if pending is None or pending.context.session != context.session:
             return None
-        # Before the claim, so that a malformed request leaves the call open.
+        # Before the call is claimed, so that a malformed request leaves it open.
         answers = RawObject.parse(params.get("inputResponses") or b"{}")
-        if not await self._session_state.delete(context.session, KIND, state):
-            return None
-        pending = self._pending.pop(state, None)
-        if pending is None:
-            return None
+        del self._pending[state]
         if pending.expiry is not None:
             pending.expiry.cancel()
         pending.context.channel = context.channel
@@ -121,8 +113,6 @@ class PendingCalls:
         self._pending[state] = pending
         loop = asyncio.get_running_loop()
         pending.expiry = loop.call_later(WAIT_SECONDS, self._abandon, state)
-        session = pending.context.session
-        await self._session_state.put(session, KIND, state, b"1", ttl_seconds=WAIT_SECONDS)
         return Reply(result=input_required(pending.open_questions(), state).encode())
 
     def _abandon(self, state: str) -> None:

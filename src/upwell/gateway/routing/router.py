@@ -26,7 +26,6 @@ from upwell.gateway.routing.tasks import Tasks
 from upwell.gateway.routing.tools import CONTEXT_QUERY, Catalog, LocalTools, Target, server_of
 from upwell.gateway.upstreams.supervisor import State, Upstream
 from upwell.ground.errors import UpwellError
-from upwell.ground.session_state import SessionState
 from upwell.ground.trace import LOG, present_trace_id, requested
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.hosts import host_of_client
@@ -65,7 +64,6 @@ class Router:
         pipeline: Calls,
         audience: Audience,
         resources: UpstreamResources,
-        session_state: SessionState,
     ) -> None:
         self._catalog = catalog
         self._upstreams = upstreams
@@ -74,7 +72,7 @@ class Router:
         self._audience = audience
         self._resources = resources
         self._tasks = Tasks(upstreams)
-        self._pending_calls = PendingCalls(session_state)
+        self._pending_calls = PendingCalls()
         self._methods: dict[str, Method] = {
             "initialize": self._initialize,
             "server/discover": self._discover,

@@ -33,18 +33,10 @@ PREPARE_THRESHOLD = 3
 """A connection prepares a statement after running it this many times. Until then, the server plans
 the statement again on every run."""
 CONNECT_SECONDS = 5.0
-PROMPT_SECONDS = 0.25
-"""How long a tool call waits for the database."""
-BUSY_SECONDS = 2.0
-"""How long a tool call waits while the database responds to other callers, so that a burst of calls
-is not mistaken for a lost database."""
-LATE_LOOP_SECONDS = 0.05
 SUSPICIOUS_SECONDS = 0.1
 """After this time without a response, a second connection is opened to test the server."""
+PROBE_SECONDS = 0.25
 PROBE_PAUSE_SECONDS = 1.0
-PROMPT_STATEMENT_MS = 5_000
-"""The server's time limit for statements from tool calls. It stops them even if their caller has
-given up."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 1.0
 CLOSING_SECONDS = 1.0
 _LOST_STATES = ("08", "57P", "53300")
@@ -64,27 +56,6 @@ class Statement(Struct, frozen=True):
 
 Rows = Sequence[TupleRow]
 Cursor = AsyncCursor[TupleRow]
-
-
-class _Asked(Struct, frozen=True):
-    statements: Sequence[Statement]
-    answer: asyncio.Future[list[Rows]]
-
-    @property
-    def kind(self) -> str:
-        return str(self.statements[0].values.get("kind", "")) if self.statements else ""
-
-    def succeed(self, rows: list[Rows]) -> None:
-        if not self.answer.done():
-            self.answer.set_result(rows)
-
-    def fail(self, error: BaseException) -> None:
-        if self.answer.done():
-            return
-        if isinstance(error, asyncio.CancelledError):
-            self.answer.cancel()
-        else:
-            self.answer.set_exception(error)
 
 
 class Use(Struct, frozen=True):
@@ -128,9 +99,6 @@ class Postgres:
 
     def __init__(self, url: str, *, size: int = MAX_CONNECTIONS) -> None:
         self.url = url
-        self.clock_offset = 0.0
-        """How many seconds the server's clock is ahead of this machine's clock; 0 if the two nearly
-        agree."""
         # This class logs failures itself.
         logging.getLogger("psycopg").setLevel(logging.CRITICAL)
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
@@ -145,7 +113,6 @@ class Postgres:
             configure=self._configure,
         )
         self._is_pooled = False
-        self._batches: dict[tuple[str, float], list[_Asked]] = {}
         self._opening = asyncio.Lock()
         self._is_open = False
         self._lost = ""
@@ -197,110 +164,41 @@ class Postgres:
             await connection.execute(settings_of(number))
             yield Transaction(connection, pipeline, number)
 
-    async def ask(
-        self, tenant: str, *statements: Statement, seconds: float | None = None
-    ) -> list[Rows]:
+    async def ask(self, tenant: str, *statements: Statement) -> list[Rows]:
         """Run a tenant's statements in one round trip and one transaction. The planner is told to
-        use the indexes. With `seconds`, wait this long for the rows, or longer while the database
-        responds to other callers.
+        use the indexes.
 
         Raises:
-            StoreError: the database failed, or did not respond in time. A write may still take
-            effect.
+            StoreError: the database failed. A write may still take effect.
         """
-        if seconds is None:
-            return await self._wait_for(self._ask(tenant_number(tenant), statements, None), None)
-        asked = _Asked(statements, asyncio.get_running_loop().create_future())
-        batch = self._batches.setdefault((tenant, seconds), [])
-        batch.append(asked)
-        if len(batch) == 1:
-            self._tasks.start(self._answer_batch(tenant, seconds))
-        return await asked.answer
-
-    async def _answer_batch(self, tenant: str, seconds: float) -> None:
-        """Use one transaction for the statements of all callers who asked at the same moment. If it
-        fails quickly, use a separate transaction for each caller."""
-        batch = self._batches.pop((tenant, seconds))
-        # All processes must lock rows in the same order, or they could deadlock.
-        batch.sort(key=lambda asked: asked.kind)
-        statements = [statement for asked in batch for statement in asked.statements]
         began = time.monotonic()
+        task = self._tasks.start(_outcome(self._ask(tenant_number(tenant), statements)))
         try:
-            work = self._ask(tenant_number(tenant), statements, seconds)
-            rows = iter(await self._wait_for(work, seconds))
-        except BaseException as error:
-            remaining = began + seconds - time.monotonic()
-            is_quick = isinstance(error, StoreError) and remaining > seconds / 2
-            if len(batch) > 1 and is_quick and not self._lost:
-                await asyncio.gather(*(self._answer(tenant, remaining, one) for one in batch))
-                return
-            for asked in batch:
-                asked.fail(error)
-            if not isinstance(error, StoreError):
-                raise
-        else:
-            for asked in batch:
-                asked.succeed([next(rows) for _ in asked.statements])
+            # A caller who gives up does not wait for the cancellation, because a lost server never
+            # confirms it.
+            done, _ = await asyncio.wait({task}, timeout=SUSPICIOUS_SECONDS)
+            if not done:
+                self._suspect(began)
+                await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        outcome = task.result()
+        if isinstance(outcome, StoreError):
+            raise outcome
+        return outcome
 
-    async def _answer(self, tenant: str, seconds: float, asked: "_Asked") -> None:
-        work = self._ask(tenant_number(tenant), asked.statements, seconds)
-        try:
-            asked.succeed(await self._wait_for(work, seconds))
-        except StoreError as error:
-            asked.fail(error)
-
-    async def _ask(
-        self, tenant: int, statements: Sequence[Statement], seconds: float | None
-    ) -> list[Rows]:
-        settings = _BY_INDEX
-        if seconds is not None:
-            settings = {**_BY_INDEX, "statement_timeout": str(PROMPT_STATEMENT_MS)}
+    async def _ask(self, tenant: int, statements: Sequence[Statement]) -> list[Rows]:
         async with (
             self._connected(CONNECT_SECONDS) as connection,
             connection.pipeline(),
         ):
             # The statements in a pipeline form one transaction, which ends with this block.
-            await connection.execute(settings_of(tenant, settings))
+            await connection.execute(settings_of(tenant, _BY_INDEX))
             cursors = [await send(connection, tenant, statement) for statement in statements]
         rows = await _rows_of(cursors)
         self._answered_at = time.monotonic()
         return rows
-
-    def _is_busy(self, began: float, waited_since: float, seconds: float) -> bool:
-        """Return whether load may explain why a response is late: other callers have received
-        responses in the meantime, or the event loop is behind."""
-        now = time.monotonic()
-        if now - began > BUSY_SECONDS:
-            return False
-        return self._answered_at >= began or now - waited_since > seconds + LATE_LOOP_SECONDS
-
-    async def _wait_for[T](self, work: Coroutine[Any, Any, T], seconds: float | None) -> T:
-        """Await `work`, for `seconds` if given, and longer if this process or the server is busy. A
-        caller who gives up does not wait for `work` to be cancelled, because a lost server never
-        confirms a cancellation."""
-        began = time.monotonic()
-        task = self._tasks.start(_outcome(work))
-        try:
-            done, _ = await asyncio.wait({task}, timeout=seconds or SUSPICIOUS_SECONDS)
-            waited_since = began
-            while seconds is not None and not done and self._is_busy(began, waited_since, seconds):
-                waited_since = time.monotonic()
-                done, _ = await asyncio.wait({task}, timeout=seconds)
-            if not done and seconds is None:
-                self._suspect(began)
-                done, _ = await asyncio.wait({task})
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if not done:
-            reason = f"no answer within {seconds} seconds"
-            if self._answered_at < began:
-                self._lose(reason)
-            raise _unreachable(reason)
-        outcome = task.result()
-        if isinstance(outcome, StoreError):
-            raise outcome
-        return outcome
 
     @asynccontextmanager
     async def _connected(self, seconds: float) -> AsyncIterator[AsyncConnection]:
@@ -327,8 +225,8 @@ class Postgres:
             return
         async with self._opening:
             if not self._is_open:
-                server = await migrate(self.url)
-                self.clock_offset, self._is_pooled = server.clock_offset, server.is_pooled
+                is_pooled = await migrate(self.url)
+                self._is_pooled = is_pooled
                 await self._pool.open()
                 self._is_open = True
 
@@ -350,7 +248,7 @@ class Postgres:
 
     async def _probe(self, since: float) -> None:
         try:
-            async with asyncio.timeout(PROMPT_SECONDS):
+            async with asyncio.timeout(PROBE_SECONDS):
                 connection = await connect(self.url)
             await connection.close()
             await asyncio.sleep(PROBE_PAUSE_SECONDS)
@@ -362,7 +260,7 @@ class Postgres:
     async def _reach_again(self) -> None:
         delay = FIRST_RETRY_SECONDS
         while not await self._is_reached():
-            # The delay is random, so that replicas do not all reconnect at the same moment.
+            # The delay is random, so that gateways do not all reconnect at the same moment.
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
             delay = min(LAST_RETRY_SECONDS, delay * 2)
         self._lost = ""

@@ -1,12 +1,10 @@
 """Migrate the tables of a PostgreSQL database."""
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Any, cast
 
 import psycopg
-from msgspec import Struct
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
 
@@ -23,8 +21,6 @@ CONNECTION: Mapping[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 5_000,
 }
-MIN_OFFSET_SECONDS = 2.0
-"""Clocks that differ by less than this are treated as equal."""
 
 
 async def connect(url: str) -> AsyncConnection:
@@ -40,16 +36,9 @@ async def connect(url: str) -> AsyncConnection:
         raise psycopg.OperationalError("the server does not answer") from error
 
 
-class Server(Struct, frozen=True):
-    """A database server. `clock_offset`: how many whole seconds its clock is ahead of this
-    machine's. `is_pooled`: whether a pooler is in front of the server."""
-
-    clock_offset: float
-    is_pooled: bool
-
-
-async def migrate(url: str) -> Server:
+async def migrate(url: str) -> bool:
     """Create or migrate the tables. Processes that start at the same time wait for each other.
+    Returns whether a pooler is in front of the server.
 
     Raises:
         psycopg.Error: the database cannot be reached, or the user lacks the right to create tables.
@@ -65,7 +54,7 @@ async def migrate(url: str) -> Server:
             )
         if version < len(MIGRATIONS):
             await _update(connection)
-        return Server(await _clock_offset(connection), await is_pooled(connection))
+        return await is_pooled(connection)
 
 
 async def is_pooled(connection: AsyncConnection) -> bool:
@@ -94,9 +83,3 @@ async def _version(connection: AsyncConnection) -> int:
         return 0
     newest = await connection.execute("SELECT coalesce(max(number), 0) FROM upwell.migration")
     return int(cast(TupleRow, await newest.fetchone())[0])
-
-
-async def _clock_offset(connection: AsyncConnection) -> float:
-    answer = await connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
-    offset = cast(TupleRow, await answer.fetchone())[0] - time.time()
-    return float(round(offset)) if abs(offset) >= MIN_OFFSET_SECONDS else 0.0

@@ -7,13 +7,12 @@
     null_score              the best scores of random queries, by scope and number of words
     trash                   deleted memories, kept for 30 days
     embedding               the vectors of memories, by model, if an embedder is configured
-    embedding_model         the models, each with the replica that is computing its vectors
+    embedding_model         the models, each with the gateway that is computing its vectors
 
 These contain everything else that the machines of a team share:
 
-    entry                   data that expires: originals, the seen log, cached responses, sessions
+    entry                   the tokens of writes that have arrived from developers' machines
     feedback, threshold     ratings, and the thresholds derived from them
-    home_file               files in the home: notes, tokens, the pause, the inbox, the secret, …
     audit                   who stored or removed memories, and whose requests were denied
     change                  for each memory of a project, except private ones, the tenant's version
                             when the memory last changed or was removed, so that developers'
@@ -28,7 +27,7 @@ range.
 
 Statements filter by tenant. In addition, row-level security limits every statement to the rows of
 the tenant that is set in the transaction, unless the role is a superuser or has `BYPASSRLS`.
-Triggers notify a tenant's channel when the tenant's memories, ratings or files change.
+A trigger notifies a tenant's channel when the tenant's memories change.
 """
 
 import hashlib
@@ -56,7 +55,12 @@ _OF_MEMORIES = (
 )
 _SHARED = ("entry", "feedback", "threshold", "home_file")
 _EMBEDDED = ("embedding", "embedding_model")
-TABLES_OF_A_TENANT = (*_OF_MEMORIES, *_SHARED, *_EMBEDDED, "change", "audit")
+TABLES_OF_A_TENANT = (
+    *_OF_MEMORIES,
+    *("entry", "feedback", "threshold"),
+    *_EMBEDDED,
+    *("change", "audit"),
+)
 
 
 def _walls(tables: Sequence[str]) -> Iterator[str]:
@@ -257,7 +261,16 @@ _CODE = (
         INCLUDE (code, namespace) WHERE code IS NOT NULL""",
 )
 
-MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE, _CODE)
+_OWN = (
+    # Each home has its own files, originals and sessions.
+    "DROP TABLE IF EXISTS upwell.home_file",
+    "DROP TRIGGER IF EXISTS announce_learned ON upwell.tenant",
+    "ALTER TABLE upwell.entry NO FORCE ROW LEVEL SECURITY",
+    "DELETE FROM upwell.entry WHERE kind <> 'received'",
+    "ALTER TABLE upwell.entry FORCE ROW LEVEL SECURITY",
+)
+
+MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE, _CODE, _OWN)
 """Each migration's statements, oldest migration first."""
 
 

@@ -25,13 +25,13 @@ class Backups:
         self._path = path
         self._folder = folder
         self._clock = clock
+        self._dated = re.compile(re.escape(path.stem) + r"-\d{4}-\d{2}-\d{2}\.db")
 
     def list(self) -> tuple[Path, ...]:
         """Return the daily backups, newest first."""
-        dated = re.compile(re.escape(self._path.stem) + r"-\d{4}-\d{2}-\d{2}\.db")
         if not self._folder.is_dir():
             return ()
-        backups = [path for path in self._folder.iterdir() if dated.fullmatch(path.name)]
+        backups = [path for path in self._folder.iterdir() if self._dated.fullmatch(path.name)]
         return tuple(sorted(backups, reverse=True))
 
     async def make_if_due(self) -> Path | None:
@@ -64,13 +64,25 @@ class Backups:
             with exclusively(self._folder / self._path.stem):
                 if path.exists() and not replace:
                     return None
+                self._remove_partial()
                 try:
                     with closing(sqlite3.connect(self._path)) as db:
                         vacuum_into(db, path)
                 except sqlite3.Error as error:
                     raise from_sqlite(error, path) from error
-                # While the clock was wrong, backups may have got dates in the future.
-                others = [other for other in self.list() if other != path]
-                for old in others[KEEP - 1 :]:
-                    old.unlink(missing_ok=True)
+                self._remove_old(path)
         return path
+
+    def _remove_partial(self) -> None:
+        """Remove what backups that were killed have left. The caller holds the lock."""
+        for path in self._folder.glob(f"{self._path.stem}-*.db.partial*"):
+            if self._dated.match(path.name):
+                path.unlink(missing_ok=True)
+
+    def _remove_old(self, newest: Path) -> None:
+        """Keep `newest` and those before it. While the clock was wrong, backups may have got dates
+        in the future, and those go first."""
+        others = [other for other in self.list() if other != newest]
+        others.sort(key=lambda other: (other < newest, other), reverse=True)
+        for old in others[KEEP - 1 :]:
+            old.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ from upwell.ground.sqlite.file import (
     from_failure,
     from_sqlite,
     prepare,
+    refuse_later,
+    version,
 )
 from upwell.ground.trace import LOG
 
@@ -137,6 +139,9 @@ class Lane(Follower):
         except StoreCorrupt:
             self.drop()
             repair(self.plan)
+        except StoreError:
+            _refuse_later(self.plan)
+            raise
         return self.attempt(work)
 
 
@@ -327,7 +332,7 @@ class Database:
 
 def _flaw_of_file(path: Path) -> str:
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        with closing(_read_only(path)) as db:
             return _flaw(db)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         return str(error)
@@ -388,15 +393,29 @@ def repair(plan: Plan) -> None:
     """Replace the file if it is damaged. The rows that can be read are kept.
 
     Raises:
+        StoreTooNew: a later version of upwell has changed the tables since this process opened
+            them. The file is not changed.
         StoreError: the new file cannot be written, or the file cannot be locked.
     """
     from upwell.ground.sqlite.salvage import replace_damaged
 
     try:
         with exclusively(plan.path):
+            _refuse_later(plan)
             replace_damaged(plan)
     except Exception as error:
         raise from_failure(error, plan.path) from error
+
+
+def _refuse_later(plan: Plan) -> None:
+    """Raise StoreTooNew if a later version of upwell has changed the tables."""
+    with suppress(sqlite3.Error, ValueError), closing(_read_only(plan.path)) as db:
+        for owner in plan.owners:
+            refuse_later(owner, version(db, owner.name), plan.path, "restart this process")
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
 def _inode(path: Path) -> int:

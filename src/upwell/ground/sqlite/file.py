@@ -194,19 +194,14 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
     """Run the owner's migrations that this file lacks, in one transaction.
 
     If the owner already has tables in the file, the file is first copied to the `backups/` folder,
-    unless the owner's rows are expendable.
+    unless the owner's rows are expendable or are rebuilt from other data.
 
     Raises:
         StoreTooNew: a later version of upwell wrote these tables.
         StoreTooOld: a version whose tables are no longer read wrote them.
     """
     current = version(db, owner.name)
-    if current > len(owner.migrations):
-        raise StoreTooNew(
-            f"{path} was written by a later upwell ({owner.name} schema {current}, "
-            f"this one knows {len(owner.migrations)})",
-            hint="upgrade upwell, or set UPWELL_HOME to another folder",
-        )
+    refuse_later(owner, current, path, "upgrade upwell, or set UPWELL_HOME to another folder")
     if 0 < current < owner.oldest:
         raise StoreTooOld(
             f"{path} was written by upwell 0.1.0, which this version cannot read",
@@ -214,7 +209,7 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
         )
     if current == len(owner.migrations):
         return
-    if current and not owner.expendable:
+    if current and not owner.expendable and owner.salvage is not recreate:
         _copy_before(db, owner, current, path)
 
     def migrate_owner(connection: sqlite3.Connection) -> None:
@@ -233,6 +228,20 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
     in_transaction(db, migrate_owner)
 
 
+def refuse_later(owner: Owner, current: int, path: Path, hint: str) -> None:
+    """Refuse tables of a later version of upwell.
+
+    Raises:
+        StoreTooNew: `current`, the version of the owner's tables, is not known here.
+    """
+    if current > len(owner.migrations):
+        raise StoreTooNew(
+            f"{path} was written by a later upwell ({owner.name} schema {current}, "
+            f"this one knows {len(owner.migrations)})",
+            hint=hint,
+        )
+
+
 def _copy_before(db: sqlite3.Connection, owner: Owner, version: int, path: Path) -> None:
     folder = path.parent / "backups"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -248,6 +257,8 @@ def vacuum_into(db: sqlite3.Connection, path: Path) -> None:
     os.close(os.open(partial, os.O_CREAT | os.O_RDWR, 0o600))
     try:
         db.execute("VACUUM INTO ?", (str(partial),))
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())  # VACUUM INTO does not
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

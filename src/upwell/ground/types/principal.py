@@ -27,12 +27,10 @@ class Principal(Struct, frozen=True):
 
     `name`: the token's name; "" for the owner, who is also the principal on stdio. `namespaces`:
     patterns of the namespaces that the client may see (`is_visible()`); empty for all of them.
-    `tenant`: "" for the home's own tenant.
     """
 
     name: str = ""
     namespaces: tuple[str, ...] = ()
-    tenant: str = ""
     role: Role = Role.WRITER
 
     def sees(self, namespace: str) -> bool:
@@ -64,15 +62,13 @@ IN_SCOPE = "upwell.principal"
 """The key under which the principal of an HTTP request is stored in the ASGI scope."""
 
 
-def granted(
-    name: str, namespaces: Sequence[str] = (), tenant: str = "", role: Role = Role.WRITER
-) -> Principal:
+def granted(name: str, namespaces: Sequence[str] = (), role: Role = Role.WRITER) -> Principal:
     """Return a principal that sees `namespaces` (by default, all shared ones) and its own private
     namespaces. Another principal's private namespaces cannot be granted."""
     shared = [pattern for pattern in namespaces if not f"{pattern}/".startswith(PRIVATE)]
     patterns = shared if namespaces else [EVERY]
     own = f"{private_of(name)}*"
-    return Principal(name, (*dict.fromkeys(patterns), own), tenant, role)
+    return Principal(name, (*dict.fromkeys(patterns), own), role)
 
 
 def private_of(name: str) -> str:

@@ -24,7 +24,6 @@ from msgspec.structs import asdict
 from upwell.ground.clock import Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.files import (
-    Locking,
     exclusively,
     read_regular_file,
     remove_partial_files,
@@ -49,12 +48,11 @@ def patiently(path: Path) -> AbstractContextManager[None]:
 
 
 class NotesFile:
-    """One `stm.json`. `locking` guards changes to the file. The methods block."""
+    """One `stm.json`. The methods block."""
 
-    def __init__(self, path: Path, clock: Clock, locking: Locking = patiently) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self.path = path
         self._clock = clock
-        self._locking = locking
         self._moved_aside: Path | None = None
 
     def read(self) -> list[Raw]:
@@ -83,7 +81,7 @@ class NotesFile:
         """
         with writing(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._locking(self.path):
+            with patiently(self.path):
                 remove_partial_files(self.path)
                 notes = change(self._load_or_move_aside())
                 write_atomically(self.path, json.dumps(notes, indent=2) + "\n")
@@ -162,9 +160,8 @@ class Origins:
     """Maps note ids to origins, in one JSON file. The methods block. Those that write may raise
     OSError."""
 
-    def __init__(self, path: Path, locking: Locking = patiently) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._locking = locking
 
     def all(self) -> dict[str, Origin]:
         """Map note ids to origins, leaving out unreadable ones."""
@@ -189,7 +186,7 @@ class Origins:
 
     def _change(self, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._locking(self._path):
+        with patiently(self._path):
             remove_partial_files(self._path)
             write_atomically(self._path, json.dumps(change(self._load()), indent=1) + "\n")
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError, UsageError
-from upwell.ground.files import Locking, writing
+from upwell.ground.files import writing
 from upwell.ground.project import is_seen
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.words import fold
@@ -25,7 +25,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.ground.types.principal import is_visible
 from upwell.ground.types.rpc import Ping
-from upwell.memory.notes.file import NotesFile, Origin, Origins, Raw, is_note, patiently
+from upwell.memory.notes.file import NotesFile, Origin, Origins, Raw, is_note
 from upwell.memory.notes.labels import Labels, labels_of
 from upwell.memory.options import NotesOptions
 from upwell.memory.records import MAX_TEXT_CHARS, content_hash
@@ -66,10 +66,9 @@ class ShortTerm:
         clock: Clock = SYSTEM_CLOCK,
         origins: Origins | None = None,
         root: str | None = None,
-        locking: Locking = patiently,
     ) -> None:
-        self.file = NotesFile(path, clock, locking)
-        self._cleared = NotesFile(path.with_name(f"{path.stem}.trash.json"), clock, locking)
+        self.file = NotesFile(path, clock)
+        self._cleared = NotesFile(path.with_name(f"{path.stem}.trash.json"), clock)
         self.options = options or NotesOptions()
         self._clock = clock
         self._origins = origins

@@ -13,7 +13,6 @@ from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.memory.postgres.writing import LOCK_TENANT
 
 BATCH = 1_000
-DUE_SECONDS = 3_600.0
 _DAY_SECONDS = 86_400.0
 # Deletions are timed by the server's clock, so they are compared with that clock.
 _PRUNE = """
@@ -36,14 +35,13 @@ _PRUNE = """
 
 
 class Pruning:
-    """Prunes the records of a tenant's deletions that are older than `days`. Several replicas may
+    """Prunes the records of a tenant's deletions that are older than `days`. Several gateways may
     do this at the same time, because each batch takes the tenant's write lock."""
 
     def __init__(self, postgres: Postgres, tenant: str, days: float) -> None:
         self._postgres = postgres
         self._tenant = tenant
         self._seconds = days * _DAY_SECONDS
-        self._done_at = -DUE_SECONDS
 
     async def run(self) -> int:
         """Prune everything that is due, in batches. Returns the number of pruned records.
@@ -57,19 +55,9 @@ class Pruning:
             count = await self._batch()
             total += count
             if count < BATCH:
-                self._done_at = time.monotonic()
                 return total
             # Let the tenant's writers run between two batches.
             await asyncio.sleep(time.monotonic() - began)
-
-    async def run_if_due(self) -> None:
-        """Prune one batch. After a batch that was not full, calls do nothing for an hour.
-
-        Raises:
-            StoreError: the database failed.
-        """
-        if time.monotonic() - self._done_at >= DUE_SECONDS and await self._batch() < BATCH:
-            self._done_at = time.monotonic()
 
     async def _batch(self) -> int:
         async with self._postgres.transaction(self._tenant) as transaction:

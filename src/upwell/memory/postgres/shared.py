@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres, Rows, Statement, Transaction
-from upwell.ground.postgres.listening import MEMORIES, listen
+from upwell.ground.postgres.listening import listen
 from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind
@@ -16,7 +16,7 @@ from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS, from_row
 from upwell.memory.postgres.writing import LOCK_TENANT, insert, remove
 from upwell.memory.records import from_json, to_json
-from upwell.memory.team.access import Limits, Received
+from upwell.memory.team.access import Received
 from upwell.memory.team.base import Change, Cursor, Outgoing, Page, Refused, Removal
 
 MAX_COPIED = 50_000
@@ -67,7 +67,6 @@ _TRASHED = "SELECT id, memory FROM upwell.trash WHERE tenant = %(tenant)s AND id
 _RETURN = f"""
     DELETE FROM upwell.entry WHERE tenant = %(tenant)s AND kind = '{Kind.RECEIVED}'
     AND key IN (SELECT convert_to(token, 'UTF8') FROM unnest(%(tokens)s::text[]) AS r(token))"""
-_SIZE = "SELECT coalesce(sum(memories), 0) FROM upwell.scope WHERE tenant = %(tenant)s"
 _BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
 
 
@@ -110,19 +109,17 @@ class PostgresSharedMemories:
         ]
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        async def announced(parts: frozenset[str]) -> None:
-            if MEMORIES in parts:
-                changed()
-
-        await listen(self.postgres, self._tenant, announced)
+        await listen(self.postgres, self._tenant, changed)
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
         """Apply these writes in one transaction, except those that have arrived before."""
         return (await self.receive_within(writes, None)).refused
 
-    async def receive_within(self, writes: Sequence[Outgoing], limits: Limits | None) -> Received:
+    async def receive_within(
+        self, writes: Sequence[Outgoing], may_change: Callable[[str], bool] | None
+    ) -> Received:
         """Apply these writes in one transaction, except those that have arrived before and those
-        beyond the limits.
+        that change a namespace for which `may_change()` returns False.
 
         Raises:
             StoreError: the database failed. Nothing was changed, unless the connection broke while
@@ -131,8 +128,8 @@ class PostgresSharedMemories:
         refused: Sequence[Refused] = ()
         async with self.postgres.transaction(self._tenant) as transaction:
             new = await _fresh(transaction, writes)
-            if limits and new:
-                refused = await _beyond(transaction, new, limits)
+            if may_change and new:
+                refused = await _foreign(transaction, new, may_change)
                 tokens = {refusal.token for refusal in refused}
                 new = [write for write in new if write.token not in tokens]
             memories = await self._apply(transaction, new)
@@ -216,32 +213,22 @@ async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[O
     return [write for write in writes if write.token in tokens]
 
 
-async def _beyond(
-    transaction: Transaction, writes: Sequence[Outgoing], limits: Limits
+async def _foreign(
+    transaction: Transaction, writes: Sequence[Outgoing], may_change: Callable[[str], bool]
 ) -> list[Refused]:
     """Return the writes that would change, delete or supersede a memory that the machine may not
-    change, and those that would exceed the maximum number of memories. Their tokens are deleted, as
-    if the writes had never arrived."""
-    ids = {id for write in writes for id in _touched(write)}
-    _, rows, trashed, ((size,),) = await transaction.run(
-        LOCK_TENANT,
-        Statement(_NAMESPACES, {"ids": sorted(ids)}),
-        Statement(_TRASHED, {"ids": sorted(ids)}),
-        Statement(_SIZE, {}),
+    change. Their tokens are deleted, as if the writes had never arrived."""
+    ids = {"ids": sorted({id for write in writes for id in _touched(write)})}
+    _, rows, trashed = await transaction.run(
+        LOCK_TENANT, Statement(_NAMESPACES, ids), Statement(_TRASHED, ids)
     )
     namespaces = [*rows, *((id, from_json(memory).namespace) for id, memory in trashed)]
-    foreign = {id for id, namespace in namespaces if not limits.may_change(namespace)}
-    known, stored = {id for id, _ in rows}, int(size)
-    full = f"the team has {stored:,} of at most {limits.max_memories:,} memories"
-    refused = []
-    for write in writes:
-        is_new = isinstance(write.content, Memory) and write.id not in known
-        if not foreign.isdisjoint(_touched(write)):
-            refused.append(Refused(write.token, NOT_YOURS))
-        elif is_new and limits.max_memories and stored >= limits.max_memories:
-            refused.append(Refused(write.token, full))
-        else:
-            stored += is_new
+    foreign = {id for id, namespace in namespaces if not may_change(namespace)}
+    refused = [
+        Refused(write.token, NOT_YOURS)
+        for write in writes
+        if not foreign.isdisjoint(_touched(write))
+    ]
     if refused:
         tokens = [refusal.token for refusal in refused]
         await transaction.run(Statement(_RETURN, {"tokens": tokens}))

@@ -6,9 +6,9 @@ the most signs with the question's vector, and then compares these vectors exact
 counts the differing signs, which needs no extension. The exact comparison would need one, so it
 runs in this process.
 
-For each tenant and model, one replica embeds at a time. It holds a lease, which it renews with
-every batch. Vectors are stored per model, so replicas that switch to another model one by one do
-not overwrite each other's vectors. The vectors of a model are deleted if no replica has taken its
+For each tenant and model, one process embeds at a time. It holds a lease, which it renews with
+every batch. Vectors are stored per model, so processes that switch to another model one by one do
+not overwrite each other's vectors. The vectors of a model are deleted if no process has taken its
 lease for a week. A database trigger deletes the vectors of a deleted or changed memory.
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from upwell.memory.embedding.numbers import Floats, Numbers
 
 LEASE_SECONDS = 120.0
-"""How long a lease lasts. An endpoint usually embeds a batch in less time, so a running replica
+"""How long a lease lasts. An endpoint usually embeds a batch in less time, so a running process
 keeps its lease."""
 UNUSED_SECONDS = 7 * 86_400.0
 COMPARED = 120
@@ -50,7 +50,7 @@ MAX_SCANNED = 200_000
 compared."""
 _FORM = "with signs"
 """The format of stored vectors. It is part of the model's number, so vectors in another format are
-not used, and replicas of different versions do not replace each other's vectors."""
+not used, and processes of different versions do not replace each other's vectors."""
 SAMPLE_SECONDS = 60.0
 """How long a sample of the tenant's vectors is used."""
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
@@ -221,7 +221,7 @@ class PostgresVectors:
 
     async def catch_up(self, progress: Progress | None = None) -> int:
         """Embed the memories that have no vector from this model yet, in batches. Does nothing
-        while another replica holds the lease, and stops if the model fails. Returns the number of
+        while another process holds the lease, and stops if the model fails. Returns the number of
         embedded memories.
 
         Raises:
@@ -268,7 +268,7 @@ class PostgresVectors:
 
     async def _lease(self) -> int | None:
         """Take or renew the lease. Returns the last version of the tenant's memories for which a
-        replica finished embedding, or None if another replica holds the lease."""
+        process finished embedding, or None if another process holds the lease."""
         (rows,) = await self._postgres.ask(self._tenant, self._leasing())
         return int(rows[0][0]) if rows else None
 

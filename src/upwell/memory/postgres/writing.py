@@ -163,7 +163,7 @@ async def _prepared(
     scopes. Returns the scopes of these projects and the `_OLD` rows of these ids.
     """
     _, names, _, scopes, old = await transaction.run(
-        # Two replicas may insert the same tenant at once, so a conflict on either unique key is
+        # Two processes may insert the same tenant at once, so a conflict on either unique key is
         # ignored.
         Statement(ENSURE_TENANT, {"name": tenant}),
         Statement(

@@ -23,14 +23,6 @@ _FOLDERS = ("/", "~")
 READER = "your token may only read the team's memories"
 
 
-class Limits(Struct, frozen=True):
-    """Writes may change only namespaces for which `may_change()` returns True. The whole store may
-    have at most `max_memories`, or any number if this is 0."""
-
-    may_change: Callable[[str], bool]
-    max_memories: int = 0
-
-
 class Received(Struct, frozen=True):
     """The outcome of a batch of writes. `fresh` has the tokens of the writes that took effect.
     Writes that are neither in `fresh` nor in `refused` had arrived earlier."""
@@ -44,7 +36,9 @@ class LimitedMemories(Protocol):
 
     async def identity(self) -> str: ...
     async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]: ...
-    async def receive_within(self, writes: Sequence[Outgoing], limits: Limits) -> Received: ...
+    async def receive_within(
+        self, writes: Sequence[Outgoing], may_change: Callable[[str], bool]
+    ) -> Received: ...
 
 
 class AuditTrail(Protocol):
@@ -65,13 +59,11 @@ class AccessedMemories:
         audit: AuditTrail,
         *,
         read_only: Sequence[str] = (),
-        max_memories: int = 0,
     ) -> None:
         self._shared = shared
         self._principal = principal
         self._audit = audit
         self._read_only = read_only
-        self._limits = Limits(self._may_change, max_memories)
 
     @property
     def may_write(self) -> bool:
@@ -115,7 +107,7 @@ class AccessedMemories:
         refused = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
         received = Received(frozenset(), ())
         if admitted:
-            received = await self._shared.receive_within(admitted, self._limits)
+            received = await self._shared.receive_within(admitted, self._may_change)
         refused += received.refused
         self._record(writes, received.fresh, refused)
         return refused

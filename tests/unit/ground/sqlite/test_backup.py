@@ -53,6 +53,37 @@ async def test_a_clock_that_ran_ahead_costs_no_backup(tmp_path: Path) -> None:
     assert len(backups.list()) == KEEP
 
 
+async def test_a_clock_that_is_right_again_keeps_the_backups_of_the_week(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE t (x)")
+    clock = ManualClock(1_775_736_000.0)
+    backups = Backups(path, tmp_path / "backups", clock=clock)
+    clock.advance(365 * DAY)
+    for _ in range(KEEP):
+        await backups.make()
+        clock.advance(DAY)
+    clock.advance(-365 * DAY)
+    made = [await backups.make()]
+    for _ in range(KEEP - 1):
+        clock.advance(DAY)
+        made.append(await backups.make())
+    assert list(backups.list()) == made[::-1]
+
+
+async def test_what_a_killed_backup_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE t (x)")
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    (folder / "memory-2026-04-08.db.partial").touch()
+    (folder / "memory-before-memory-v3.db.partial").touch()  # another process may write it now
+    made = await Backups(path, folder, clock=ManualClock(1_775_736_000.0)).make()
+    names = {entry.name for entry in folder.iterdir() if entry.suffix != ".lock"}
+    assert names == {made.name, "memory-before-memory-v3.db.partial"}
+
+
 async def test_make_replaces_the_backup_of_today(tmp_path: Path) -> None:
     clock = ManualClock(1_775_736_000.0)
     database = open_database(tmp_path / "memory.db", [OWNER], synchronous="FULL")

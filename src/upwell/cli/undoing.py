@@ -1,0 +1,135 @@
+"""`upwell setup --undo`."""
+
+from typing import TYPE_CHECKING
+
+from click.exceptions import Exit
+
+from upwell.cli.clients import say_improvised
+from upwell.cli.output import note, say
+from upwell.cli.plans import confirm, refuse, reporting, show_plans, state
+from upwell.cli.session import with_app
+from upwell.ground.text.format import counted
+
+if TYPE_CHECKING:
+    from upwell.app import App
+    from upwell.app.capture import Holdings
+    from upwell.app.setting_up import SettingUp, UndoPlan
+    from upwell.ground.types.memory import Memory
+
+MAX_LISTED = 20
+
+
+def give_back(setting_up: "SettingUp", *, dry_run: bool, yes: bool) -> None:
+    """Undo only what concerns servers, in whichever way they came to upwell."""
+    from upwell.app.setting_up import SERVERS
+
+    plans = setting_up.undoing(SERVERS)
+    if dry_run:
+        show_plans(plans.files)
+    _summarise_undo(plans)
+    if not plans.is_recorded and not plans.refused:
+        say("there is nothing to undo")
+        return
+    if dry_run:
+        note("upwell: nothing was changed; without --dry-run, setup asks and then undoes this")
+        return
+    if not yes:
+        confirm("Undo all of this?", lambda: show_plans(plans.files))
+    faults: list[str] = []
+    setting_up.undo(reporting(faults), SERVERS)
+    if faults:
+        raise Exit(1)
+
+
+def undo_setup(setting_up: "SettingUp", *, dry_run: bool, yes: bool, forget: bool) -> None:
+    """Undo everything that setup changed; with `forget`, also drop what it learned."""
+    plans = setting_up.undoing()
+    learned = setting_up.learned()
+    if setting_up.has_lessons:
+        learned = with_app(lambda app: app.session_capture().with_later(learned))
+
+    def show() -> None:
+        show_plans((*plans.files, *plans.hooks))
+
+    if dry_run:
+        show()
+    _summarise_undo(plans)
+    count = with_app(lambda app: _listed(app, learned))
+    is_known = count > 0 or setting_up.sessions_db.exists()
+    if not (plans.is_recorded or plans.refused or (forget and is_known)):
+        say("there is nothing to undo")
+        return
+    if dry_run:
+        note("upwell: nothing was changed; without --dry-run, setup asks and then undoes this")
+        return
+    if not yes:
+        confirm("Undo all of this?", show)
+    faults: list[str] = []
+    setting_up.undo(reporting(faults))
+    if forget:
+        _forget(setting_up, learned, count)
+    elif count:
+        say("what setup learned stays; `upwell setup --undo --forget` drops it")
+    if faults:
+        raise Exit(1)
+
+
+def _summarise_undo(plans: "UndoPlan") -> None:
+    for plan in (*plans.files, *plans.hooks):
+        say(f"upwell would {state(plan)}")
+    say_improvised(plans.files)
+    for path, command in plans.others:
+        note(f"upwell: setup did not change {path}; `{command}` removes upwell from it")
+    refuse(plans.refused)
+
+
+def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
+    from upwell.ground.sqlite.file import delete_database
+
+    if setting_up.has_lessons:
+        # The daemon may have written another one while the user was asked.
+        latest = with_app(lambda app: app.session_capture().with_later(learned))
+        count += len(with_app(lambda app: _findings(app, latest.since(learned))))
+        learned = latest
+    with_app(lambda app: app.session_capture().forget(learned))
+    setting_up.forgot_learned()
+    say(f"dropped {counted(count, 'finding')} from past sessions")
+    if setting_up.sessions_db.exists():
+        delete_database(setting_up.sessions_db)
+        say("deleted the index of past sessions")
+    _say_accepted(with_app(lambda app: app.session_capture().accepted(learned)))
+    if own := with_app(lambda app: app.session_capture().own_lessons()):
+        say(
+            f"kept: {counted(own, 'lesson')} that you edited or pinned; `upwell lessons` lists them"
+        )
+    say(f"upwell's own folder {setting_up.folder} stays; delete it to remove everything")
+
+
+def _say_accepted(memories: "list[Memory]") -> None:
+    if memories:
+        accepted = counted(len(memories), "memory", "memories")
+        say(f"kept: {accepted} that you accepted; `upwell forget ID` removes one")
+    for memory in memories[:MAX_LISTED]:
+        say(f"  {memory.id}: {' '.join(memory.text.split())}")
+    if len(memories) > MAX_LISTED:
+        say(f"  {len(memories) - MAX_LISTED} more: `upwell recall`")
+
+
+async def _listed(app: "App", learned: "Holdings") -> int:
+    """List the findings of setup that still exist. Returns how many there are."""
+    lines = await _findings(app, learned)
+    for line in lines[:MAX_LISTED]:
+        say(f"learned: {' '.join(line.split())}")
+    if len(lines) > MAX_LISTED:
+        say(f"learned: {len(lines) - MAX_LISTED} more")
+    if learned.places:
+        say(f"learned: {counted(len(learned.places), 'place')} of files and symbols")
+    return len(lines) + len(learned.places)
+
+
+async def _findings(app: "App", learned: "Holdings") -> list[str]:
+    """The memories and proposals among the findings of setup that still exist, one a line."""
+    memories = await app.session_capture().learned(learned)
+    proposals = [item for item in app.inbox().waiting() if item.id in learned.proposals]
+    lines = [f"memory {item.id}: {item.text}" for item in memories]
+    return [*lines, *(f"proposal {item.id}: {item.text}" for item in proposals)]
