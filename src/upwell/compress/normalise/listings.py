@@ -22,6 +22,7 @@ _MATCH = re.compile(
 _ENTRY = re.compile(r"(\.{0,2}/(?:[^\s:/]++/)*+|(?:[^\s:/]++/)++)(?=[^\s/])")
 _LIKE_MEMBER = re.compile(r"\d+[:-]|[ \t]+\S")
 """Matches a line that looks like an entry in a folder or a match in a file."""
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 _MOST = 0.6
 _NUMBER = re.compile(r"\d++")
 _MAX_PATH = 1_000
@@ -64,8 +65,8 @@ def count_lines(text: str) -> int:
 def parts(text: str) -> str:
     """Count the folders or files that begin in this part of a folded list, as in `2 folders`.
     Returns "" if none begins there."""
-    heads = [row for row in text.split("\n") if row.endswith((FOLDER, FILE))]
-    heads = [row for row in heads if not _LIKE_MEMBER.match(row)]
+    rows = dict.fromkeys(row for row in text.split("\n") if row.endswith((FOLDER, FILE)))
+    heads = [row for row in rows if not _LIKE_MEMBER.match(row)]
     noun = "folder" if heads and heads[0].endswith(FOLDER) else "file"
     return f"{len(heads)} {noun}{'s' * (len(heads) > 1)}" if heads else ""
 
@@ -101,10 +102,11 @@ def _full_names(rows: list[str], heads: list[re.Match[str] | None]) -> dict[str,
     they must be different files; then no names are merged.
     """
     names = {name: name for head in heads if head for name in (head[1] or head[2],)}
-    absolute = [name for name in names if name.startswith("/")]
-    relative = {name.removeprefix("./"): name for name in names if not name.startswith("/")}
-    common = f"{os.path.commonpath(absolute)}/" if absolute and relative else ""
-    slashes = [place for place, char in enumerate(common[:_MAX_PATH], 1) if char == "/"]
+    absolute = [name for name in names if _ABSOLUTE.match(name)]
+    others = [name for name in names if not _ABSOLUTE.match(name)]
+    relative = {name.removeprefix("./").removeprefix(".\\"): name for name in others}
+    common = os.path.commonprefix(absolute) if relative else ""  # noqa: RUF071
+    slashes = [place for place, char in enumerate(common[:_MAX_PATH], 1) if char in "/\\"]
     counts = Counter(
         common[:place] for place in slashes for name in absolute if name[place:] in relative
     )

@@ -1,4 +1,10 @@
-"""Split Markdown into units: headings, sentences, table rows and lines of code."""
+"""Split Markdown into units: headings, sentences, table rows and lines of code.
+
+What people and tools use as headings without marking it as such counts, too: bold lines, the title
+of a search result, and headings in a block of code that was cut off before its end.
+"""
+
+import re
 
 from upwell.compress.normalise.embedded import LINK
 from upwell.compress.units.base import BLANK, FIRST, Units, lines, pieces
@@ -6,12 +12,22 @@ from upwell.ground.text.sections import BLANK as BLANK_LINES
 from upwell.ground.text.sections import (
     FENCE,
     HEADING,
+    ITEM,
     SENTENCE_END,
     TABLE,
     Block,
     blocks,
 )  # fmt: skip
 
+_BOLD = re.compile(
+    r"\*\*(?=\S)(?:(?:[^*\n]|\*(?!\*))++\*\*:?[ \t]*+(?:\n|\Z)"
+    r"|\d+[.)] (?:[^*\n]|\*(?!\*))++\*\*[^\n]*+(?:\n|\Z))"
+)
+"""A bold line, or a bold number and title."""
+_RESULT = re.compile(r"Title: [^\n]*+\n(?:[A-Z]\w*+:[^\n]*+\n){0,3}?URL: [^\n]*+(?:\n|\Z)")
+"""The title and address of a search result."""
+_STRAY = re.compile(r"(#{2,6}) \S")
+_RESULT_LEVEL, _BOLD_LEVEL = 0, 7
 _LONG = 220
 _SHORT_FENCE = 3
 _EARLY = 30.0
@@ -21,28 +37,60 @@ _EARLY = 30.0
 def split(text: str, name: str = "") -> Units:
     """Split Markdown. Units that are not blank need the headings above them."""
     units = Units(reach=1, by_names=True, early=_EARLY)
-    above: dict[int, tuple[int, ...]] = {-1: ()}
-    for number, block in enumerate(blocks(text)):
-        needs = above[block.heading]
+    trail = _Trail()
+    for block in blocks(text):
+        needs = trail.needs
         if block.what == HEADING:
-            unit = units.add(block.start, block.end, 4.0 - 0.5 * block.level, needs)
-            above[number] = (*needs, unit)
+            worth, needs = 4.0 - 0.5 * block.level, trail.above(block.level)
+            trail.add(units.add(block.start, block.end, worth, needs), block.level)
         elif block.what == BLANK_LINES:
             units.add(block.start, block.end, BLANK)
         elif block.what == FENCE:
-            _add_fence(units, text, block, needs)
+            _add_fence(units, text, block, trail)
         elif block.what == TABLE:
             _add_table(units, text, block, needs)
         else:
+            block = _begin(units, text, block, trail)
+            needs = trail.needs
             for start, end in _sentences(text, block):
                 is_link = LINK.match(text[start:end]) is not None
                 units.add(start, end, FIRST if is_link else 0.0, needs)
     return units
 
 
+class _Trail:
+    """The units of the headings above the current block, with their levels, outermost first."""
+
+    def __init__(self) -> None:
+        self._headings: list[tuple[int, int]] = []
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        return tuple([unit for _, unit in self._headings])
+
+    def above(self, level: int) -> tuple[int, ...]:
+        """End the headings that one of this level ends, and return the others."""
+        while self._headings and self._headings[-1][0] >= level:
+            self._headings.pop()
+        return self.needs
+
+    def add(self, unit: int, level: int) -> None:
+        self._headings.append((level, unit))
+
+
+def _begin(units: Units, text: str, block: Block, trail: _Trail) -> Block:
+    """Add the lines at the beginning of a paragraph that are a heading. Returns the rest."""
+    for pattern, level in ((_RESULT, _RESULT_LEVEL), (_BOLD, _BOLD_LEVEL)):
+        if block.what != ITEM and (match := pattern.match(text, block.start, block.end)):
+            needs = trail.above(level)
+            trail.add(units.add(block.start, match.end(), FIRST, needs), level)
+            return block._replace(start=match.end())
+    return block
+
+
 def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
     if block.end - block.start <= _LONG:
-        return [(block.start, block.end)]
+        return [(block.start, block.end)] if block.start < block.end else []
     sentences: list[tuple[int, int]] = []
     offset = block.start
     for match in SENTENCE_END.finditer(text, block.start, block.end):
@@ -54,14 +102,23 @@ def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
     return sentences
 
 
-def _add_fence(units: Units, text: str, block: Block, needs: tuple[int, ...]) -> None:
+def _add_fence(units: Units, text: str, block: Block, trail: _Trail) -> None:
+    """Add the lines of a block of code. Headings in it, such as those of the next document if this
+    one was cut off, are headings of what follows."""
+    needs = trail.needs
     spans = list(lines(text, block.start, block.end))
     if len(spans) <= _SHORT_FENCE + 2 and block.end - block.start <= _LONG:
         units.add(block.start, block.end, 0.0, needs)
         return
     first, last = len(units), len(units) + len(spans) - 1
+    is_blank = False
     for index, (start, end) in enumerate(spans, first):
+        stray = _STRAY.match(text, start, end) if is_blank else None
+        is_blank = not text[start:end].strip()
+        needs = trail.above(len(stray[1])) if stray else trail.needs
         units.add(start, end, BLANK if index in (first, last) else 0.0, (*needs, first, last))
+        if stray:
+            trail.add(index, len(stray[1]))
 
 
 def _add_table(units: Units, text: str, block: Block, needs: tuple[int, ...]) -> None:

@@ -26,6 +26,10 @@ def _lines(pattern: str) -> re.Pattern[str]:
 
 
 _DIFF = _lines(r"diff --git |@@ -\d+(?:,\d+)? \+\d+|--- \S|\+\+\+ \S|Index: ")
+_CHANGES = re.compile(r"^diff --git .*\n(?:.*\n){1,6}?@@ -\d", re.M)
+_CHANGED = _lines(r"diff --git |index [0-9a-f]+\.\.|@@ -\d|[-+ ]")
+_SOME_CHANGED = 0.7
+"""A diff may follow other output, such as the status of the folder."""
 _COMMIT = _lines(r"(?:\* )?commit [0-9a-f]{7,40}\b|[0-9a-f]{7,12} (?:\([^)]*\) )?\S")
 _GREP = _lines(r"(?:[\w.@+-]*/)*[\w.@+-]+[-:]\d+[-:]|(?:[\w.@+-]+/)+[\w.@+-]+\.\w+:\S?")
 _MATCH = re.compile(r"(\d{1,7})([:-])(?!\d\d[:-]\d)")
@@ -228,6 +232,8 @@ def _by_shape(sample: str, lines: list[str], end: str) -> Kind:
         _share(_COMMIT, rows) > 0.8 or re.search(r"^Author: ", sample, re.M)
     ):
         return Kind.GIT_LOG
+    if _CHANGES.search(sample) and _share(_CHANGED, rows) > _SOME_CHANGED:
+        return Kind.DIFF
     if _share(_TEST, rows) > 0.15 or "= test session starts =" in sample:
         return Kind.TEST_OUTPUT
     kind = _by_lines(rows)
