@@ -274,7 +274,7 @@ def test_servers_are_unwrapped_even_if_the_record_is_damaged(user: User) -> None
     claude = json.loads((user.folder / ".claude.json").read_text())["mcpServers"]
     assert claude == json.loads(CLAUDE_JSON)["mcpServers"]
     codex = tomllib.loads((user.folder / ".codex/config.toml").read_text())["mcp_servers"]
-    assert codex == {"docs": {"command": "docs-mcp", "args": []}}
+    assert codex == {"docs": {"command": "docs-mcp"}}
 
 
 def test_undo_needs_nothing_of_upwells_home(user: User) -> None:

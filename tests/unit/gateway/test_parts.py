@@ -104,6 +104,25 @@ async def test_an_image_that_repeats_is_referred_to(app) -> None:
     assert result["content"][3] == text("[upwell] The same image as in block 2 of this result.")
 
 
+async def test_the_same_data_in_another_form_is_referred_to(app) -> None:
+    data = "QUJD" * 15_000
+    image = {"type": "image", "data": data, "mimeType": "image/png"}
+    turned = {"mimeType": "image/png", "annotations": {"priority": 1}, **image}
+    jpeg = {**image, "mimeType": "image/jpeg"}
+    files = [
+        {"type": "resource", "resource": {"uri": f"file:///{name}.bin", "blob": data}}
+        for name in ("a", "b")
+    ]
+    result = await fitted(app, {"content": [image, turned, jpeg, *files]})
+    assert result["content"] == [
+        image,
+        text("[upwell] The same image as in block 1 of this result."),
+        jpeg,
+        files[0],
+        text("[upwell] file:///b.bin: the same data as in block 4 of this result."),
+    ]
+
+
 @pytest.mark.parametrize(("shown", "part"), [(LOG, 'lines="'), (json.dumps(ROWS), 'query="')])
 async def test_a_notice_offers_lines_only_where_there_are_lines(app, shown, part) -> None:
     notice = notice_of(await fitted(app, {"content": [text(shown)]}))

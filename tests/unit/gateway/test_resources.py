@@ -105,6 +105,16 @@ async def test_a_catch_all_template_gets_no_requests_about_the_resources_of_othe
     assert [server.name for server in await servers.owners(uri)] == owners
 
 
+async def test_a_resource_that_two_servers_list_belongs_to_the_one_configured_first():
+    first, second = Resourceful("a", ["file:///policy.md"]), Resourceful("b", ["file:///policy.md"])
+    for servers in ([first, second], [second, first]):
+        resources = UpstreamResources(lambda servers=servers: servers, Nothing(), 1.0, ignored)
+        listed = [entry["uri"] for entry in loads(await resources.resources(NOBODY))]
+        assert listed.count("file:///policy.md") == 1
+        assert await resources.owners("file:///policy.md") == [servers[0]]
+        await resources.aclose()
+
+
 async def test_a_resource_stays_with_its_owner_while_that_is_down():
     everything, db = Resourceful("all", ["db://other"]), Resourceful("db", ["db://schema"])
     servers = UpstreamResources(lambda: [everything, db], Nothing(), 0.01, ignored)

@@ -131,20 +131,31 @@ def _file(place: int, block: RawObject) -> Part | None:
 
 
 def with_references(blocks: Sequence[bytes]) -> list[bytes]:
-    """Replace each image, sound or file that equals an earlier one by a reference to it."""
-    first: dict[bytes, int] = {}
+    """Replace each image, sound or file with the data of an earlier one by a reference to it."""
+    first: dict[tuple[bytes | None, ...], int] = {}
     shown: list[bytes] = []
     for number, raw in enumerate(blocks, 1):
-        earlier = first.setdefault(raw, number) if len(raw) > _REPEATED_BYTES else number
-        kind = _media(raw) if earlier != number else ""
-        same = f"[upwell] The same {kind} as in block {earlier} of this result."
-        shown.append(text_block(same) if kind else raw)
+        data, name = _media(raw) if len(raw) > _REPEATED_BYTES else ((), "")
+        earlier = first.setdefault(data, number) if data else number
+        same = f"[upwell] {name} as in block {earlier} of this result."
+        shown.append(raw if earlier == number else text_block(same))
     return shown
 
 
-def _media(raw: bytes) -> str:
+def _media(raw: bytes) -> tuple[tuple[bytes | None, ...], str]:
+    """Return what two blocks with the same data have in common, and how a reference calls it. A
+    text has nothing in common with another."""
     try:
-        kind = RawObject.parse(raw).value("type")
+        block = RawObject.parse(raw)
+        kind = block.value("type")
+        if kind not in _MEDIA:
+            return (), ""
+        file = RawObject.parse(block.get("resource") or b"{}")
+        uri = file.value("uri")
     except NotJson:
-        return ""
-    return str(kind) if kind in _MEDIA else ""
+        return (), ""
+    if blob := file.get("blob"):
+        return (file.get("mimeType"), blob), f"{uri}: the same data"
+    if data := block.get("data"):
+        return (block.get("mimeType"), data), f"The same {kind}"
+    return (raw,), f"The same {kind}"
