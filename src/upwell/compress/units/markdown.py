@@ -26,6 +26,7 @@ _BOLD = re.compile(
 """A bold line, or a bold number and title."""
 _RESULT = re.compile(r"Title: [^\n]*+\n(?:[A-Z]\w*+:[^\n]*+\n){0,3}?URL: [^\n]*+(?:\n|\Z)")
 """The title and address of a search result."""
+_FENCES = ("```", "~~~", "---")
 _STRAY = re.compile(r"(#{2,6}) \S")
 _RESULT_LEVEL, _BOLD_LEVEL = 0, 7
 _LONG = 220
@@ -110,13 +111,15 @@ def _add_fence(units: Units, text: str, block: Block, trail: _Trail) -> None:
     if len(spans) <= _SHORT_FENCE + 2 and block.end - block.start <= _LONG:
         units.add(block.start, block.end, 0.0, needs)
         return
-    first, last = len(units), len(units) + len(spans) - 1
+    first = len(units)
+    is_closed = text[slice(*spans[-1])].lstrip().startswith(_FENCES)
+    fence = (first, first + len(spans) - 1) if is_closed else (first,)
     is_blank = False
     for index, (start, end) in enumerate(spans, first):
         stray = _STRAY.match(text, start, end) if is_blank else None
         is_blank = not text[start:end].strip()
         needs = trail.above(len(stray[1])) if stray else trail.needs
-        units.add(start, end, BLANK if index in (first, last) else 0.0, (*needs, first, last))
+        units.add(start, end, BLANK if index in fence else 0.0, (*needs, *fence))
         if stray:
             trail.add(index, len(stray[1]))
 

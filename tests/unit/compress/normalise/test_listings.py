@@ -5,7 +5,7 @@ import re
 import pytest
 
 from upwell.compress import compress
-from upwell.compress.normalise.listings import fold
+from upwell.compress.normalise.listings import fold, parts
 
 PATHS = "\n".join(
     f"src/harbor/part_{n % 3}/file_{n}.py" for n in sorted(range(30), key=lambda n: n % 3)
@@ -48,6 +48,22 @@ def test_a_file_with_an_absolute_and_a_relative_name_has_one_heading() -> None:
     retained = len(re.findall(r"^\d+:", result.text, re.M))
     assert marks + retained == 40
     assert f"[{marks} of 40 lines left out]" in result.text
+
+
+def test_a_file_with_an_absolute_name_of_windows_has_one_heading() -> None:
+    folder = "D:\\code\\src"
+    rows = [f"{folder}\\pier\\quay.go:{n}:moor()" for n in (1, 4)]
+    rows += [f"{folder}\\crane.go:{n}:lift()" for n in (2, 8)]
+    rows[1:1] = [f"pier\\quay.go:{n}:moor(ship)" for n in (2, 3)]
+    folded = fold("\n".join(rows))
+    assert [row for row in folded.split("\n") if row.endswith(":")] == [
+        f"{folder}\\pier\\quay.go:",
+        f"{folder}\\crane.go:",
+    ]
+
+
+def test_each_file_of_a_part_is_counted_once() -> None:
+    assert parts("1:a\nquay.go:\n2:b\n--\nquay.go:\n9:c\ncrane.go:\n1:d") == "2 files"
 
 
 def test_files_that_share_a_line_number_stay_two() -> None:

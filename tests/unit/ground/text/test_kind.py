@@ -35,6 +35,10 @@ def test_samples_are_recognised(kind: Kind) -> None:
     assert detect(SAMPLES[kind]) == kind
 
 
+def test_changes_may_follow_other_output() -> None:
+    assert detect(f" M x\n?? y\n{SAMPLES[Kind.DIFF]}") == Kind.DIFF
+
+
 def test_a_name_tells_code() -> None:
     assert detect("x = 1\n", "settings.py") == Kind.CODE
 
