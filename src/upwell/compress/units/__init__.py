@@ -3,11 +3,12 @@
 import re
 from bisect import bisect_right
 from collections.abc import Callable
+from itertools import islice
 
 from upwell.compress.base import MOST_LINES
 from upwell.compress.units import changes, markdown, outline, records, runs
 from upwell.compress.units.base import FIRST, Units, split_groups, split_lines
-from upwell.compress.units.reports import ERROR
+from upwell.compress.units.reports import ERROR, WARNING
 from upwell.ground.types.compression import Kind
 
 _WHEREABOUTS = re.compile(
@@ -19,6 +20,13 @@ end of an output that they cut."""
 _WHOLE = ("ull ", "omplete ", "ntire ", "whole ")
 """Each match of `_WHEREABOUTS` contains one of these."""
 _AT_EITHER_END = 2_000
+_CUT_BEFORE = re.compile(
+    r"(?<!\d)(?<!\d[,.])\d[\d,.]*+ ?(?:bytes|characters|chars|lines|tokens|[KM]B) (?:were )?"
+    r"(?:truncated|omitted)"
+)
+"""Says that somebody else left out a part of the output. It must not disappear behind a mark of
+ours, which counts only what was there."""
+_MOST_CUTS, _MOST_CUT_CHARS = 20, 200
 
 SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
     Kind.MARKDOWN: markdown.split,
@@ -47,6 +55,10 @@ def split(text: str, kind: Kind, name: str = "") -> Units:
         (max(_AT_EITHER_END, len(text) - _AT_EITHER_END), None),
     ):
         _raise_whereabouts(units, text, begin, len(text) if end is None else end)
+    for match in islice(_CUT_BEFORE.finditer(text), _MOST_CUTS):
+        unit = bisect_right(units.starts, match.start()) - 1
+        if units.ends[unit] - units.starts[unit] <= _MOST_CUT_CHARS:
+            units.salience[unit], units.needs[unit] = FIRST + WARNING, ()
     return units
 
 

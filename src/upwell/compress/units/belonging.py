@@ -254,9 +254,16 @@ def _form(line: str, bare: str, before: str, following: str) -> str:
         return ""
     if heading := _HEADING.match(line):
         return f"{heading.lastgroup} {heading['task'] or heading['comment'] or ''}".strip()
-    if bare[-1] != ":" or not following[:1].strip() or following.startswith("- "):
-        return ""
-    return "colon" if _PATH.match(bare[:-1]) or not _NUMBERED.match(line) else ""
+    return "colon" if bare[-1] == ":" and _is_title(line, bare, following) else ""
+
+
+def _is_title(line: str, bare: str, following: str) -> bool:
+    """Return whether a line that ends in a colon is a heading: a path, also above a blank line, or
+    words above a line at the margin."""
+    if _PATH.match(bare[:-1]):
+        return following[:1] not in (" ", "\t", "-")
+    is_above_text = following[:1].strip() and not following.startswith("- ")
+    return bool(is_above_text) and not _NUMBERED.match(line)
 
 
 def _is_head(line: str, following: str) -> bool:

@@ -5,6 +5,7 @@ of a search result, and headings in a block of code that was cut off before its 
 """
 
 import re
+from itertools import pairwise
 
 from upwell.compress.normalise.embedded import LINK
 from upwell.compress.units.base import BLANK, FIRST, Units, lines, pieces
@@ -12,7 +13,6 @@ from upwell.ground.text.sections import BLANK as BLANK_LINES
 from upwell.ground.text.sections import (
     FENCE,
     HEADING,
-    ITEM,
     SENTENCE_END,
     TABLE,
     Block,
@@ -24,8 +24,12 @@ _BOLD = re.compile(
     r"|\d+[.)] (?:[^*\n]|\*(?!\*))++\*\*[^\n]*+(?:\n|\Z))"
 )
 """A bold line, or a bold number and title."""
-_RESULT = re.compile(r"Title: [^\n]*+\n(?:[A-Z]\w*+:[^\n]*+\n){0,3}?URL: [^\n]*+(?:\n|\Z)")
-"""The title and address of a search result."""
+_RESULT = re.compile(
+    r"^(?:Title: [^\n]*+\n(?:[A-Z][\w ]{0,30}+:[^\n]*+\n){0,3}?URL: [^\n]*+(?:\n|\Z)"
+    r"|={3,}+ [^\n=]++={3,}+[ \t]*+\n(?:[A-Z][\w ]{0,30}+:[^\n]*+\n){0,2}+)",
+    re.M,
+)
+"""The title and address of a search result, or a line such as `=== quay ===`, with its fields."""
 _FENCES = ("```", "~~~", "---")
 _STRAY = re.compile(r"(#{2,6}) \S")
 _RESULT_LEVEL, _BOLD_LEVEL = 0, 7
@@ -38,9 +42,20 @@ _EARLY = 30.0
 def split(text: str, name: str = "") -> Units:
     """Split Markdown. Units that are not blank need the headings above them."""
     units = Units(reach=1, by_names=True, early=_EARLY)
+    starts = [match.start() for match in _RESULT.finditer(text)]
+    for start, end in pairwise(dict.fromkeys([0, *starts, len(text)])):
+        _add_document(units, text, start, end)
+    return units
+
+
+def _add_document(units: Units, text: str, start: int, end: int) -> None:
+    """Add a document, which may be one of several search results."""
     trail = _Trail()
-    for block in blocks(text):
-        needs = trail.needs
+    if head := _RESULT.match(text, start, end):
+        trail.add(units.add(start, head.end(), FIRST), _RESULT_LEVEL)
+        start = head.end()
+    for part in blocks(text[start:end]):
+        block = part._replace(start=start + part.start, end=start + part.end)
         if block.what == HEADING:
             worth, needs = 4.0 - 0.5 * block.level, trail.above(block.level)
             trail.add(units.add(block.start, block.end, worth, needs), block.level)
@@ -49,14 +64,12 @@ def split(text: str, name: str = "") -> Units:
         elif block.what == FENCE:
             _add_fence(units, text, block, trail)
         elif block.what == TABLE:
-            _add_table(units, text, block, needs)
+            _add_table(units, text, block, trail.needs)
         else:
-            block = _begin(units, text, block, trail)
-            needs = trail.needs
-            for start, end in _sentences(text, block):
-                is_link = LINK.match(text[start:end]) is not None
-                units.add(start, end, FIRST if is_link else 0.0, needs)
-    return units
+            rest = _begin(units, text, block, trail)
+            for first, last in _sentences(text, rest):
+                is_link = LINK.match(text[first:last]) is not None
+                units.add(first, last, FIRST if is_link else 0.0, trail.needs)
 
 
 class _Trail:
@@ -80,12 +93,11 @@ class _Trail:
 
 
 def _begin(units: Units, text: str, block: Block, trail: _Trail) -> Block:
-    """Add the lines at the beginning of a paragraph that are a heading. Returns the rest."""
-    for pattern, level in ((_RESULT, _RESULT_LEVEL), (_BOLD, _BOLD_LEVEL)):
-        if block.what != ITEM and (match := pattern.match(text, block.start, block.end)):
-            needs = trail.above(level)
-            trail.add(units.add(block.start, match.end(), FIRST, needs), level)
-            return block._replace(start=match.end())
+    """Add the line at the beginning of a paragraph, if it is a heading. Returns the rest."""
+    if match := _BOLD.match(text, block.start, block.end):
+        needs = trail.above(_BOLD_LEVEL)
+        trail.add(units.add(block.start, match.end(), FIRST, needs), _BOLD_LEVEL)
+        return block._replace(start=match.end())
     return block
 
 

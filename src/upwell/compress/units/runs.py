@@ -180,8 +180,8 @@ def split_trace(text: str, name: str = "") -> Units:
     units = Units()
     marks, report = Marks(text), Report(text)
     seen: dict[str, int] = {}
-    for start, end in lines(text):
-        line = text[start:end]
+    for start, end, shape, needs in _lines(text):
+        line = shape if needs else text[start:end]
         if not line.strip():
             units.add(start, end, -6.0)
             continue
@@ -194,7 +194,7 @@ def split_trace(text: str, name: str = "") -> Units:
         elif _FRAME.match(line):
             worth += -1.5 if _FOREIGN.search(line) else 1.0
         role = report.salience(line, len(units))
-        units.add(start, end, FIRST + role if role >= ERROR and count == 1 else worth)
+        units.add(start, end, FIRST + role if role >= ERROR and count == 1 else worth, needs)
     report.raise_last(units)
     add_context(units, text)
     lift_edges(units)

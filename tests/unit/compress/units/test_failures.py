@@ -118,3 +118,33 @@ def test_an_error_with_its_place_outranks_the_traces_of_tests_that_passed() -> N
     place = "src/quay.test.ts(61,4): error TS2739: Type '{ a: number; }' is missing 'berths'"
     text = f"Exit code 1\n{trace}{place}\nhusky - pre-commit script failed (code 2)\n"
     assert place in compress(text, max_chars=len(text) // 10).text
+
+
+def test_lines_that_are_folded_in_a_trace_keep_what_they_have_in_common() -> None:
+    folded = "".join(f"[Chart] Depth {n} exceeds the limit {n - 1}\n" for n in range(20, 26))
+    trace = "".join(f"    at berth_{n} (/srv/quay/berth.ts:{n}:7)\n" for n in range(200))
+    text = f"Error: the quay is closed\n{trace}src/quay.test.ts:\n{folded}1 fail\n"
+    retained = compress(text, max_chars=700).text
+    values = [line for line in retained.split("\n") if line.split(" ")[0].isdigit()][:-1]
+    assert not values or "lines like: [Chart] Depth {} exceeds the limit {}]" in retained
+
+
+def test_what_others_left_out_is_not_hidden_by_our_marks() -> None:
+    log = [f"quay {n} is ready for ship {n * 7}" for n in range(400)]
+    log[200:200] = ["", "... [50013 characters truncated] ...", ""]
+    retained = compress("\n".join(log), max_chars=900).text
+    assert "... [50013 characters truncated] ..." in retained
+
+
+def test_the_file_of_a_test_stands_above_a_failure_after_a_blank_line() -> None:
+    files = "".join(
+        f"src/quay{n}.test.ts:\n\n# Unhandled error between tests\nerror: no module tide{n}\n"
+        f"{'  at run (quay.ts:3:4)' * 9}\n\n"
+        for n in range(40)
+    )
+    shown = ""
+    for line in compress(files, max_chars=1_500).text.split("\n"):
+        if line.endswith(".test.ts:"):
+            shown = line.removeprefix("src/quay").removesuffix(".test.ts:")
+        if "no module tide" in line:
+            assert line.endswith(f"tide{shown}")

@@ -30,6 +30,15 @@ URL: https://example.org/cranes
 
 Cranes lift.
 """
+THREADS = """=== THREAD quay ===
+File: src/quay.py:3
+
+The quay is too short | by far.
+
+=== THREAD crane ===
+File: src/crane.py:9
+The crane is too high.
+"""
 CUT_OFF = """## Pumps
 https://example.org/pumps
 
@@ -82,6 +91,11 @@ def test_bold_lines_are_headings(line: str, headings: list[str]) -> None:
 )
 def test_a_search_result_has_its_title(line: str, headings: list[str]) -> None:
     assert above(RESULTS, line) == headings
+
+
+def test_a_framed_title_begins_a_document() -> None:
+    assert above(THREADS, "too short") == ["=== THREAD quay ==="]
+    assert above(THREADS, "too high") == ["=== THREAD crane ==="]
 
 
 @pytest.mark.parametrize(
