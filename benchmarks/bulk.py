@@ -22,7 +22,7 @@ from upwell.ground.types.memory import Memory, Scope
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS
-from upwell.memory.postgres.writing import Changes, Tally
+from upwell.memory.postgres.writing import Changes, PostgresTally
 from upwell.memory.records import complete
 from upwell.memory.sqlite.null_scores import measure
 from upwell.memory.sqlite.store import OWNER
@@ -101,7 +101,7 @@ def _copy_tenant(connection: psycopg.Connection, name: str, memories: Iterable[M
     number = tenant_number(name)
     scopes: dict[str, int] = {}
     last: dict[int, int] = defaultdict(int)
-    tallies: dict[int, Tally] = defaultdict(Tally)
+    tallies: dict[int, PostgresTally] = defaultdict(PostgresTally)
     for batch in batched(memories, BATCH):
         changes = Changes(tallies=tallies)
         for memory in complete(batch, _NOW):

@@ -37,7 +37,7 @@ from upwell.memory.ranking.coefficients import BY_MEANING, BY_WORDS
 from upwell.memory.ranking.scoring import assess
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.surface.filters import Gate
-from upwell.surface.options import Options
+from upwell.surface.options import PipelineOptions
 from upwell.surface.query import CueReader
 
 SIZES = (None, 200, 40, 15, 8)
@@ -70,7 +70,7 @@ async def found(store: SqliteStore, query: Query) -> list[tuple[str, Mapping[str
 def read(cue: Cue) -> Query | None:
     """The product's query for this cue; None if a gate refuses the cue."""
     query = CueReader().query(cue, limit=10)
-    return query if Gate(Options()).refusal(cue, query, NO_INTENT) is None else None
+    return query if Gate(PipelineOptions()).refusal(cue, query, NO_INTENT) is None else None
 
 
 def coding(cue: Mapping[str, Any]) -> Query | None:

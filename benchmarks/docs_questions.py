@@ -33,7 +33,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit
-from upwell.memory.documents.catalog import Catalog
+from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
 from upwell.memory.documents.sections.scoring import NOTES, PROMPTS, SECOND_SHARE, TOOLS, is_note
 from upwell.memory.documents.sections.search import SHARE
@@ -111,7 +111,7 @@ async def ask_store(folder: Path, cues: Sequence[Mapping[str, Any]]) -> tuple[li
         database = open_database(Path(home) / "memory.db", [OWNER], synchronous="NORMAL")
         sources = SqliteSources(database)
         await sources.add(source_at(folder, folder))
-        documents = Documents(Catalog(Path(home) / "index.db"), sources)
+        documents = Documents(DocumentCatalog(Path(home) / "index.db"), sources)
         began = time.process_time()
         await documents.refresh()
         speed = Speed(

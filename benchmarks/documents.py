@@ -23,7 +23,7 @@ from store import Writer, spread
 from upwell.ground.clock import Deadline
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Query
-from upwell.memory.documents.catalog import Catalog
+from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
 from upwell.memory.sources import source_at
 from upwell.memory.sqlite.sources import OWNER, SqliteSources
@@ -33,7 +33,7 @@ async def documents(home: Path, notes: Path) -> Documents:
     database = open_database(home / "memory.db", [OWNER], synchronous="NORMAL")
     sources = SqliteSources(database)
     await sources.add(source_at(notes, notes.parent))
-    return Documents(Catalog(home / "index.db"), sources)
+    return Documents(DocumentCatalog(home / "index.db"), sources)
 
 
 async def cost(count: int, folder: Path) -> None:

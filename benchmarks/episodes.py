@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import Event
+from upwell.episodes.events import SessionEvent
 from upwell.episodes.miner import EpisodeMiner
 from upwell.episodes.triggers import triggers_of
 from upwell.replay.transcripts import transcripts_at
@@ -35,7 +35,7 @@ AROUND = 4
 class Spoken:
     """An episode at an event of a later session."""
 
-    session: Sequence[Event]
+    session: Sequence[SessionEvent]
     place: int
     trigger: str
     episode: Episode
@@ -56,7 +56,7 @@ class Result:
     spoken: list[Spoken] = field(default_factory=list)
 
 
-def measure(sessions: Iterable[Sequence[Event]]) -> Result:
+def measure(sessions: Iterable[Sequence[SessionEvent]]) -> Result:
     """Mine the sessions of a project in order, and compare each one with the episodes of the
     earlier ones.
     """
@@ -83,7 +83,7 @@ def measure(sessions: Iterable[Sequence[Event]]) -> Result:
 
 
 def _mined(
-    session: Sequence[Event],
+    session: Sequence[SessionEvent],
 ) -> tuple[list[Episode], list[tuple[int, tuple[str, ...]]]]:
     """The episodes of a session, and the positions and triggers of the events that have any."""
     miner = EpisodeMiner()
@@ -99,7 +99,7 @@ def _mined(
 
 def _compare(
     result: Result,
-    session: Sequence[Event],
+    session: Sequence[SessionEvent],
     moments: Iterable[tuple[int, tuple[str, ...]]],
     known: dict[str, dict[str, Episode]],
     met_before: set[str],
@@ -129,9 +129,9 @@ def _chosen(episodes: Iterable[Episode], at: float) -> Episode | None:
     return max(earlier, key=lambda episode: episode.at, default=None)
 
 
-def sessions_below(folder: Path) -> list[Sequence[Event]]:
+def sessions_below(folder: Path) -> list[Sequence[SessionEvent]]:
     """The sessions in a folder in order of time; of a session in several files the longest one."""
-    longest: dict[str, Sequence[Event]] = {}
+    longest: dict[str, Sequence[SessionEvent]] = {}
     for transcript in transcripts_at([folder]):
         events = list(transcript.events())
         if events and len(events) > len(longest.get(events[0].session, ())):
@@ -163,14 +163,14 @@ def moment(spoken: Spoken) -> Iterator[str]:
         yield f"  {mark} {_shown(events[number])}"
 
 
-def _shown(event: Event) -> str:
+def _shown(event: SessionEvent) -> str:
     if not event.tool:
         return f"{event.kind}: {event.text[:SHOWN_CHARS]!r}"
     call = str(next(iter(event.args.values()), ""))[:SHOWN_CHARS]
     return f"{event.tool} {call!r} → {event.out[:SHOWN_CHARS]!r}"
 
 
-def _size(event: Event) -> int:
+def _size(event: SessionEvent) -> int:
     return len(event.text) + len(event.out) + sum(len(str(value)) for value in event.args.values())
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from upwell.hook import client
 from upwell.hook.control import daemon_at, end
-from upwell.hook.place import Place
+from upwell.hook.place import DaemonPlace
 
 CLIENT = [sys.executable, "-I", "-S", str(Path(client.__file__))]
 PORT = 47_613
@@ -48,7 +48,7 @@ class Home:
             "UPWELL_HOME": str(self.root),
             "OPENBLAS_NUM_THREADS": "1",
         }
-        self.place = Place(str(self.root))
+        self.place = DaemonPlace(str(self.root))
         listed = folder / "memories.jsonl"
         listed.write_text("\n".join(json.dumps(self._memory(n)) for n in range(memories)))
         self.upwell("import", str(listed))

@@ -45,7 +45,7 @@ from typing import Any
 
 from upwell.app import Settings, build
 from upwell.app.replaying import replaying
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.words import informative, terms
 from upwell.ground.ttl_store import MemoryTtlStore
@@ -56,7 +56,7 @@ from upwell.replay.memories import With
 from upwell.replay.run import SimulatedClock, kind_of
 from upwell.replay.timeline import Timeline
 from upwell.replay.transcripts import transcripts_at
-from upwell.surface.options import Options
+from upwell.surface.options import PipelineOptions
 from upwell.surface.pipeline import Surfacer
 
 DECIDED = frozenset({Kind.START, Kind.COMPACT, Kind.PROMPT, Kind.TOOL})
@@ -74,7 +74,7 @@ class Unit:
     name: str
     repository: Path
     timeline: Timeline
-    events: list[Event]
+    events: list[SessionEvent]
     lessons: list[tuple[float, Memory]]
     moments: list[dict[str, Any]]
 
@@ -83,7 +83,7 @@ class Unit:
 class Said:
     """A memory that was said at an event."""
 
-    event: Event
+    event: SessionEvent
     moment: str
     memory: Memory
     weight: float = 0.0
@@ -338,7 +338,7 @@ HEAD = (
 
 def labelled(system: str, unit: Unit, said: Iterable[Said]) -> Iterator[str]:
     """One line for each memory said, with what happened next."""
-    by_session: defaultdict[str, list[Event]] = defaultdict(list)
+    by_session: defaultdict[str, list[SessionEvent]] = defaultdict(list)
     for event in unit.events:
         by_session[event.session].append(event)
     for entry in said:
@@ -363,7 +363,7 @@ def labelled(system: str, unit: Unit, said: Iterable[Said]) -> Iterator[str]:
         )
 
 
-def shown(event: Event) -> str:
+def shown(event: SessionEvent) -> str:
     words = event.text or f"{event.tool} {json.dumps(event.args, ensure_ascii=False)[:400]}"
     failed = " FAILED" if event.failed else ""
     out = f" =>{failed} {event.out[:400]}" if event.out else failed
@@ -404,7 +404,9 @@ async def reports(folder: Path, prompts: Path) -> None:
     with tempfile.TemporaryDirectory() as home:
         settings = Settings(home=Path(home), environment={}, clock=clock, watches=False)
         app = await build(settings)
-        surfacer = Surfacer(app.memory.reader, MemoryTtlStore(clock=clock), Options(), clock=clock)
+        surfacer = Surfacer(
+            app.memory.reader, MemoryTtlStore(clock=clock), PipelineOptions(), clock=clock
+        )
         for number, row in enumerate(lines(folder / "lessons.jsonl")):
             session = f"chat-{row['chat']}"
             await keep(app.memory, lesson(row, session, at + 60.0 * number, root))

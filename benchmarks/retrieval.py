@@ -25,7 +25,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.embed import Embedder, cosine
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Query, Scope
-from upwell.memory.embedding.questions import Questions
+from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.library import Library
 from upwell.memory.ranking.terms import query_words
 from upwell.memory.recall import StoreRecall
@@ -66,7 +66,7 @@ async def library(
     """A store with these memories, embedded if there is a model."""
     folder.mkdir(exist_ok=True)
     database = open_database(folder / "memory.db", [OWNER, VECTORS], synchronous="NORMAL")
-    store = SqliteStore(database, questions=Questions(model) if model else None)
+    store = SqliteStore(database, questions=QuestionVectors(model) if model else None)
     new_library = Library(store)
     await new_library.add_many(items)
     if store.vectors:

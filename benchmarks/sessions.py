@@ -32,7 +32,7 @@ from upwell.ground.home import Home
 from upwell.memory.ranking.terms import query_words, word_list
 from upwell.replay.transcripts import Transcript, transcripts_at
 from upwell.sessions.answer import answers_to
-from upwell.sessions.index import Scope, SessionIndex
+from upwell.sessions.index import SessionIndex, SessionScope
 from upwell.sessions.render import lines_of
 from upwell.sessions.turns import Turn, turns_of
 from upwell.surface.render import preview
@@ -165,7 +165,9 @@ def peer(program: str, home: str) -> Search:
 
 def upwell_of(past: SessionIndex, loop: asyncio.AbstractEventLoop) -> Search:
     def search(question: str) -> list[Answer]:
-        answers = loop.run_until_complete(answers_to(past, question, Scope(), SHOWN, os.environ))
+        answers = loop.run_until_complete(
+            answers_to(past, question, SessionScope(), SHOWN, os.environ)
+        )
         return [
             (answer.match.session.name, partial("\n".join, lines_of(answer, question)))
             for answer in answers
@@ -178,7 +180,7 @@ def index_only(past: SessionIndex, loop: asyncio.AbstractEventLoop) -> Search:
     """A search that does not read the transcripts of the matching turns."""
 
     def search(question: str) -> list[Answer]:
-        matches = loop.run_until_complete(past.search(question, Scope(), SHOWN))
+        matches = loop.run_until_complete(past.search(question, SessionScope(), SHOWN))
         return [(match.session.name, partial(str, match.turn.conclusion)) for match in matches]
 
     return search

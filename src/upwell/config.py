@@ -23,7 +23,7 @@ from msgspec import Struct
 from upwell.capture.lessons.options import LessonOptions
 from upwell.capture.options import CaptureOptions
 from upwell.compress.options import NOT_PER_TOOL as COMPRESS_NOT_PER_TOOL
-from upwell.compress.options import Options as CompressOptions
+from upwell.compress.options import CompressOptions
 from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
 from upwell.ground.context_windows import (
     READ_SHARE,
@@ -50,7 +50,7 @@ from upwell.surface.options import (
     ContextOptions,
     IntentOptions,
     JudgeOptions,
-    Options,
+    PipelineOptions,
     SurfaceOptions,
     scaled_to,
 )
@@ -128,9 +128,9 @@ class Config:
     values: Mapping[str, Value] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def surfacing(self) -> Options:
+    def surfacing(self) -> PipelineOptions:
         """Collect the options of the surfacing pipeline."""
-        return Options(
+        return PipelineOptions(
             surface=self._scaled,
             intent=self.intent,
             memory_context=self.memory_context,

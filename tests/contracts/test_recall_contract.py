@@ -14,7 +14,7 @@ from upwell.ground.sqlite.database import open_database
 from upwell.ground.text.words import terms
 from upwell.ground.types.memory import Found, Memory, Query, Scope
 from upwell.memory.base import Recall
-from upwell.memory.documents.catalog import Catalog
+from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
 from upwell.memory.external.ltm import LtmRecall
 from upwell.memory.options import LtmOptions, LtmProfile
@@ -60,7 +60,7 @@ async def documents(folder: Path, close: AsyncExitStack) -> Place:
     """
     database = open_database(folder / "sources.db", [SOURCES_OWNER], synchronous="NORMAL")
     sources = SqliteSources(database)
-    made = Documents(Catalog(folder / "index.db"), sources)
+    made = Documents(DocumentCatalog(folder / "index.db"), sources)
     close.push_async_callback(database.aclose)
     close.push_async_callback(made.aclose)
 

@@ -8,7 +8,7 @@ import pytest
 
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
-from upwell.ground.ttl_store import Entries, MemoryTtlStore, Options, TtlStore
+from upwell.ground.ttl_store import Entries, MemoryTtlStore, TtlOptions, TtlStore
 from upwell.testing import ManualClock
 
 
@@ -19,7 +19,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture(params=["sqlite", "memory"])
 async def ttl_store(request, tmp_path: Path, clock: ManualClock) -> AsyncIterator[TtlStore]:
-    options = Options(max_bytes={"capped": 110_000})
+    options = TtlOptions(max_bytes={"capped": 110_000})
     if request.param == "memory":
         yield MemoryTtlStore(options=options, clock=clock)
         return

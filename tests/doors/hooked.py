@@ -11,7 +11,7 @@ from typing import Any
 
 from upwell.hook import client
 from upwell.hook.control import daemon_at, end
-from upwell.hook.place import Place
+from upwell.hook.place import DaemonPlace
 
 QUICK = [sys.executable, "-I", "-S", str(Path(client.__file__))]
 START_SECONDS = 30.0
@@ -43,7 +43,7 @@ class House:
             "LANG": "C.UTF-8",
             **PATIENCE,
         }
-        self.place = Place(str(self.home))
+        self.place = DaemonPlace(str(self.home))
 
     def file(self, name: str) -> str:
         return str(self.project / "src" / name)

@@ -36,7 +36,7 @@ FAILS = {
 """Commands that must fail with one line, because the example names a thing that is not here."""
 DATABASE = "postgresql://upwell@db.example.org/upwell"
 """The database of the examples. The test puts a real one in its place."""
-STAYS = ("upwell serve --http", "upwell dashboard", "upwell top")
+STAYS = ("upwell serve --http", "upwell dashboard", "upwell explain --follow")
 """Commands that print their address or first line, and then run until they are interrupted."""
 
 
@@ -179,4 +179,4 @@ def test_the_first_examples_work_in_any_repository(page: str, shell: dict[str, s
     assert remembered
     for line in remembered:
         assert run(line, shell, cwd).returncode == 0, line
-    assert "gone" not in run("upwell review", shell, cwd).stdout
+    assert "gone" not in run("upwell inbox review", shell, cwd).stdout

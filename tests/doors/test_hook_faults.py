@@ -20,7 +20,7 @@ from tests.doors.hooked import PATIENCE, QUICK, House
 from upwell import __version__
 from upwell.hook.client import TOOL_SECONDS
 from upwell.hook.control import daemon_at
-from upwell.hook.place import Place
+from upwell.hook.place import DaemonPlace
 
 IN_TIME = dict.fromkeys(PATIENCE)
 """Unsets the generous deadlines, so that the default ones apply."""
@@ -148,7 +148,7 @@ def test_a_file_at_the_path_of_the_socket_is_replaced(house: House) -> None:
 @pytest.mark.parametrize("way", ["deaf", "silent", "babbling", "short", "closing"])
 def test_a_stalled_daemon_costs_no_more_than_the_deadline(house: House, way: str) -> None:
     house.stop()
-    other = Place(str(house.home))
+    other = DaemonPlace(str(house.home))
     os.makedirs(other.folder, mode=0o700, exist_ok=True)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(other.socket)
@@ -238,7 +238,7 @@ def test_odd_environments_do_no_harm(
     if "UPWELL_HOME" in env and env["UPWELL_HOME"] is None:
         env = {**env, "XDG_DATA_HOME": str(tmp_path)}
     homes = (tmp_path / "upwell", house.project / "relative" / "home", "/proc/upwell", "/dev/null")
-    starting = [Path(Place(str(home)).starting) for home in homes]
+    starting = [Path(DaemonPlace(str(home)).starting) for home in homes]
     for path in starting:
         path.touch()
     try:

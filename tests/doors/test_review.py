@@ -1,4 +1,4 @@
-"""`upwell review` on a terminal and without one."""
+"""`upwell inbox review` on a terminal and without one."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ import pytest
 from tests.doors.hooked import House
 from tests.doors.terminal import typed
 
-REVIEW = [sys.executable, "-P", "-m", "upwell", "review"]
+REVIEW = [sys.executable, "-P", "-m", "upwell", "inbox", "review"]
 
 
 @pytest.fixture
@@ -49,14 +49,14 @@ def house(tmp_path: Path) -> House:
 
 
 def listed(house: House, *args: str) -> list[str]:
-    return [item["id"] for item in json.loads(house.upwell("review", "--json", *args))["offers"]]
+    return [item["id"] for item in json.loads(house.upwell("inbox", "review", "--json", *args))["offers"]]
 
 
 def test_offers_are_listed_with_their_reasons(house: House) -> None:
     assert sorted(listed(house)) == ["gone-a", "gone-b"]
     assert len(listed(house, "--every-project")) == 3
     assert listed(house, "--reason", "duplicate") == []
-    first, *_ = house.upwell("review").splitlines()
+    first, *_ = house.upwell("inbox", "review").splitlines()
     assert first.split("\t")[1:3] == ["stale", "src/sum.py is gone"]
 
 
@@ -72,8 +72,8 @@ def test_a_person_decides_about_each(house: House) -> None:
 
 
 def test_all_of_one_reason_are_removed_without_asking(house: House) -> None:
-    assert "--yes needs --reason" in house.refused("review", "--yes")
-    assert "'old' is unknown" in house.refused("review", "--reason", "old")
-    assert house.upwell("review", "--reason", "stale", "--yes").startswith("2 memories removed")
+    assert "--yes needs --reason" in house.refused("inbox", "review", "--yes")
+    assert "'old' is unknown" in house.refused("inbox", "review", "--reason", "old")
+    assert house.upwell("inbox", "review", "--reason", "stale", "--yes").startswith("2 memories removed")
     assert listed(house) == []
     assert len(listed(house, "--every-project")) == 1

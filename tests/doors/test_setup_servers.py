@@ -15,7 +15,7 @@ from tests.doors.conftest import script
 from tests.doors.older import moved_by_init
 from tests.doors.peer import Peer, text_of
 from tests.doors.test_given_back import FILES, SECRETS, UNDO, servers, state, user
-from upwell.hook.place import Place
+from upwell.hook.place import DaemonPlace
 from upwell.hosts import server_files
 from upwell.hosts.entries import wrapped_words
 
@@ -168,7 +168,7 @@ def test_an_agent_can_start_a_wrapped_server(
     path.write_text(json.dumps({"mcpServers": {"up": {"command": program, "args": args}}}))
     assert upwell(*WRAP, "--yes").code == 0
     entry = json.loads(path.read_text())["mcpServers"]["up"]
-    place = Place(str(home))
+    place = DaemonPlace(str(home))
     os.makedirs(place.folder, mode=0o700, exist_ok=True)
     Path(place.starting).touch()  # so that the wrapper starts no daemon
     bare = {"PATH": "/usr/bin:/bin", "HOME": environment["HOME"], **entry.get("env", {})}

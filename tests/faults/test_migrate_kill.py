@@ -61,7 +61,7 @@ class Kill:
         send, connect, append = (
             postgres_connection.send,
             sqlite_file.connect,
-            relocation.Journal.append,
+            relocation.MoveJournal.append,
         )
 
         async def counted_send(*args: Any) -> Any:
@@ -80,7 +80,7 @@ class Kill:
 
         postgres_connection.send = counted_send
         sqlite_file.connect = counted_connect
-        relocation.Journal.append = counted_append  # type: ignore[method-assign]
+        relocation.MoveJournal.append = counted_append  # type: ignore[method-assign]
 
     def _traced(self, statement: str) -> None:
         if statement.startswith(("INSERT", "UPDATE", "DELETE", "COMMIT")):

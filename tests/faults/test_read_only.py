@@ -22,7 +22,7 @@ FACT = "the settlement job in src/billing/settle.py runs before midnight"
 def unwritable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every attempt to open a file for writing fails, as on a full or read-only disk."""
 
-    def refused(plan: files.Plan) -> object:
+    def refused(plan: files.OpenPlan) -> object:
         if plan.is_read_only:
             return files.prepare_read_only(plan)
         raise StoreUnwritable(f"cannot write {plan.path}", hint="free some disk space")

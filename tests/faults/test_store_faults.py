@@ -99,11 +99,11 @@ async def test_damage_found_at_run_time_is_repaired_at_run_time(tmp_path: Path) 
 
 
 async def test_a_sound_file_is_never_moved_aside(tmp_path: Path) -> None:
-    from upwell.ground.sqlite.database import Plan, repair
+    from upwell.ground.sqlite.database import OpenPlan, repair
 
     path = tmp_path / "memory.db"
     await filled(path, 20)
-    repair(Plan(path, (OWNER,), "FULL"))
+    repair(OpenPlan(path, (OWNER,), "FULL"))
     assert not list(tmp_path.glob("*.corrupt-*"))
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.live.talk import DONE
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.replay.transcripts import transcripts_at
-from upwell.replay.transcripts.base import Tally
+from upwell.replay.transcripts.base import ReadTally
 
 QUESTION = "Service the lens rotation of the lighthouse: when?"
 CORRECTION = "No, never edit files in src/generated/"
@@ -46,7 +46,7 @@ class Step:
     args: Mapping[str, Any] = field(default_factory=dict)
     failed: bool = False
 
-    def seen_in(self, event: Event) -> "Step":
+    def seen_in(self, event: SessionEvent) -> "Step":
         """The event, reduced to what this step is about. Equal to this step if the event is
         right."""
         whole = event.out if event.kind is Kind.TOOL else event.text
@@ -64,11 +64,11 @@ def tool(name: str, args: Mapping[str, Any], out: str = "", *, failed: bool = Fa
     return Step(Kind.TOOL, out, name, args, failed)
 
 
-def sessions_at(folder: Path) -> tuple[dict[str, list[Event]], Tally]:
+def sessions_at(folder: Path) -> tuple[dict[str, list[SessionEvent]], ReadTally]:
     """The events of every session in a folder's transcripts, by the session's name, and what the
     readers made of all records."""
-    sessions: dict[str, list[Event]] = {}
-    tally = Tally()
+    sessions: dict[str, list[SessionEvent]] = {}
+    tally = ReadTally()
     for transcript in transcripts_at([folder]):
         for event in transcript.events(tally=tally):
             sessions.setdefault(event.session, []).append(event)
@@ -81,7 +81,7 @@ def expected(part: str, root: str) -> list[Step]:
     return [step for group in steps.values() for step in group]
 
 
-def seen(events: Iterable[Event], steps: Sequence[Step]) -> list[Step]:
+def seen(events: Iterable[SessionEvent], steps: Sequence[Step]) -> list[Step]:
     """The events of a session as steps, to be compared with `steps`."""
     shown = [event for event in events if event.kind not in (Kind.START, Kind.END)]
     nothing = Step(Kind.END)

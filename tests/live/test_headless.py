@@ -21,7 +21,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.invocation import Invocation
 from upwell.ground.projects import HEADLESS_FOLDER
 from upwell.hosts import HOSTS
-from upwell.hosts.headless import Question, server_names
+from upwell.hosts.headless import HeadlessQuestion, server_names
 from upwell.hosts.installation import Installation
 from upwell.wire.headless import HeadlessChat
 
@@ -180,7 +180,9 @@ def chat_of(name: str, user: User, program: str = "") -> HeadlessChat:
     first, *rest = command(name)
 
     def invoke(system: str, folder: Path) -> Invocation:
-        question = Question(system=system, model=headless.model, folder=folder, servers=servers)
+        question = HeadlessQuestion(
+            system=system, model=headless.model, folder=folder, servers=servers
+        )
         invocation = headless.invoke(question)
         return Invocation(
             args=(*rest, *invocation.args), env=invocation.env, files=invocation.files

@@ -11,8 +11,8 @@ from upwell.learn.thresholds import (
     MAX_SCORE,
     MIN_SCORE,
     STEP,
-    Sample,
-    Use,
+    MemoryUse,
+    ScoreSample,
     shifted,
     stepped,
     target_shift,
@@ -20,10 +20,10 @@ from upwell.learn.thresholds import (
 
 DAY = 86_400.0
 samples = st.builds(
-    Sample,
+    ScoreSample,
     surfacing=st.integers(0, 40).map("s{}".format),
     memory=st.sampled_from(["a", "b", "c"]),
-    evidence=st.sampled_from([*Rating, *Use]),
+    evidence=st.sampled_from([*Rating, *MemoryUse]),
     score=st.floats(0, 1),
     at=st.floats(0, 200 * DAY),
 )
@@ -50,7 +50,7 @@ def test_helpful_never_raises_and_not_relevant_never_lowers(sequence, score):
     now = 200 * DAY
     before = target_shift(sequence, now)
     for verdict, forbidden_sign in ((Rating.HELPFUL, 1), (Rating.NOT_RELEVANT, -1)):
-        first = Sample(surfacing="new", memory="a", evidence=verdict, score=score, at=now)
+        first = ScoreSample(surfacing="new", memory="a", evidence=verdict, score=score, at=now)
         has_effect = len({sample.surfacing for sample in sequence}) >= 10
         after = target_shift([*sequence, first], now)
         if has_effect:
@@ -62,5 +62,5 @@ def test_helpful_never_raises_and_not_relevant_never_lowers(sequence, score):
 def test_being_ignored_alone_demotes_nothing(sequence):
     rated = [sample for sample in sequence if sample.evidence in NEGATIVE]
     assert 0 <= negatives(sequence) <= len(rated) + MAX_IGNORED
-    ignored = [sample for sample in sequence if sample.evidence is Use.IGNORED]
+    ignored = [sample for sample in sequence if sample.evidence is MemoryUse.IGNORED]
     assert negatives(ignored) == min(MAX_IGNORED, len(ignored) * IGNORED_WEIGHT)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.replay import samples
 
-from upwell.episodes.events import Event, event_of, line_of
+from upwell.episodes.events import SessionEvent, event_of, line_of
 from upwell.ground.errors import UsageError
 from upwell.replay.transcripts import FORMATS, Transcript, transcripts_at
 
@@ -26,7 +26,7 @@ VALUES = st.recursive(
 FILES = [name for name in samples.WRITERS if name not in ("opencode_database", "opencode")]
 
 
-def read(transcript: Transcript) -> list[Event]:
+def read(transcript: Transcript) -> list[SessionEvent]:
     """The events that the reader returns; none if the file is unreadable."""
     try:
         return list(transcript.events())
@@ -34,7 +34,7 @@ def read(transcript: Transcript) -> list[Event]:
         return []
 
 
-def are_sound(events: Sequence[Event]) -> bool:
+def are_sound(events: Sequence[SessionEvent]) -> bool:
     """True if the events are in order of time, and every one survives writing and reading."""
     times = [event.t for event in events]
     survivors = [event_of(line_of(event).encode(), "") for event in events]

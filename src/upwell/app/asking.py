@@ -14,7 +14,7 @@ from upwell.ground.project import is_seen, project_of
 from upwell.ground.types.memory import Scope, Trust
 from upwell.hosts.base import Host
 from upwell.hosts.entries import OWN_TOOLS
-from upwell.hosts.events import Event
+from upwell.hosts.events import HostEvent
 from upwell.hosts.installation import Installation
 from upwell.hosts.installed import installed_entries
 from upwell.hosts.servers import ServerFile
@@ -29,7 +29,7 @@ MAX_FILE_BYTES = 400_000
 """A larger settings file is not read, because parsing it would take too long."""
 
 
-async def tool_name(config: Config, host: Host, event: Event) -> str:
+async def tool_name(config: Config, host: Host, event: HostEvent) -> str:
     """The name under which the agent sees `add_memory`; "" if upwell is not among the agent's
     servers.
     """
@@ -41,7 +41,7 @@ async def tool_name(config: Config, host: Host, event: Event) -> str:
     return host.export.tool_name.format(tool) if tool else ""
 
 
-async def has_noted(library: Library, notes: ShortTerm, event: Event, since: float) -> bool:
+async def has_noted(library: Library, notes: ShortTerm, event: HostEvent, since: float) -> bool:
     """True if, since the time `since`, anybody has stored a memory, or an agent has stored a note,
     that is visible in the event's project.
     """
@@ -56,7 +56,7 @@ async def has_noted(library: Library, notes: ShortTerm, event: Event, since: flo
     )
 
 
-async def commands_in(event: Event, since: float) -> Sequence[tuple[str, bool]]:
+async def commands_in(event: HostEvent, since: float) -> Sequence[tuple[str, bool]]:
     """The commands that the event's session has run since the time `since`, and whether each
     failed, as far as the end of the transcript shows them."""
     return await asyncio.to_thread(_commands_in, event.transcript, since)

@@ -7,10 +7,10 @@ from upwell.app.files import open_audit_log, open_files
 from upwell.config import load
 from upwell.ground.clock import SYSTEM_CLOCK
 from upwell.ground.trace import contained
-from upwell.usage.audit import Event, Log
+from upwell.usage.audit import AuditEntry, Log
 
 
-async def audit(limit: int) -> list[Event]:
+async def audit(limit: int) -> list[AuditEntry]:
     """The latest entries of the audit log, newest first.
 
     Raises:
@@ -24,7 +24,7 @@ async def record_administration(action: str, subject: str) -> None:
     """Add an action of the owner to the audit log. If this fails, upwell's own log reports it."""
     with contained("writing the audit log"):
         async with _log() as log:
-            await log.write(Event(SYSTEM_CLOCK.now(), "", action, subject, "done"))
+            await log.write(AuditEntry(SYSTEM_CLOCK.now(), "", action, subject, "done"))
 
 
 @asynccontextmanager

@@ -14,17 +14,17 @@ from upwell.app.savings import Savings
 from upwell.capture.inbox import Inbox, Proposal
 from upwell.capture.sessions import MEASURED, Findings, findings_in, without_excluded
 from upwell.capture.ways import Ways
-from upwell.episodes.events import Event
+from upwell.episodes.events import SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of
 from upwell.ground.secrets.redact import has_secret
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.memory import LESSON, Memory, Trust
 from upwell.memory.library import Library
 from upwell.memory.places import Places
 from upwell.memory.records import masked
 from upwell.replay.transcripts import Transcript, own_bytes, transcripts_at
-from upwell.replay.transcripts.base import Tally
+from upwell.replay.transcripts.base import ReadTally
 from upwell.surface.options import never_excluded
 
 MAX_TURN_BYTES = 2_000_000
@@ -148,7 +148,7 @@ class SessionCapture:
         return gain
 
     async def read(
-        self, transcript: Transcript, *, again: bool = False, tally: Tally | None = None
+        self, transcript: Transcript, *, again: bool = False, tally: ReadTally | None = None
     ) -> Gain:
         """Learn from a past session's transcript, unless it was read before. With `again`, read it
         anyway. `tally`, if given, counts what was understood.
@@ -200,13 +200,15 @@ class SessionCapture:
     async def holdings(self) -> Holdings:
         """What the home contains now."""
         proposals = await asyncio.to_thread(self._inbox.waiting)
-        lessons = await self._ttl_store.scan(Kind.LESSON)
+        lessons = await self._ttl_store.scan(EntryKind.LESSON)
         return Holdings(
             memories=frozenset(await self._library.store.stamps(limit=MAX_HELD)),
             proposals=frozenset(proposal.id for proposal in proposals),
-            places=frozenset(item.key for item in await self._ttl_store.scan(Kind.PLACE)),
-            ways=frozenset(item.key for item in await self._ttl_store.scan(Kind.WAY)),
-            transcripts=frozenset(item.key for item in await self._ttl_store.scan(Kind.LEARNED)),
+            places=frozenset(item.key for item in await self._ttl_store.scan(EntryKind.PLACE)),
+            ways=frozenset(item.key for item in await self._ttl_store.scan(EntryKind.WAY)),
+            transcripts=frozenset(
+                item.key for item in await self._ttl_store.scan(EntryKind.LEARNED)
+            ),
             sessions=frozenset(item.key for item in lessons if item.key.startswith(READ_BY_MODEL)),
         )
 
@@ -226,7 +228,7 @@ class SessionCapture:
 
     async def past(self) -> PastResults:
         """The figures of the transcripts that were read."""
-        readings = [_reading(item.value) for item in await self._ttl_store.scan(Kind.LEARNED)]
+        readings = [_reading(item.value) for item in await self._ttl_store.scan(EntryKind.LEARNED)]
         return PastResults(
             transcripts=len(readings),
             tokens=sum(reading.tokens for reading in readings),
@@ -235,7 +237,7 @@ class SessionCapture:
 
     async def places_known(self) -> int:
         """For how many names and files a place is known."""
-        return len(await self._ttl_store.scan(Kind.PLACE))
+        return len(await self._ttl_store.scan(EntryKind.PLACE))
 
     async def forget(self, holdings: Holdings) -> None:
         """Delete the part of these holdings that was learned from sessions, so that it can be
@@ -246,10 +248,10 @@ class SessionCapture:
             await self._library.delete(memory.id)
         await asyncio.to_thread(self._inbox.withdraw, sorted(holdings.proposals))
         for kind, keys in (
-            (Kind.PLACE, holdings.places),
-            (Kind.WAY, holdings.ways),
-            (Kind.LEARNED, holdings.transcripts),
-            (Kind.LESSON, holdings.sessions),
+            (EntryKind.PLACE, holdings.places),
+            (EntryKind.WAY, holdings.ways),
+            (EntryKind.LEARNED, holdings.transcripts),
+            (EntryKind.LESSON, holdings.sessions),
         ):
             for batch in batched(sorted(keys), MAX_DELETED):
                 await self._ttl_store.delete(kind, batch)
@@ -288,12 +290,14 @@ class SessionCapture:
 
     async def _reading(self, path: str) -> "_Reading":
         key = _key(path)
-        item = (await self._ttl_store.get(Kind.LEARNED, [key])).get(key)
+        item = (await self._ttl_store.get(EntryKind.LEARNED, [key])).get(key)
         return _reading(item.value) if item else _Reading()
 
     async def _record(self, path: str, reading: "_Reading") -> None:
         value = f"{reading.size} {reading.tokens} {reading.saved}".encode()
-        await self._ttl_store.put(Kind.LEARNED, {_key(path): value}, ttl_seconds=READ_TTL_SECONDS)
+        await self._ttl_store.put(
+            EntryKind.LEARNED, {_key(path): value}, ttl_seconds=READ_TTL_SECONDS
+        )
 
 
 class _Reading(Struct, frozen=True):
@@ -334,7 +338,7 @@ def _is_learned(memory: Memory) -> bool:
 
 
 def _findings_of(
-    events: Iterable[Event], is_excluded: Callable[[str | None], bool]
+    events: Iterable[SessionEvent], is_excluded: Callable[[str | None], bool]
 ) -> Iterator[Findings]:
     """The findings of each session in a transcript, without what it did in excluded projects. A
     session whose folder is gone is skipped, because its findings could not be checked.
@@ -347,8 +351,8 @@ def _findings_of(
             yield findings_in(session, project, f"{SESSION}{session[0].session[:40]}")
 
 
-def _by_session(events: Iterable[Event]) -> Sequence[Sequence[Event]]:
-    sessions: dict[str, list[Event]] = {}
+def _by_session(events: Iterable[SessionEvent]) -> Sequence[Sequence[SessionEvent]]:
+    sessions: dict[str, list[SessionEvent]] = {}
     for event in events:
         sessions.setdefault(event.session, []).append(event)
     return list(sessions.values())

@@ -17,7 +17,7 @@ from upwell.ground.clock import Clock
 from upwell.ground.errors import KeyUnknown, StoreError
 from upwell.ground.text.surrogates import dumped
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Entries, Kind, TtlStore
+from upwell.ground.ttl_store import Entries, EntryKind, TtlStore
 from upwell.ground.types.rpc import ToolCall
 from upwell.surface.journal import Journal, file_key, file_of, shown_project
 
@@ -66,9 +66,9 @@ class Cuts:
 
     async def _write(self, pending: Sequence[_Pending]) -> None:
         values = await asyncio.to_thread(self._encoded, pending)
-        writes = [Entries(Kind.CUT, values, RETENTION_SECONDS)]
+        writes = [Entries(EntryKind.CUT, values, RETENTION_SECONDS)]
         if files := self._files_of(dict(zip(values, pending, strict=True))):
-            writes.append(Entries(Kind.STEP, files, self._journal.retention_seconds()))
+            writes.append(Entries(EntryKind.STEP, files, self._journal.retention_seconds()))
         try:
             await self._ttl_store.put_all(*writes)
         except StoreError as error:
@@ -82,9 +82,9 @@ class Cuts:
         """
         await self.flush()
         holding = [dumped({name: value})[1:-1] for name, value in (matching or {}).items()]
-        items = await self._ttl_store.newest(Kind.CUT, limit=limit, holding=holding)
+        items = await self._ttl_store.newest(EntryKind.CUT, limit=limit, holding=holding)
         names = [file_key(item.key) for item in items]
-        files = await self._ttl_store.get(Kind.STEP, names)
+        files = await self._ttl_store.get(EntryKind.STEP, names)
         rows = [
             {"file": files[name].value.decode() if name in files else ""}
             | orjson.loads(item.value)
@@ -101,7 +101,7 @@ class Cuts:
         in its notice. Originals that expired or contain a secret are left out.
         """
         await self.flush()
-        item = (await self._ttl_store.get(Kind.CUT, [cut_id])).get(cut_id)
+        item = (await self._ttl_store.get(EntryKind.CUT, [cut_id])).get(cut_id)
         if item is None:
             return []
         row = orjson.loads(item.value)
@@ -118,12 +118,12 @@ class Cuts:
 
     async def session_of(self, cut_id: str) -> str:
         """The session that a shortened result belongs to; "" if the result is unknown."""
-        item = (await self._ttl_store.get(Kind.CUT, [cut_id])).get(cut_id)
+        item = (await self._ttl_store.get(EntryKind.CUT, [cut_id])).get(cut_id)
         return str(orjson.loads(item.value)["session"]) if item else ""
 
     async def call_of(self, key: str) -> Mapping[str, Any] | None:
         """The latest shortened result whose first original has this key; None if there is none."""
-        items = await self._ttl_store.scan(Kind.CUT, f"{key}{_SEPARATOR}")
+        items = await self._ttl_store.scan(EntryKind.CUT, f"{key}{_SEPARATOR}")
         row: Mapping[str, Any] | None = orjson.loads(items[-1].value) if items else None
         return row
 

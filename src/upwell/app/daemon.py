@@ -20,10 +20,10 @@ from upwell.ground.files import Stamp, stamp
 from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, export_spans, send_last_spans
 from upwell.hook.control import daemon_at, end
-from upwell.hook.daemon import WRAP, AlreadyRunning, Daemon, Request
+from upwell.hook.daemon import WRAP, AlreadyRunning, Daemon, HookRequest
 from upwell.hook.door import HookDoor
 from upwell.hook.launcher import refresh_installed
-from upwell.hook.place import Place
+from upwell.hook.place import DaemonPlace
 from upwell.wrap.asking import TOOLS
 from upwell.wrap.door import WrapDoor
 from upwell.wrap.tool_door import ToolDoor
@@ -92,7 +92,7 @@ class Warm:
         self._stamp = stamp(self.app.config.home.config_file)
         self._tasks.start(self._run_housekeeping())
 
-    async def answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
+    async def answer(self, request: HookRequest, body: bytes, receipt: Receipt) -> bytes:
         if request.host == WRAP:
             return await self.wrap_door.answer(request, body, receipt)
         if request.host == TOOLS:
@@ -228,7 +228,7 @@ async def run_daemon() -> bool:
     async with opened() as warm:
         config = warm.app.config
         export_spans(config.environment, __version__)
-        place = Place(str(config.home.root))
+        place = DaemonPlace(str(config.home.root))
         daemon = Daemon(place, warm, __version__, config.hook.idle_minutes * 60)
         warm.on_request = daemon.touch
         loop = asyncio.get_running_loop()

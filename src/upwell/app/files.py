@@ -26,14 +26,14 @@ from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore, copy_in_memory
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind, MemoryTtlStore, TtlStore
+from upwell.ground.ttl_store import EntryKind, MemoryTtlStore, TtlStore
 from upwell.ground.types.memory import Memory
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import LearningStore, Ratings
 from upwell.memory.base import Store, UnavailableStore
-from upwell.memory.documents.catalog import Catalog
+from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
-from upwell.memory.embedding.questions import Questions
+from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.external.qmd import QmdRecall
 from upwell.memory.external.waiting import Patience
 from upwell.memory.library import Library
@@ -112,7 +112,7 @@ def open_files(config: Config, *, tolerant: bool = False) -> Files:
 def open_store(
     config: Config,
     files: Files,
-    questions: Questions | None,
+    questions: QuestionVectors | None,
     *,
     tolerant: bool,
     clock: Clock = SYSTEM_CLOCK,
@@ -145,7 +145,7 @@ def open_store(
 def _open_team_store(
     config: Config,
     files: Files,
-    questions: Questions | None,
+    questions: QuestionVectors | None,
     clock: Clock,
     *,
     tolerant: bool,
@@ -233,10 +233,10 @@ def open_memory(
     clock: Clock = SYSTEM_CLOCK,
     watches: bool = True,
 ) -> Memories:
-    questions = Questions(embedder) if embedder else None
+    questions = QuestionVectors(embedder) if embedder else None
     store, sources, ratings = open_store(config, files, questions, tolerant=tolerant, clock=clock)
     notes = open_notes(config, cwd)
-    catalog = Catalog(
+    catalog = DocumentCatalog(
         config.home.index_db, opened=files.indexed.append, questions=questions, clock=clock
     )
     documents = Documents(catalog, sources, notes=notes, clock=clock, watches=watches)
@@ -338,18 +338,18 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
 
 
 def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) -> TtlStore:
-    options = ttl_stores.Options(
+    options = ttl_stores.TtlOptions(
         max_bytes={
-            Kind.ORIGINAL: config.compress.original_max_bytes,
-            Kind.DECISION: _JOURNAL_BYTES,
-            Kind.RESPONSE: _RESPONSES_BYTES,
-            Kind.QUERY: _QUERIES_BYTES,
-            Kind.STEP: _STEPS_BYTES,
-            Kind.CUT: _CUTS_BYTES,
-            Kind.PLACE: _PLACES_BYTES,
-            Kind.WAY: _WAYS_BYTES,
-            Kind.USE: _USES_BYTES,
-            Kind.COMPRESSION_REMARK: _REMARKS_BYTES,
+            EntryKind.ORIGINAL: config.compress.original_max_bytes,
+            EntryKind.DECISION: _JOURNAL_BYTES,
+            EntryKind.RESPONSE: _RESPONSES_BYTES,
+            EntryKind.QUERY: _QUERIES_BYTES,
+            EntryKind.STEP: _STEPS_BYTES,
+            EntryKind.CUT: _CUTS_BYTES,
+            EntryKind.PLACE: _PLACES_BYTES,
+            EntryKind.WAY: _WAYS_BYTES,
+            EntryKind.USE: _USES_BYTES,
+            EntryKind.COMPRESSION_REMARK: _REMARKS_BYTES,
         }
     )
     try:

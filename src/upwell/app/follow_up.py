@@ -15,13 +15,13 @@ from upwell.ground.errors import StoreError
 from upwell.ground.meters import TOKENS_SAVED
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG, conclude, contained, is_tracing, span
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.rpc import ToolCall
 from upwell.learn.budgets import Budgets
 from upwell.surface.journal import shown_project
 from upwell.surface.learning import Learning
 from upwell.tools.base import Result, Tool
-from upwell.usage.breakdown import Place
+from upwell.usage.breakdown import UsagePlace
 
 _DAY_SECONDS = 86_400.0
 _MAX_TRACES = 2_000
@@ -103,7 +103,7 @@ class FollowUp:
             return text
         if row is not None:
             tokens = await asyncio.to_thread(count, text)
-            place = Place(row["host"], row["project"], row["tool"])
+            place = UsagePlace(row["host"], row["project"], row["tool"])
             self._learning.breakdown.add(place, read_again=tokens)
             await self._learning.store_figures()
         return text
@@ -129,16 +129,16 @@ class FollowUp:
     async def _keep(self, keys: Sequence[str], trace_id: str) -> None:
         with contained("keeping the trace of a result"):
             traces = dict.fromkeys(keys, trace_id.encode())
-            await self._ttl_store.put(Kind.TRACE, traces, ttl_seconds=_DAY_SECONDS)
+            await self._ttl_store.put(EntryKind.TRACE, traces, ttl_seconds=_DAY_SECONDS)
 
     async def _trace_of(self, key: str) -> str:
         if known := self._traces.of(key):
             return known
         with contained("looking up the trace of a result"):
-            item = (await self._ttl_store.get(Kind.TRACE, [key])).get(key)
+            item = (await self._ttl_store.get(EntryKind.TRACE, [key])).get(key)
             return item.value.decode() if item else ""
         return ""
 
 
-def _place_of(call: ToolCall) -> Place:
-    return Place(call.host, shown_project(call.cwd), f"{call.server}__{call.tool}")
+def _place_of(call: ToolCall) -> UsagePlace:
+    return UsagePlace(call.host, shown_project(call.cwd), f"{call.server}__{call.tool}")

@@ -9,13 +9,13 @@ from typing import Any
 from upwell.config import Config
 from upwell.ground.text.format import counted
 from upwell.surface.learning import Learning
-from upwell.usage.breakdown import Dimension, Metric, Row, rows_by, whole
-from upwell.usage.counts import Event
+from upwell.usage.breakdown import Dimension, UsageMetric, UsageRow, rows_by, whole
+from upwell.usage.counts import CountedEvent
 from upwell.usage.prices import Price, price_of
 
-_MODELS = {Event.JUDGE: "judge_tokens", Event.LESSON: "lesson_tokens"}
+_MODELS = {CountedEvent.JUDGE: "judge_tokens", CountedEvent.LESSON: "lesson_tokens"}
 _MILLIONTHS = "millionths"
-Models = Mapping[str, Counter[tuple[Event, str]]]
+Models = Mapping[str, Counter[tuple[CountedEvent, str]]]
 """For each day, the tokens of each kind of question to a model, and their price."""
 
 
@@ -46,7 +46,7 @@ async def total(learning: Learning, days: int, price: Price | None = None) -> di
     """
     await learning.breakdown.flush()
     row = whole(await learning.breakdown.since(days))
-    asked: Counter[tuple[Event, str]] = Counter()
+    asked: Counter[tuple[CountedEvent, str]] = Counter()
     for models in (await _models(learning, days)).values():
         asked.update(models)
     return _described(row, price, asked)
@@ -66,14 +66,14 @@ async def rows(
     models: Models = {}
     if dimension is Dimension.DAY:
         models = await _models(learning, days)
-        found += [Row(day) for day in models.keys() - {row.name for row in found}]
+        found += [UsageRow(day) for day in models.keys() - {row.name for row in found}]
         found.sort(key=lambda row: row.name)
     price = price_now(config)
     return [_described(row, price, models.get(row.name, Counter())) for row in found]
 
 
 async def _models(learning: Learning, days: int) -> Models:
-    models: defaultdict[str, Counter[tuple[Event, str]]] = defaultdict(Counter)
+    models: defaultdict[str, Counter[tuple[CountedEvent, str]]] = defaultdict(Counter)
     await learning.counts.flush()
     for entry in await learning.counts.since(days):
         if entry.event in _MODELS and entry.kind in ("tokens_in", "tokens_out", _MILLIONTHS):
@@ -106,19 +106,21 @@ def sentence(figures: Mapping[str, Any]) -> str:
     )
 
 
-def _described(row: Row, price: Price | None, models: Counter[tuple[Event, str]]) -> dict[str, Any]:
-    events = row[Metric.EVENTS]
+def _described(
+    row: UsageRow, price: Price | None, models: Counter[tuple[CountedEvent, str]]
+) -> dict[str, Any]:
+    events = row[UsageMetric.EVENTS]
     tokens = {name: models[event, "tokens"] for event, name in _MODELS.items()}
     return {
         **row.described(),
         **tokens,
         "net": row.net - sum(tokens.values()),
-        "per_100": round(100 * row[Metric.MEMORIES] / events, 2) if events else 0.0,
+        "per_100": round(100 * row[UsageMetric.MEMORIES] / events, 2) if events else 0.0,
         "money": None if price is None else round(price.of(row.net) - _cost(models, price), 4),
     }
 
 
-def _cost(models: Counter[tuple[Event, str]], price: Price) -> float:
+def _cost(models: Counter[tuple[CountedEvent, str]], price: Price) -> float:
     """What the models cost. Tokens of an unknown price are counted at the price of the agent."""
     return sum(
         models[event, _MILLIONTHS] / 1_000_000 or price.of(models[event, "tokens"])

@@ -18,7 +18,7 @@ from upwell.app.team_access import team_access
 from upwell.app.wiring import App, build
 from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
-from upwell.gateway.upstreams.supervisor import State
+from upwell.gateway.upstreams.supervisor import ServerState
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG, export_spans
 from upwell.web.admission import Admission, Denials, Rates
@@ -117,7 +117,7 @@ def _servers(gateway: Gateway) -> list[dict[str, str]]:
             "name": upstream.name,
             "state": str(upstream.state),
             "trouble": upstream.failure.message
-            if upstream.failure and upstream.state is State.FAILED
+            if upstream.failure and upstream.state is ServerState.FAILED
             else "",
         }
         for upstream in gateway.upstreams
@@ -137,7 +137,9 @@ class _Readiness:
 
     def reason(self) -> str:
         upstreams = self._gateway.upstreams
-        starting = [upstream.name for upstream in upstreams if upstream.state is State.STARTING]
+        starting = [
+            upstream.name for upstream in upstreams if upstream.state is ServerState.STARTING
+        ]
         self._is_ready = self._is_ready or not starting or time.monotonic() >= self._until
         return "" if self._is_ready else f"starting: {', '.join(starting)}"
 

@@ -16,7 +16,7 @@ from upwell.memory.team.gateway import GatewayMemories, checked_token
 NO_TEAM = "this home has no copy of a team's memories"
 
 
-class Joined(Struct, frozen=True):
+class JoinedTeam(Struct, frozen=True):
     """A team that was joined. `gateway` is the gateway's address without secrets; `may_write` is
     true if the token's role allows sharing."""
 
@@ -24,7 +24,7 @@ class Joined(Struct, frozen=True):
     may_write: bool
 
 
-async def join(url: str, token: str) -> Joined:
+async def join(url: str, token: str) -> JoinedTeam:
     """Test a token at a gateway, and store the token and the gateway's address in this home.
 
     Raises:
@@ -64,7 +64,7 @@ async def join(url: str, token: str) -> Joined:
         document = read_document(home.config_file)
         document.setdefault("store", tomlkit.table())["url"] = url
         write_document(home.config_file, document)
-    return Joined(masked_address(url), greeting.may_write)
+    return JoinedTeam(masked_address(url), greeting.may_write)
 
 
 async def leave(*, drop_waiting: bool) -> int:

@@ -16,11 +16,11 @@ from upwell.config import Config
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.hook.door import TurnEnd
-from upwell.hosts.events import Event, EventKind
+from upwell.hosts.events import EventKind, HostEvent
 from upwell.learn.implicit import Uses
-from upwell.learn.learned import Learned, Limits
+from upwell.learn.learned import Learned, LearnedLimits
 from upwell.memory.notes.stm import ShortTerm
 from upwell.memory.topics import Rarity
 from upwell.surface.journal import Journal
@@ -49,7 +49,7 @@ def open_learning(
     """The part of a home that learns from ratings and from the use of memories. `of_cue` returns
     the surfacing options that apply to a tool."""
     surface = config.surface
-    limits = Limits(
+    limits = LearnedLimits(
         min_score=surface.min_score,
         negatives=surface.feedback_demotion_negative_threshold,
         of_tool=lambda tool: of_cue(tool, None).min_score,
@@ -95,9 +95,9 @@ async def forget_notes(notes: ShortTerm) -> None:
 async def _is_due(ttl_store: TtlStore, chore: str, seconds: float) -> bool:
     """True if no process has done this chore within the last `seconds`. The chore then counts as
     done, so the caller must do it."""
-    if await ttl_store.get(Kind.CHORE, [chore]):
+    if await ttl_store.get(EntryKind.CHORE, [chore]):
         return False
-    await ttl_store.put(Kind.CHORE, {chore: b""}, ttl_seconds=seconds)
+    await ttl_store.put(EntryKind.CHORE, {chore: b""}, ttl_seconds=seconds)
     return True
 
 
@@ -107,7 +107,7 @@ async def end_turn(
     capture: "SessionCapture | None",
     past: "SessionIndex | None",
     ended: TurnEnd,
-    event: Event,
+    event: HostEvent,
 ) -> None:
     """Before a compaction, allow memories to surface again in the session. At the end of a turn,
     pass the agent's texts to learning. `capture`, which is None unless the user has turned it on,
@@ -131,7 +131,7 @@ async def end_turn(
         await _keep_record(past, event)
 
 
-async def _keep_record(past: "SessionIndex", event: Event) -> None:
+async def _keep_record(past: "SessionIndex", event: HostEvent) -> None:
     try:
         await past.read_one(event.transcript)
         if event.kind is EventKind.END:
@@ -140,12 +140,12 @@ async def _keep_record(past: "SessionIndex", event: Event) -> None:
         LOG.warning("the record of a session is out of date: %s", error)
 
 
-async def _has_lost_memories(event: Event) -> bool:
+async def _has_lost_memories(event: HostEvent) -> bool:
     """True if the host compacted the history, so that the surfaced memories are no longer in it."""
     return await asyncio.to_thread(has_lost_marks, event.transcript, (HEADING, TAG))
 
 
-def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
+def _written(event: HostEvent, now: float, since: float) -> list[tuple[float, str]]:
     last_message = [(now, event.text)] if event.text else []
     earlier = written_in(event.transcript, since) if event.transcript else []
     return [*last_message, *earlier]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from upwell.app.lesson_models import Models
 from upwell.app.lesson_queue import by_session
 from upwell.app.lesson_records import SessionRead
-from upwell.app.lessons import ID, NAMESPACE, LessonGain, Lessons, Work, is_lesson
+from upwell.app.lessons import ID, NAMESPACE, LessonGain, LessonReader, Work, is_lesson
 from upwell.app.wiring import App
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.text.format import iso
@@ -97,7 +97,9 @@ def _read(session: _Session) -> SessionRead:
     return SessionRead(events=events, transcript=str(session.transcript.path))
 
 
-async def _newest(lessons: Lessons, sessions: Sequence[_Session], number: int) -> list[_Session]:
+async def _newest(
+    lessons: LessonReader, sessions: Sequence[_Session], number: int
+) -> list[_Session]:
     """The last `number` of the sessions that a model would read, in order."""
     chosen: list[_Session] = []
     for session in reversed(sessions):

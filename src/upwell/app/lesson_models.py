@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from upwell.app.lesson_queue import LessonQueue
-from upwell.app.lessons import Lessons, Model
+from upwell.app.lessons import LessonReader, Model
 from upwell.config import Config
 from upwell.ground.clock import Clock
 from upwell.ground.invocation import Invocation
@@ -14,7 +14,7 @@ from upwell.ground.projects import HEADLESS_FOLDER
 from upwell.ground.ttl_store import TtlStore
 from upwell.hosts import HOSTS
 from upwell.hosts.base import Host
-from upwell.hosts.headless import Headless, Question, server_names
+from upwell.hosts.headless import Headless, HeadlessQuestion, server_names
 from upwell.hosts.installation import Installation
 from upwell.memory.library import Library
 from upwell.usage.counts import Counts
@@ -68,7 +68,7 @@ class Models:
         installation = Installation(user_folder=Path.home(), environment=environment, command=())
 
         def invoke(system: str, folder: Path) -> Invocation:
-            question = Question(
+            question = HeadlessQuestion(
                 system=system,
                 model=self._config.lessons.models.get(host.name, headless.model),
                 folder=folder,
@@ -87,9 +87,9 @@ def lessons_by(
     ttl_store: TtlStore,
     counts: Counts,
     clock: Clock,
-) -> Lessons:
+) -> LessonReader:
     """The lessons of a home, written by these models, or by none."""
-    return Lessons(
+    return LessonReader(
         library,
         ttl_store,
         counts,
@@ -105,7 +105,7 @@ def _no_model(host: str) -> None:
     del host
 
 
-def queue_of(config: Config, lessons: Callable[[Models], Lessons]) -> LessonQueue:
+def queue_of(config: Config, lessons: Callable[[Models], LessonReader]) -> LessonQueue:
     """The sessions whose lessons are due, for a home in which a model writes lessons."""
     models = Models(config)
     return LessonQueue(lessons(models), models.close)

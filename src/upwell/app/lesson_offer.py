@@ -28,7 +28,7 @@ AT_ONCE = 20
 """How many past sessions `upwell setup --lessons` has read: the newest, in a few minutes."""
 
 
-class Offer(Struct, frozen=True, kw_only=True):
+class LessonOffer(Struct, frozen=True, kw_only=True):
     """What lessons would take. `writers` are the models that would write them, and `setting` is the
     value of `lessons.model` that asks these; both are empty if there is no model. `is_on`: lessons
     are being written already. About `sessions` past ones are worth reading and were not read; one
@@ -72,7 +72,7 @@ async def offered(
     transcripts: Sequence[Transcript],
     hosts: Iterable[str],
     show: Callable[[int, int], None],
-) -> Offer:
+) -> LessonOffer:
     """What lessons of past sessions, and of later ones of `hosts`, would take. No model is asked.
 
     Raises:
@@ -83,7 +83,7 @@ async def offered(
     survey = await _surveyed(app, models, transcripts, show)
     asked = dict.fromkeys([*survey.hosts, *hosts])
     usable = [model for host in asked if (model := models.of(host))]
-    return Offer(
+    return LessonOffer(
         writers=tuple(dict.fromkeys(model.name for model in usable)),
         setting="agent"
         if any(model.is_agent for model in usable)

@@ -13,13 +13,13 @@ from msgspec import Struct, convert
 from msgspec.structs import asdict, replace
 
 from upwell.app.lesson_records import SessionRead, digest
-from upwell.app.lessons import BUSY, OVER_BUDGET, LessonGain, Lessons
-from upwell.episodes.events import Event as SessionEvent
+from upwell.app.lessons import BUSY, OVER_BUDGET, LessonGain, LessonReader
+from upwell.episodes.events import SessionEvent
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError, UpwellError, UsageError
 from upwell.ground.limits import Breaker
 from upwell.ground.trace import LOG
-from upwell.hosts.events import Event, EventKind
+from upwell.hosts.events import EventKind, HostEvent
 from upwell.replay.transcripts import own_bytes, transcripts_at, transcripts_of_user
 
 IDLE_SECONDS = 900.0
@@ -31,7 +31,7 @@ MAX_TRIES = 3
 _FAILURES, _RESET_SECONDS = 2, 1_800.0
 
 
-class Due(Struct, frozen=True, kw_only=True):
+class DueSession(Struct, frozen=True, kw_only=True):
     """A session to read. `transcript` is "" if the host does not tell it. `has_ended`: the host
     said so. `noted_at` is when the session became due. `tries` counts failures of the model."""
 
@@ -52,7 +52,7 @@ class LessonQueue:
 
     def __init__(
         self,
-        lessons: Lessons,
+        lessons: LessonReader,
         close: Callable[[], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -60,16 +60,16 @@ class LessonQueue:
         self._records = lessons.records
         self._close = close
         self._clock = clock
-        self._noted: set[Due] = set()
+        self._noted: set[DueSession] = set()
         self._breaker = Breaker(_FAILURES, _RESET_SECONDS, clock)
         self._wake = asyncio.Event()
 
-    async def note(self, event: Event) -> None:
+    async def note(self, event: HostEvent) -> None:
         """Note the session of an event at the end of a turn or a session."""
         if event.agent or not event.session:
             return
         has_ended = event.kind is EventKind.END
-        due = Due(session=event.session, transcript=event.transcript, has_ended=has_ended)
+        due = DueSession(session=event.session, transcript=event.transcript, has_ended=has_ended)
         if due not in self._noted:
             noted = replace(due, noted_at=self._clock.now())
             try:
@@ -100,7 +100,7 @@ class LessonQueue:
         """Read each session that is due and has ended, in the order in which they became due."""
         gain = LessonGain()
         for value in await self._records.due():
-            due = convert(value, Due)
+            due = convert(value, DueSession)
             if not self._has_ended(due):
                 continue
             if gain.is_over_budget or not self._breaker.allow():
@@ -108,7 +108,7 @@ class LessonQueue:
             await self._read(due, gain)
         return gain
 
-    async def _read(self, due: Due, gain: LessonGain) -> None:
+    async def _read(self, due: DueSession, gain: LessonGain) -> None:
         try:
             await self._read_sessions(due, gain)
         except (UpwellError, OSError):
@@ -118,7 +118,7 @@ class LessonQueue:
             LOG.error("the session %s teaches no lessons", due.session, exc_info=error)
             await self._records.read_due(due.key)
 
-    async def _read_sessions(self, due: Due, gain: LessonGain) -> None:
+    async def _read_sessions(self, due: DueSession, gain: LessonGain) -> None:
         faults, waiting = len(gain.faults), gain.skipped[OVER_BUDGET] + gain.skipped[BUSY]
         sessions = await asyncio.to_thread(lambda: list(_sessions_of(due)))
         for session in sessions:
@@ -136,7 +136,7 @@ class LessonQueue:
         # A later turn of the same session makes it due again.
         self._noted = {noted for noted in self._noted if noted.key != due.key}
 
-    def _has_ended(self, due: Due) -> bool:
+    def _has_ended(self, due: DueSession) -> bool:
         if due.has_ended:
             return True
         if not due.transcript:
@@ -148,7 +148,7 @@ class LessonQueue:
         return self._clock.now() - changed_at >= IDLE_SECONDS
 
 
-def _sessions_of(due: Due) -> Iterator[SessionRead]:
+def _sessions_of(due: DueSession) -> Iterator[SessionRead]:
     """The session as its transcript has it. A host that does not tell the transcript has the
     session's id in the file's name, or one database."""
     paths = [due.transcript] if due.transcript else _transcripts_naming(due.session)

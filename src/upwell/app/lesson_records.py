@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from upwell.capture.lessons.checks import Lesson
 from upwell.capture.lessons.condense import line_of
-from upwell.episodes.events import Event
 from upwell.episodes.events import Kind as EventKind
+from upwell.episodes.events import SessionEvent
 from upwell.ground.clock import Clock
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 
 RECORD_SECONDS = 400 * 86_400.0
 SPENT_SECONDS = 3 * 86_400.0
@@ -29,7 +29,7 @@ COMPARED_EVENTS = 12
 class SessionRead(Struct, frozen=True, kw_only=True):
     """A past session: its events in order, and the file that they come from."""
 
-    events: Sequence[Event]
+    events: Sequence[SessionEvent]
     transcript: str = ""
 
     @property
@@ -60,7 +60,7 @@ class SessionRead(Struct, frozen=True, kw_only=True):
         return digest(*map(repr, told[:COMPARED_EVENTS]))
 
 
-class Records:
+class LessonRecords:
     """What the TTL store knows about lessons."""
 
     def __init__(self, ttl_store: TtlStore, clock: Clock) -> None:
@@ -71,7 +71,7 @@ class Records:
         """How many prompts of the session, or of one that it copies, a model has read, and whether
         the session is such a copy."""
         own, origin = f"read:{_key(session)}", f"origin:{session.origin}"
-        items = await self._ttl_store.get(Kind.LESSON, [own, origin])
+        items = await self._ttl_store.get(EntryKind.LESSON, [own, origin])
         if own in items:
             return int(items[own].value), False
         if origin in items:
@@ -90,33 +90,33 @@ class Records:
     async def claim(self, session: SessionRead) -> bool:
         """Whether no other process reads the session now. It is then this one's to read."""
         return await self._ttl_store.compare_and_set(
-            Kind.LESSON, f"claim:{_key(session)}", None, b"1", ttl_seconds=CLAIM_SECONDS
+            EntryKind.LESSON, f"claim:{_key(session)}", None, b"1", ttl_seconds=CLAIM_SECONDS
         )
 
     async def release(self, session: SessionRead) -> None:
-        await self._ttl_store.delete(Kind.LESSON, [f"claim:{_key(session)}"])
+        await self._ttl_store.delete(EntryKind.LESSON, [f"claim:{_key(session)}"])
 
     async def put_due(self, key: str, session: Mapping[str, object]) -> None:
         """Record a session whose lessons are due."""
         values = {f"{_DUE}{key}": json.dumps(session).encode()}
-        await self._ttl_store.put(Kind.LESSON, values, ttl_seconds=DUE_SECONDS)
+        await self._ttl_store.put(EntryKind.LESSON, values, ttl_seconds=DUE_SECONDS)
 
     async def due(self) -> list[Mapping[str, object]]:
         """The sessions whose lessons are due, the longest due first."""
-        items = await self._ttl_store.scan(Kind.LESSON, _DUE)
+        items = await self._ttl_store.scan(EntryKind.LESSON, _DUE)
         return [json.loads(item.value) for item in items]
 
     async def read_due(self, key: str) -> None:
         """Record that a session is no longer due."""
-        await self._ttl_store.delete(Kind.LESSON, [f"{_DUE}{key}"])
+        await self._ttl_store.delete(EntryKind.LESSON, [f"{_DUE}{key}"])
 
     async def spend(self, tokens: int) -> None:
         key = f"spent:{self._today()}"
-        await self._ttl_store.incr(Kind.LESSON, {key: tokens}, ttl_seconds=SPENT_SECONDS)
+        await self._ttl_store.incr(EntryKind.LESSON, {key: tokens}, ttl_seconds=SPENT_SECONDS)
 
     async def spent_today(self) -> int:
         key = f"spent:{self._today()}"
-        item = (await self._ttl_store.get(Kind.LESSON, [key])).get(key)
+        item = (await self._ttl_store.get(EntryKind.LESSON, [key])).get(key)
         return item.number if item else 0
 
     async def note_origin(self, memory_id: str, lesson: Lesson, session: SessionRead) -> None:
@@ -132,17 +132,17 @@ class Records:
 
     async def origin(self, memory_id: str) -> Mapping[str, object]:
         key = f"from:{memory_id}"
-        item = (await self._ttl_store.get(Kind.LESSON, [key])).get(key)
+        item = (await self._ttl_store.get(EntryKind.LESSON, [key])).get(key)
         return dict(json.loads(item.value)) if item else {}
 
     async def refuse(self, memory_id: str) -> None:
         await self._put({f"dropped:{memory_id}": b"1"})
 
     async def is_refused(self, memory_id: str) -> bool:
-        return bool(await self._ttl_store.get(Kind.LESSON, [f"dropped:{memory_id}"]))
+        return bool(await self._ttl_store.get(EntryKind.LESSON, [f"dropped:{memory_id}"]))
 
     async def _put(self, values: Mapping[str, bytes]) -> None:
-        await self._ttl_store.put(Kind.LESSON, values, ttl_seconds=RECORD_SECONDS)
+        await self._ttl_store.put(EntryKind.LESSON, values, ttl_seconds=RECORD_SECONDS)
 
     def _today(self) -> str:
         return datetime.fromtimestamp(self._clock.now(), UTC).date().isoformat()

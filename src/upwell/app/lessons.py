@@ -13,18 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from upwell.app.lesson_records import Records, SessionRead, digest
+from upwell.app.lesson_records import LessonRecords, SessionRead, digest
 from upwell.capture.lessons.checks import (
     IN_WORDS,
     Dropped,
     Lesson,
-    Reason,
+    RefusalReason,
     checked,
     telling_stems,
 )
 from upwell.capture.lessons.condense import condensed, is_worth_reading
 from upwell.capture.lessons.options import LessonOptions
-from upwell.capture.lessons.writer import Known, Prompt, drafts_in, prompt_for
+from upwell.capture.lessons.writer import KnownLesson, LessonPrompt, drafts_in, prompt_for
 from upwell.capture.sessions import without_excluded
 from upwell.episodes.events import Kind as EventKind
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -40,8 +40,8 @@ from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
 from upwell.memory.library import Library
 from upwell.surface.options import never_excluded
+from upwell.usage.counts import CountedEvent as Counted
 from upwell.usage.counts import Counts
-from upwell.usage.counts import Event as Counted
 
 NAMESPACE = "lessons"
 ID = "l_"
@@ -96,7 +96,7 @@ class Model(Struct, frozen=True, kw_only=True):
     output_price: float = 0.0
 
 
-class Lessons:
+class LessonReader:
     """Reads sessions with a model and stores what it learned.
 
     `model_of()` returns the model for a session of a host, and `is_excluded()` tells whether the
@@ -116,7 +116,7 @@ class Lessons:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._library = library
-        self.records = Records(ttl_store, clock)
+        self.records = LessonRecords(ttl_store, clock)
         self._counts = counts
         self._options = options
         self._model_of = model_of
@@ -196,7 +196,7 @@ class Lessons:
         gain.read += 1
 
     async def _answer(
-        self, work: "Work", prompt: Prompt, expected: int, gain: LessonGain
+        self, work: "Work", prompt: LessonPrompt, expected: int, gain: LessonGain
     ) -> Completion | None:
         # Booked before the call, because a run that is killed has cost something as well.
         await self.records.spend(expected)
@@ -221,7 +221,7 @@ class Lessons:
         self._count("millionths", round(price))
         return completion
 
-    async def _known(self, work: "Work") -> list[Known]:
+    async def _known(self, work: "Work") -> list[KnownLesson]:
         """The lessons of the project that are nearest to the session, and those that the session
         itself brought before it was resumed. Lessons of later sessions are not among them."""
         session, found = work.session, dict[str, Memory]()
@@ -237,7 +237,7 @@ class Lessons:
         own = [memory for memory in found.values() if memory.provenance.session == session.name]
         others = [memory for memory in found.values() if memory not in own]
         return [
-            Known(f"L{number}", memory.id, memory.text)
+            KnownLesson(f"L{number}", memory.id, memory.text)
             for number, memory in enumerate([*own, *others][:MAX_KNOWN], start=1)
         ]
 
@@ -285,7 +285,7 @@ class Work(Struct, frozen=True):
     model: Model
     is_copy: bool
 
-    def prompt(self, known: Sequence[Known] = ()) -> tuple[Prompt, int]:
+    def prompt(self, known: Sequence[KnownLesson] = ()) -> tuple[LessonPrompt, int]:
         """What the model is asked, and the tokens that the question and its answer take."""
         transcript = condensed(self.session.events)
         prompt = prompt_for(transcript, known, os.path.basename(self.project))
@@ -300,7 +300,7 @@ def is_lesson(memory: Memory) -> bool:
 def reasons_in_words(dropped: Mapping[str, int]) -> list[str]:
     """Why lessons were not kept, most frequent first: `3 × names no event of the session`."""
     rows = sorted(dropped.items(), key=lambda item: -item[1])
-    return [f"{number} × {IN_WORDS[Reason(reason)]}" for reason, number in rows]
+    return [f"{number} × {IN_WORDS[RefusalReason(reason)]}" for reason, number in rows]
 
 
 def _memory(lesson: Lesson, work: Work, target: Memory | None) -> Memory:

@@ -10,7 +10,7 @@ from upwell.config import Config
 from upwell.gateway.clients import Audience
 from upwell.gateway.options import GatewayOptions, ServerOptions, Transport
 from upwell.gateway.upstreams.connection import connect
-from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.gateway.upstreams.supervisor import ServerState, Upstream
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import ConfigError, UpstreamError
 from upwell.ground.ttl_store import TtlStore
@@ -69,7 +69,7 @@ class LtmServer:
     def ready(self) -> bool:
         if self._running is None:
             self._running = asyncio.create_task(self._upstream.run(), name="upstream ltm")
-        return self._upstream.state is State.READY
+        return self._upstream.state is ServerState.READY
 
     async def tools(self, deadline: Deadline) -> Mapping[str, frozenset[str]]:
         if not self.ready():

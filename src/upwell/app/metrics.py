@@ -7,7 +7,7 @@ from pathlib import Path
 
 from upwell.app.wiring import App
 from upwell.gateway.server import Gateway
-from upwell.gateway.upstreams.supervisor import State
+from upwell.gateway.upstreams.supervisor import ServerState
 from upwell.ground.meters import HISTOGRAMS, METERS
 from upwell.web.metrics import Metric, counted, gauge, of_histogram, of_meter
 
@@ -46,7 +46,7 @@ def rss_bytes() -> int:
 
 
 def _of_servers(gateway: Gateway) -> Sequence[Metric]:
-    ready = [upstream for upstream in gateway.upstreams if upstream.state is State.READY]
+    ready = [upstream for upstream in gateway.upstreams if upstream.state is ServerState.READY]
     states = {_server(upstream.name): float(upstream in ready) for upstream in gateway.upstreams}
     in_flight = {_server(upstream.name): float(upstream.busy) for upstream in gateway.upstreams}
     return [

@@ -7,33 +7,33 @@ from tempfile import TemporaryDirectory
 from upwell.config import Config, read
 from upwell.ground.errors import ConfigError
 from upwell.memory.library import Library
-from upwell.migration.base import Server, Setting
+from upwell.migration.base import ImportedServer, Setting
 from upwell.migration.moving import MovingIn
 from upwell.setup.additions import SET_HERE, Additions, Key
 
 
-class ConfigFile:
+class ConfigWriter:
     """Writes another program's settings and servers to `config.toml`."""
 
     def __init__(self, additions: Additions) -> None:
         self._additions = additions
 
-    def obstacle(self, item: Setting | Server) -> str:
+    def obstacle(self, item: Setting | ImportedServer) -> str:
         why = self._additions.obstacle(*_addition(item))
-        is_server = isinstance(item, Server) and why == SET_HERE
+        is_server = isinstance(item, ImportedServer) and why == SET_HERE
         return "a server with this name is already in config.toml" if is_server else why
 
-    def write(self, settings: Sequence[Setting], servers: Sequence[Server]) -> None:
-        items: list[Setting | Server] = [*servers, *settings]
+    def write(self, settings: Sequence[Setting], servers: Sequence[ImportedServer]) -> None:
+        items: list[Setting | ImportedServer] = [*servers, *settings]
         self._additions.write([_addition(item) for item in items])
 
 
 def moving_in(config: Config, library: Library) -> MovingIn:
-    return MovingIn(library, ConfigFile(Additions(config.home.config_file, _mistakes_in)))
+    return MovingIn(library, ConfigWriter(Additions(config.home.config_file, _mistakes_in)))
 
 
-def _addition(item: Setting | Server) -> tuple[Key, object]:
-    if isinstance(item, Server):
+def _addition(item: Setting | ImportedServer) -> tuple[Key, object]:
+    if isinstance(item, ImportedServer):
         return ("server", item.name), item.table
     return item.key, item.value
 

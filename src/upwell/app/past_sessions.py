@@ -10,7 +10,7 @@ from upwell.ground.home import Home
 from upwell.ground.project import is_seen
 from upwell.replay.transcripts import transcripts_of_user
 from upwell.sessions.answer import answers_to, turn_at
-from upwell.sessions.index import Scope, SessionIndex
+from upwell.sessions.index import SessionIndex, SessionScope
 from upwell.sessions.render import lines_of, page_of
 
 INCOMPLETE = "[upwell] older sessions are not indexed yet; the next search continues with them"
@@ -46,7 +46,7 @@ class SeenSessions:
         remark if some transcripts have not been read yet.
         """
         is_complete = await self._index.refresh(seconds=REFRESH_SECONDS)
-        scope = Scope(project=self._project)
+        scope = SessionScope(project=self._project)
         answers = await answers_to(self._index, question, scope, limit, self._environment)
         texts = ["\n".join(lines_of(answer, question)) for answer in answers]
         return texts if is_complete else [*texts, INCOMPLETE]

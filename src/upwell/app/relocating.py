@@ -14,7 +14,7 @@ from upwell.ground.files import exclusively
 from upwell.ground.secrets.mask import masked_address
 from upwell.ground.types.memory import Memory
 from upwell.learn.feedback import Ratings, copy_ratings
-from upwell.memory.relocation import Journal, Plan, Progress, Relocation, Verified
+from upwell.memory.relocation import MoveJournal, MovePlan, Progress, Relocation, Verified
 from upwell.memory.sqlite.store import SqliteStore
 
 SQLITE = "sqlite"
@@ -28,7 +28,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     source: str
     target: str
-    plan: Plan
+    plan: MovePlan
     notes: int
     ratings: int = 0
     verified: Verified | None = None
@@ -98,7 +98,7 @@ async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Rel
         try:
             own = SqliteStore(database)
             source, target = (team, own) if home_is_target else (own, team)
-            yield Relocation(source, target, Journal(path))
+            yield Relocation(source, target, MoveJournal(path))
         finally:
             await team.aclose()
             await database.aclose()

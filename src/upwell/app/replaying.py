@@ -22,14 +22,14 @@ from upwell.capture.git import proposals_of
 from upwell.capture.inbox import Proposal
 from upwell.capture.sessions import findings_in
 from upwell.config import Config, read_valid
-from upwell.episodes.events import Event
+from upwell.episodes.events import SessionEvent
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.home import Home
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.memory.transfer import exported
-from upwell.replay.memories import Projects, With
+from upwell.replay.memories import ReplayProjects, With
 from upwell.replay.run import Replay, SimulatedClock, Summary
 from upwell.replay.silence import Material
 from upwell.replay.timeline import Timeline, selecting
@@ -53,7 +53,7 @@ class Replaying(Struct, frozen=True, kw_only=True):
     `lacking` has the repositories whose commits could not all be read."""
 
     simulation: Replay
-    projects: Projects
+    projects: ReplayProjects
     app: App
     lacking: set[str]
 
@@ -100,7 +100,7 @@ async def replaying(
         raise UsageError("--judge needs a model", hint="set llm.base_url and llm.model")
     left_out = tuple(section for section in _LEFT_OUT if section != "llm" or not judged)
     with _scratch() as scratch:
-        projects = Projects(scratch, config.environment, repository)
+        projects = ReplayProjects(scratch, config.environment, repository)
         wants_notes = With.MEMORY in choices
         notes = await _memories_of(config, scratch / "copy") if wants_notes else []
         clock = SimulatedClock(timeline.begins)
@@ -196,7 +196,7 @@ class _AppProduct(Struct, frozen=True):
             self.lacking.add(root)
         return _accepted(proposals)
 
-    async def learn(self, events: Sequence[Event], project: str) -> None:
+    async def learn(self, events: Sequence[SessionEvent], project: str) -> None:
         findings = findings_in(events, project, f"session:{events[0].session[:40]}")
         await self.capture.keep(findings)
         turns = self.turns.setdefault(events[0].session, [])

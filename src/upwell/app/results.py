@@ -13,7 +13,7 @@ from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.embed import Embedder
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.secrets.redact import has_secret
-from upwell.ground.ttl_store import Kind, MemoryTtlStore, TtlStore
+from upwell.ground.ttl_store import EntryKind, MemoryTtlStore, TtlStore
 from upwell.wire.logins import Logins
 
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
@@ -30,7 +30,7 @@ def tools_of(config: Config, embedder: Embedder | None) -> Tools:
 
 def private_ttl_store() -> TtlStore:
     return MemoryTtlStore(
-        options=ttl_stores.Options(max_bytes={Kind.ORIGINAL: _ORIGINALS_BYTES_IN_MEMORY})
+        options=ttl_stores.TtlOptions(max_bytes={EntryKind.ORIGINAL: _ORIGINALS_BYTES_IN_MEMORY})
     )
 
 

@@ -11,9 +11,9 @@ from msgspec import Struct, field
 from upwell.capture.inbox import Inbox, Proposal
 from upwell.ground.text.format import counted
 from upwell.ground.text.words import jaccard, terms
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.memory import Memory, Trust
-from upwell.learn.thresholds import Use
+from upwell.learn.thresholds import MemoryUse
 from upwell.memory.library import Library
 from upwell.memory.notes.stm import ShortTerm
 from upwell.surface.episodes import lack_of
@@ -28,7 +28,7 @@ KEPT_SECONDS = 400 * 86_400.0
 _SHOWN_CHARS = 80
 
 
-class Reason(StrEnum):
+class RemovalReason(StrEnum):
     """Why a memory is offered for removal, in the order in which the person is asked."""
 
     CONTRADICTED = "contradicted"
@@ -38,11 +38,11 @@ class Reason(StrEnum):
     UNMATCHED = "unmatched"
 
 
-class Offer(Struct, frozen=True):
+class RemovalOffer(Struct, frozen=True):
     """A memory that is offered for removal. `detail` is the evidence for the reason."""
 
     memory: Memory
-    reason: Reason
+    reason: RemovalReason
     detail: str
 
 
@@ -55,7 +55,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     successors: Mapping[str, str] = field(default_factory=dict)
     negatives: Mapping[str, float] = field(default_factory=dict)
-    uses: Mapping[str, Sequence[Use]] = field(default_factory=dict)
+    uses: Mapping[str, Sequence[MemoryUse]] = field(default_factory=dict)
     observed_since: float | None = None
 
 
@@ -77,7 +77,9 @@ class Review:
         self._inbox = inbox
         self._notes = notes
 
-    async def offers(self, project: str | None, reason: Reason | None = None) -> list[Offer]:
+    async def offers(
+        self, project: str | None, reason: RemovalReason | None = None
+    ) -> list[RemovalOffer]:
         """The offers for the memories of a project (of all projects if None), at most one for each
         memory, ordered by reason. An offer that a person has declined is not made again for
         `KEPT_SECONDS`.
@@ -85,16 +87,16 @@ class Review:
         every = await self._library.list(project=project, limit=MAX_REVIEWED)
         memories = [item for item in every if project is None or item.project == project]
         offers = offers_among(memories, await self._evidence(memories), time.time())
-        declined = {item.key for item in await self._ttl_store.scan(Kind.REVIEWED)}
+        declined = {item.key for item in await self._ttl_store.scan(EntryKind.REVIEWED)}
         return [
             offer
             for offer in offers
             if reason in (None, offer.reason) and _key(offer) not in declined
         ]
 
-    async def decline(self, offer: Offer) -> None:
+    async def decline(self, offer: RemovalOffer) -> None:
         """Keep the memory, and do not offer it again for this reason for `KEPT_SECONDS`."""
-        await self._ttl_store.put(Kind.REVIEWED, {_key(offer): b""}, ttl_seconds=KEPT_SECONDS)
+        await self._ttl_store.put(EntryKind.REVIEWED, {_key(offer): b""}, ttl_seconds=KEPT_SECONDS)
 
     async def remove(self, memory: Memory, *, duplicates: bool = False) -> None:
         """Move the memory to the trash, and do not learn it again from sessions. With `duplicates`,
@@ -105,9 +107,9 @@ class Review:
 
     async def _evidence(self, memories: Sequence[Memory]) -> Evidence:
         sightings = await self._learning.sightings()
-        uses: dict[str, list[Use]] = defaultdict(list)
+        uses: dict[str, list[MemoryUse]] = defaultdict(list)
         for sighting in sightings:
-            if isinstance(sighting.sample.evidence, Use):
+            if isinstance(sighting.sample.evidence, MemoryUse):
                 uses[sighting.sample.memory].append(sighting.sample.evidence)
         await self._learning.learned.load_learned()
         return Evidence(
@@ -132,7 +134,7 @@ def forget_for_good(inbox: Inbox, memory: Memory, *, duplicates: bool = False) -
         inbox.settle([memory.id])
 
 
-def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> list[Offer]:
+def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> list[RemovalOffer]:
     """One offer for each memory that has a reason, ordered by reason and age."""
     texts = {memory.id: memory.text for memory in memories}
     copies = dict(near_duplicates(memories))
@@ -142,18 +144,18 @@ def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> 
         successor = evidence.successors.get(memory.id) or later.get(memory.id)
         if successor:
             detail = f"a newer memory says otherwise: {_short(texts.get(successor, successor))}"
-            offers.append(Offer(memory, Reason.CONTRADICTED, detail))
+            offers.append(RemovalOffer(memory, RemovalReason.CONTRADICTED, detail))
         elif gone := _missing_parts(memory):
-            offers.append(Offer(memory, Reason.STALE, gone))
+            offers.append(RemovalOffer(memory, RemovalReason.STALE, gone))
         elif useless := _useless(memory, evidence):
-            offers.append(Offer(memory, Reason.USELESS, useless))
+            offers.append(RemovalOffer(memory, RemovalReason.USELESS, useless))
         elif memory.id in copies:
             detail = f"nearly the same as {copies[memory.id]}: {_short(texts[copies[memory.id]])}"
-            offers.append(Offer(memory, Reason.DUPLICATE, detail))
+            offers.append(RemovalOffer(memory, RemovalReason.DUPLICATE, detail))
         elif _is_unmatched(memory, evidence, now):
             detail = "imported more than 30 days ago, and no session has needed it"
-            offers.append(Offer(memory, Reason.UNMATCHED, detail))
-    order = list(Reason)
+            offers.append(RemovalOffer(memory, RemovalReason.UNMATCHED, detail))
+    order = list(RemovalReason)
     return sorted(
         offers,
         key=lambda offer: (order.index(offer.reason), offer.memory.created_at or 0.0),
@@ -219,7 +221,7 @@ def _useless(memory: Memory, evidence: Evidence) -> str:
     if memory.id in evidence.negatives:
         return "rated not relevant or already known, so it is no longer mentioned"
     uses = evidence.uses.get(memory.id, ())
-    if memory.pinned or len(uses) < MIN_SAID or Use.USED in uses:
+    if memory.pinned or len(uses) < MIN_SAID or MemoryUse.USED in uses:
         return ""
     return f"mentioned {counted(len(uses), 'time')} and never used"
 
@@ -250,7 +252,7 @@ def _age(memory: Memory) -> float:
     return max(memory.updated_at or 0.0, memory.created_at or 0.0)
 
 
-def _key(offer: Offer) -> str:
+def _key(offer: RemovalOffer) -> str:
     return f"{offer.reason}:{offer.memory.id}"
 
 

@@ -33,7 +33,7 @@ from upwell.ground.host_sessions import own_parent
 from upwell.ground.pause import Pause
 from upwell.ground.sqlite.backup import Backups
 from upwell.ground.trace import LOG, contained, export_spans, log_to, send_last_spans
-from upwell.ground.ttl_store import Kind
+from upwell.ground.ttl_store import EntryKind
 from upwell.wire.lines import Line, Sink
 from upwell.wire.rawjson import dumps
 
@@ -210,7 +210,7 @@ async def clear_cached_responses() -> int:
     files = open_files(config)
     ttl_store = open_ttl_store(config, files)
     try:
-        return await ttl_store.drop(Kind.RESPONSE)
+        return await ttl_store.drop(EntryKind.RESPONSE)
     finally:
         await files.aclose()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from upwell.config import Config
-from upwell.episodes.events import WRITERS, Event, Kind
+from upwell.episodes.events import WRITERS, Kind, SessionEvent
 from upwell.gateway.calls.budgets import default_tokens
 from upwell.gateway.calls.fit import NOTICE_TOKENS, WORTH_SHORTENING
 from upwell.ground.text.tokens import count
@@ -25,7 +25,7 @@ class Savings(Struct):
     tokens: int = 0
     saved: int = 0
 
-    def watch(self, events: Iterable[Event]) -> Iterator[Event]:
+    def watch(self, events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
         """Yield the events, and count their results."""
         for event in events:
             if event.kind is Kind.TOOL and event.out:
@@ -41,7 +41,7 @@ class Savings(Struct):
             "saved": self.saved,
         }
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: SessionEvent) -> None:
         tokens = count(event.out)
         self.results += 1
         self.tokens += tokens

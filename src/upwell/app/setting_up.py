@@ -21,7 +21,7 @@ from upwell.hook import launcher
 from upwell.hook.control import daemon_at, end
 from upwell.hook.options import REPLACING
 from upwell.hosts import HOSTS
-from upwell.hosts.install import Installer, Plan, digest
+from upwell.hosts.install import FilePlan, Installer, digest
 from upwell.setup.config_file import read_document
 from upwell.setup.giving_back import GivingBack
 from upwell.setup.proof import Proof, prove
@@ -46,7 +46,7 @@ changed.
 """
 
 
-class Part(StrEnum):
+class SetupPart(StrEnum):
     """What setup can set up."""
 
     HOOKS = "hooks"
@@ -55,9 +55,9 @@ class Part(StrEnum):
     LESSONS = "lessons"
 
 
-USUAL = frozenset({Part.HOOKS, Part.SERVERS})
+USUAL = frozenset({SetupPart.HOOKS, SetupPart.SERVERS})
 """The parts that setup sets up unless it is told otherwise."""
-SERVERS = frozenset({Part.SERVERS})
+SERVERS = frozenset({SetupPart.SERVERS})
 
 
 class SetupPlan(Struct):
@@ -67,14 +67,14 @@ class SetupPlan(Struct):
     for each file that cannot be changed.
     """
 
-    config: Plan
+    config: FilePlan
     back: GivingBack
     wrapping: WrappingPlan
-    hooks: list[Plan] = field(default_factory=list)
+    hooks: list[FilePlan] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
     @property
-    def files(self) -> list[Plan]:
+    def files(self) -> list[FilePlan]:
         """The files that configure servers, with `config.toml` first."""
         return [self.config, *self.wrapping.files]
 
@@ -91,8 +91,8 @@ class UndoPlan(Struct):
     `is_recorded`: the record names changes, even if none of them is left to be undone.
     """
 
-    hooks: list[Plan] = field(default_factory=list)
-    files: list[Plan] = field(default_factory=list)
+    hooks: list[FilePlan] = field(default_factory=list)
+    files: list[FilePlan] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     kept: list[str] = field(default_factory=list)
     others: list[tuple[str, str]] = field(default_factory=list)
@@ -124,7 +124,7 @@ class SettingUp:
         """The folder that contains everything that upwell stores."""
         return self._home.root
 
-    def plan(self, parts: Collection[Part] = USUAL, *, lessons: str = "") -> SetupPlan:
+    def plan(self, parts: Collection[SetupPart] = USUAL, *, lessons: str = "") -> SetupPlan:
         """The changes that are still to be made. Hooks come with learning at the end of each turn.
         Shortening is that of results from the agents' own tools, for the agents that allow it.
         `lessons` is the value for `lessons.model`, "" to leave it as it is.
@@ -134,16 +134,16 @@ class SettingUp:
         """
         path = self._home.config_file
         text = tomlkit.dumps(read_document(path)) if path.exists() else None
-        shorten = self._shortening() if Part.SHORTEN in parts else ()
-        capture = Part.HOOKS in parts
+        shorten = self._shortening() if SetupPart.SHORTEN in parts else ()
+        capture = SetupPart.HOOKS in parts
         config = config_plan(path, text, text, capture=capture, shorten=shorten, lessons=lessons)
         plan = SetupPlan(config, GivingBack(), WrappingPlan())
-        if Part.SERVERS in parts:
+        if SetupPart.SERVERS in parts:
             plan.back = self._given_back(self._record())
             given_back = {file.path.resolve(): file.after or "" for file in plan.back.plans}
             plan.wrapping = self._clients.wrapping.wrapping(given_back)
             plan.refused = plan.back.refused | plan.wrapping.refused
-        for agent in self._installer.present() if Part.HOOKS in parts else ():
+        for agent in self._installer.present() if SetupPart.HOOKS in parts else ():
             try:
                 plan.hooks.append(self._installer.installing(agent))
             except (UpwellError, OSError) as error:
@@ -186,7 +186,7 @@ class SettingUp:
             text = self._installer.text_of(agent)
             yield prove(HOSTS[agent], text, folder, environment, self._events_answered)
 
-    def undoing(self, parts: Collection[Part] = USUAL) -> UndoPlan:
+    def undoing(self, parts: Collection[SetupPart] = USUAL) -> UndoPlan:
         """The changes that remove everything that setup wrote, or only what concerns servers, in
         whichever way they came to upwell. If an agent has hooks and servers in one file, both plans
         start from its current content.
@@ -231,7 +231,7 @@ class SettingUp:
         undoing = "upwell setup --undo --only servers"
         return [*hooks, *((path, undoing) for path in dict.fromkeys(servers))]
 
-    def undo(self, report: Report, parts: Collection[Part] = USUAL) -> None:
+    def undo(self, report: Report, parts: Collection[SetupPart] = USUAL) -> None:
         """Remove what `undoing()` plans. If that is everything and nothing fails, only the part of
         the record that concerns past sessions stays.
 
@@ -269,8 +269,8 @@ class SettingUp:
 
     def _apply(
         self,
-        plans: Sequence[Plan],
-        apply: Callable[[Plan], object],
+        plans: Sequence[FilePlan],
+        apply: Callable[[FilePlan], object],
         faulty: Collection[Path],
         report: Report,
     ) -> None:
@@ -339,7 +339,7 @@ class SettingUp:
             back.refused = {}
         return back
 
-    def _took_over(self, record: SetupRecord, plan: Plan) -> bool:
+    def _took_over(self, record: SetupRecord, plan: FilePlan) -> bool:
         """True if an earlier version moved the servers of this file, by `setup` or by `init`."""
         return _changed(record, plan) or plan.path in self._clients.paths(plan.agent)
 
@@ -401,10 +401,10 @@ class SettingUp:
         # Even without a change, the record is updated, which may be that of an interrupted setup.
         self._installer.apply(self._installer.uninstalling(agent, path))
 
-    def _config_undone(self, change: ConfigChange, kept: Collection[str]) -> Plan:
+    def _config_undone(self, change: ConfigChange, kept: Collection[str]) -> FilePlan:
         path = self._home.config_file
         before = read_regular_file(path).decode() if path.exists() else None
-        return Plan("config", path, before, change.after(path, kept))
+        return FilePlan("config", path, before, change.after(path, kept))
 
     def _write_config(self, record: SetupRecord, back: GivingBack) -> None:
         path = self._home.config_file
@@ -431,7 +431,7 @@ class SettingUp:
             end(daemon)
 
 
-def _changed(record: SetupRecord, plan: Plan) -> bool:
+def _changed(record: SetupRecord, plan: FilePlan) -> bool:
     """True if setup changed the file of this plan."""
     return plan.agent in record.clients and (not record.files or str(plan.path) in record.files)
 

@@ -12,7 +12,7 @@ from upwell.ground.home import Home, usual_home
 from upwell.ground.secrets.redact import redact
 from upwell.ground.trace import present_trace_id
 from upwell.ground.types.rpc import ToolCall
-from upwell.hosts.events import Event
+from upwell.hosts.events import HostEvent
 from upwell.surface.options import READ_COMMAND
 
 
@@ -44,7 +44,7 @@ class Shortening:
         )
 
     async def __call__(
-        self, host: str, event: Event, texts: Sequence[str], max_tokens: int | None
+        self, host: str, event: HostEvent, texts: Sequence[str], max_tokens: int | None
     ) -> list[str | None]:
         """The shortened texts; None for each unchanged text."""
         if self._paused(event.session):

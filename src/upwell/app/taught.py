@@ -13,7 +13,7 @@ from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
 from upwell.ground.errors import StoreError
 from upwell.ground.text.format import counted
 from upwell.ground.types.memory import Memory
-from upwell.sessions.index import Scope
+from upwell.sessions.index import SessionScope
 from upwell.sessions.state import ID as STATE_ID
 
 FOREMOST = 5
@@ -60,7 +60,7 @@ class Taught(Struct, frozen=True, kw_only=True):
     waits: bool = False
 
 
-class Learned(Struct, frozen=True, kw_only=True):
+class LearnedFromSessions(Struct, frozen=True, kw_only=True):
     """What a home learned from past sessions: how many were read, what they gave, each part in
     words, and what of it matters most. `stored` of the lessons, commands and rules are memories,
     and `waiting` are proposals."""
@@ -123,7 +123,7 @@ async def everything_taught(app: App) -> list[Taught]:
     return [*stored, *(taught for taught in waiting if taught)]
 
 
-async def learned(app: App) -> Learned:
+async def learned(app: App) -> LearnedFromSessions:
     """What this home learned from past sessions.
 
     Raises:
@@ -145,7 +145,7 @@ async def learned(app: App) -> Learned:
     shown = foremost(found)
     if len(shown) < FOREMOST:
         shown = foremost([*found, *await _states(app)])
-    return Learned(
+    return LearnedFromSessions(
         sessions=await sessions_read(app),
         parts=tuple(counted(number, one, many) for number, one, many in parts if number),
         foremost=tuple(shown),
@@ -158,7 +158,7 @@ async def _states(app: App) -> list[Taught]:
     """Where the latest sessions that came to a conclusion left their work."""
     if not app.config.home.sessions_db.exists():
         return []
-    latest = await app.past_sessions().listed(Scope(), None, LATEST)
+    latest = await app.past_sessions().listed(SessionScope(), None, LATEST)
     names = [each.session.name for each in latest if each.conclusion][:MAX_STATES]
     states = [await app.memory.get(f"{STATE_ID}{name}") for name in names]
     return [_of_memory(state, Teaching.STATE) for state in states if state]

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from upwell.app.wiring import App
 from upwell.ground.types.principal import Principal
 from upwell.memory.team.access import AccessedMemories, LimitedMemories, Received
-from upwell.memory.team.base import Cursor, Outgoing, Page
+from upwell.memory.team.base import ChangePage, Cursor, Outgoing
 from upwell.web.team import OpenFor
 
 IDENTITY_SECONDS = 60.0
@@ -30,7 +30,7 @@ class _Remembered:
             self._asked_at = now
         return self._identity
 
-    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
+    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[ChangePage]:
         return await self._shared.pages(cursors)
 
     async def receive_within(

@@ -27,16 +27,16 @@ from upwell.app.results import (
 from upwell.app.shortening import Shortening, read_command
 from upwell.app.toolbox import Parts, known_tool, toolbox_of
 from upwell.compress.base import Tools
-from upwell.compress.options import Options as CompressOptions
+from upwell.compress.options import CompressOptions
 from upwell.config import Config
 from upwell.gateway.calls.fit import Fitter
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import WorkerPool
 from upwell.gateway.front.handshake import save_offer
-from upwell.gateway.server import Gateway, OwnServer, Records, ToolListing
+from upwell.gateway.server import Gateway, GatewayRecords, OwnServer, ToolListing
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.errors import StoreError
-from upwell.ground.host_sessions import HostSessions, Joined
+from upwell.ground.host_sessions import HostSessions, JoinedSessions
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
@@ -62,7 +62,7 @@ from upwell.usage.audit import Audit
 if TYPE_CHECKING:
     from upwell.app.capture import Accepts, SessionCapture
     from upwell.app.lesson_models import Models
-    from upwell.app.lessons import Lessons
+    from upwell.app.lessons import LessonReader
     from upwell.app.past_sessions import SeenSessions
     from upwell.app.review import Review
     from upwell.ground.postgres.connection import Postgres
@@ -235,7 +235,7 @@ class App(MemoryApp):
         """The path of calls through this app. The calls of the agent with the process id `parent`
         join the session that its hooks report. `cwd` is its folder, if it is not this app's."""
         cwd = cwd or self._cwd
-        joined = Joined(HostSessions(self._ttl_store), parent, cwd) if parent else None
+        joined = JoinedSessions(HostSessions(self._ttl_store), parent, cwd) if parent else None
         surfacing = CallSurfacing(
             self.surfacer,
             lambda server, tool: self._surface_of(f"{server}__{tool}", None),
@@ -253,7 +253,7 @@ class App(MemoryApp):
 
     async def session_of(self, host: str, parent: int, cwd: str) -> str:
         """The session that hooks recorded for this agent process and folder, or ""."""
-        return await Joined(HostSessions(self._ttl_store), parent, cwd).session(host, "")
+        return await JoinedSessions(HostSessions(self._ttl_store), parent, cwd).session(host, "")
 
     def _is_untouched(self, session: str, cwd: str | None) -> bool:
         """True if the session's calls pass through unchanged: upwell is paused, or the agent works
@@ -280,7 +280,7 @@ class App(MemoryApp):
             ),
             self.pipeline(parent),
             ToolListing(may_compress=self.may_shorten, added=self.learning.listed),
-            Records(
+            GatewayRecords(
                 save_offer=partial(save_offer, config.home),
                 tool_lists=ToolLists(config.home.lists_file),
             ),
@@ -349,7 +349,7 @@ class App(MemoryApp):
             savings=partial(Savings, self.config),
         )
 
-    def lessons(self, models: "Models | None" = None) -> "Lessons":
+    def lessons(self, models: "Models | None" = None) -> "LessonReader":
         """The lessons of sessions. Without `models`, no session can be read."""
         from upwell.app.lesson_models import lessons_by
 

@@ -84,7 +84,7 @@ type Commit = tuple[str, float, str, tuple[str, ...]]
 """Hash, time, message and touched files."""
 
 
-class Gap(Struct):
+class HistoryGap(Struct):
     """What git could not read of a history, because objects are missing. `fault` is git's message,
     or "" if it read everything. `bare` commits were read without their files."""
 
@@ -104,7 +104,7 @@ class Gap(Struct):
         return "this clone is shallow: older commits are missing" if self.is_shallow else ""
 
 
-class Reading(Struct, frozen=True, kw_only=True):
+class HistoryReading(Struct, frozen=True, kw_only=True):
     """The proposals from a repository, oldest first. Of its `total` commits, the latest `read` were
     read. Merge commits are not counted. `redacted` contains the names of the rules that masked a
     secret. `gap` says on one line what could not be read."""
@@ -123,7 +123,7 @@ def proposals_from(
     *,
     since: float = 0.0,
     show: Callable[[int, int], None] = lambda done, total: None,
-) -> Reading:
+) -> HistoryReading:
     """Read proposals from the last `commits` commits (None for all). Commits before the time
     `since` (in seconds since the epoch) are left out. `show` receives the number of commits read
     and the number to read.
@@ -138,7 +138,7 @@ def proposals_from(
     total_to_read = total if commits is None else min(commits, total)
     proposals, read = [], 0
     redacted: dict[str, None] = {}
-    gap = Gap(is_shallow=_is_shallow(root, environment))
+    gap = HistoryGap(is_shallow=_is_shallow(root, environment))
     for entry in _log(root, total_to_read, since, environment, gap=gap):
         read += 1
         if read % SHOWN_EVERY == 0:
@@ -147,7 +147,7 @@ def proposals_from(
         if proposal := _proposal(masked, root):
             proposals.append(proposal)
             redacted |= dict.fromkeys(rules)
-    return Reading(
+    return HistoryReading(
         proposals=proposals[::-1],
         read=read,
         total=read if total == UNKNOWN else total,
@@ -165,7 +165,7 @@ def proposals_of(
     Raises:
         UsageError: git cannot read any of the commits.
     """
-    gap = Gap(is_shallow=_is_shallow(root, environment))
+    gap = HistoryGap(is_shallow=_is_shallow(root, environment))
     log = _log(root, commits, 0.0, environment, gap=gap)
     proposals = [proposal for entry in log if (proposal := _proposal(_masked(entry)[0], root))]
     return proposals[::-1], not gap.is_open
@@ -209,7 +209,7 @@ def _log(
     since: float,
     environment: Mapping[str, str],
     paths: Sequence[str] = (),
-    gap: Gap | None = None,
+    gap: HistoryGap | None = None,
 ) -> Iterator[Commit]:
     """Yield the latest commits. If objects are missing, the files of renamed files are listed under
     both names, and a commit whose files git cannot list is read without them.
@@ -217,7 +217,7 @@ def _log(
     Raises:
         UsageError: git cannot read any commit.
     """
-    gap = gap or Gap()
+    gap = gap or HistoryGap()
     form, read, left_alone = _Form.NAMES, 0, 0
     while read < commits:
         is_alone = form is _Form.BARE and left_alone <= MAX_ALONE

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import Event, inside
+from upwell.episodes.events import SessionEvent, inside
 from upwell.episodes.miner import EpisodeMiner
 from upwell.episodes.places import in_words
 from upwell.episodes.trials import Trial
@@ -47,7 +47,7 @@ class Findings(Struct):
         self.proposals = [*self.proposals, proposal][-MAX_PROPOSALS:]
 
 
-def findings_in(events: Iterable[Event], project: str, source: str) -> Findings:
+def findings_in(events: Iterable[SessionEvent], project: str, source: str) -> Findings:
     """Return the findings of a session, or of a part of it, in `project`. `source` names the
     session.
     """
@@ -80,8 +80,8 @@ def proposed(episode: Episode, project: str, source: str) -> Proposal:
 
 
 def without_excluded(
-    events: Sequence[Event], is_excluded: Callable[[str | None], bool]
-) -> Sequence[Event]:
+    events: Sequence[SessionEvent], is_excluded: Callable[[str | None], bool]
+) -> Sequence[SessionEvent]:
     """The events of a session outside excluded projects. None if it began in one."""
     excluded = {cwd for cwd in {event.cwd for event in events} if is_excluded(cwd)}
     first = next((event.cwd for event in events if event.cwd), None)

@@ -13,7 +13,7 @@ from upwell.episodes.quoting import quoted
 from upwell.episodes.trials import Trial
 from upwell.episodes.ways import Complaint, Way, learned, recurring, with_trials
 from upwell.ground.secrets.redact import has_secret
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.surface.scopes import RuleScope
 
 TTL_SECONDS = 180 * 86_400.0
@@ -37,7 +37,7 @@ class Ways:
                 by_job[trial.job].append(trial)
         jobs = list(by_job.items())[-MAX_JOBS:]
         keys = {job: _key(findings.project, job) for job, _ in jobs}
-        known = await self._ttl_store.get(Kind.WAY, list(keys.values()))
+        known = await self._ttl_store.get(EntryKind.WAY, list(keys.values()))
         values: dict[str, bytes] = {}
         proposals: list[Proposal] = []
         for job, trials in jobs:
@@ -51,7 +51,7 @@ class Ways:
                 for episode in learned(ways, min(trial.at for trial in trials))
             ]
         if values:
-            await self._ttl_store.put(Kind.WAY, values, ttl_seconds=TTL_SECONDS)
+            await self._ttl_store.put(EntryKind.WAY, values, ttl_seconds=TTL_SECONDS)
         return proposals
 
 

@@ -199,12 +199,12 @@ async def learned_from(
     """Learn from these transcripts. A transcript that cannot be read is skipped and reported, and
     so are the agents whose transcripts are not fully understood."""
     from upwell.app.capture import Gain
-    from upwell.replay.transcripts.base import Tally
+    from upwell.replay.transcripts.base import ReadTally
     from upwell.replay.transcripts.census import Census
 
     capture, total, census = app.session_capture(), Gain(), Census()
     for done, transcript in enumerate(transcripts, 1):
-        tally = Tally()
+        tally = ReadTally()
         try:
             total.add(await capture.read(transcript, again=again, tally=tally))
         except (UsageError, OSError) as error:

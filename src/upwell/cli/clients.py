@@ -13,7 +13,7 @@ from upwell.cli.output import note, say
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from upwell.hosts.install import Plan
+    from upwell.hosts.install import FilePlan
     from upwell.setup.takeover import Clients
     from upwell.setup.wrapping import WrappingPlan
 
@@ -26,7 +26,7 @@ def say_damage(faults: "Iterable[str]") -> None:
         note(f"upwell: {fault}")
 
 
-def say_improvised(plans: "Iterable[Plan]") -> None:
+def say_improvised(plans: "Iterable[FilePlan]") -> None:
     """Say what is used in place of a lost record."""
     for plan in plans:
         if plan.source:

@@ -13,7 +13,7 @@ from upwell.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from upwell.config import Config
-    from upwell.hosts.install import Installer, Plan
+    from upwell.hosts.install import FilePlan, Installer
     from upwell.hosts.installation import HttpAddress, Installation
 
 hook = Group(
@@ -123,7 +123,7 @@ def capture(state: Annotated[str, Argument(metavar="on|off")]) -> None:
     say(f"capture is {state} ({path}); `upwell inbox` lists the proposals")
 
 
-def _show(installer: "Installer", plan: "Plan", apply: bool, secret: str = "") -> None:
+def _show(installer: "Installer", plan: "FilePlan", apply: bool, secret: str = "") -> None:
     shown = masked_diff(plan)
     raw(shown.replace(secret, "***") if secret else shown)
     if not apply:
@@ -187,7 +187,7 @@ def hook_installation(
     from upwell.config import load
     from upwell.ground.home import usual_home
     from upwell.hook.launcher import refresh
-    from upwell.hook.place import Place
+    from upwell.hook.place import DaemonPlace
     from upwell.hosts.installation import Installation
 
     config = load()
@@ -195,7 +195,7 @@ def hook_installation(
         user_folder=Path.home(),
         environment=config.environment,
         command=(str(refresh(config.home.prepare())),),
-        socket=Place(str(config.home.root)).socket,
+        socket=DaemonPlace(str(config.home.root)).socket,
         guards=guards,
         http=_http_address(host, config) if http else None,
         home="" if config.home.root == usual_home() else str(config.home.root),

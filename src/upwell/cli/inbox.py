@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import read_config, with_app
-from upwell.cli.triage import Answer, Card, Decision, decisions, edited, has_terminal
+from upwell.cli.triage import Card, TriageAnswer, TriageDecision, decisions, edited, has_terminal
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of, repository_of
 from upwell.ground.text.format import counted, iso
@@ -20,7 +20,7 @@ from upwell.ground.types.memory import IMPORT
 
 if TYPE_CHECKING:
     from upwell.app import App
-    from upwell.app.review import Offer, Reason, Review
+    from upwell.app.review import RemovalOffer, RemovalReason, Review
     from upwell.capture.inbox import Inbox, Proposal
     from upwell.ground.types.memory import Memory
 
@@ -159,16 +159,16 @@ async def _triage(
     say(f"{counted(len(box.chosen([])), 'proposal')} left in the inbox")
 
 
-async def _apply(app: "App", box: "Inbox", batch: "Sequence[Decision[Proposal]]") -> None:
-    by_answer: dict[Answer, list[Decision[Proposal]]] = defaultdict(list)
+async def _apply(app: "App", box: "Inbox", batch: "Sequence[TriageDecision[Proposal]]") -> None:
+    by_answer: dict[TriageAnswer, list[TriageDecision[Proposal]]] = defaultdict(list)
     for decision in batch:
         by_answer[decision.answer].append(decision)
-    if acceptances := by_answer[Answer.KEEP]:
+    if acceptances := by_answer[TriageAnswer.KEEP]:
         proposals = [decision.item for decision in acceptances]
         await _store(app, box, proposals, [decision.text for decision in acceptances])
-    if refusals := by_answer[Answer.DROP]:
+    if refusals := by_answer[TriageAnswer.DROP]:
         box.take([decision.item.id for decision in refusals])
-    if bans := by_answer[Answer.NEVER]:
+    if bans := by_answer[TriageAnswer.NEVER]:
         box.ban([decision.item for decision in bans])
 
 
@@ -303,14 +303,14 @@ def review(
     with_app(work)
 
 
-async def _remove_all(session: "Review", offers: "Sequence[Offer]") -> None:
+async def _remove_all(session: "Review", offers: "Sequence[RemovalOffer]") -> None:
     for offer in offers:
         await session.remove(offer.memory)
     removed = counted(len(offers), "memory", "memories")
     say(f"{removed} removed; `upwell recall --trash` lists them, `upwell restore ID` restores one")
 
 
-async def _ask_about(app: "App", session: "Review", offers: "Sequence[Offer]") -> None:
+async def _ask_about(app: "App", session: "Review", offers: "Sequence[RemovalOffer]") -> None:
     note(
         "upwell: `drop` moves a memory to the trash; `upwell restore ID` brings it back for 30 days"
     )
@@ -323,23 +323,25 @@ async def _ask_about(app: "App", session: "Review", offers: "Sequence[Offer]") -
             await _carry_out(app, session, decision)
 
 
-async def _carry_out(app: "App", session: "Review", decision: "Decision[Offer]") -> None:
+async def _carry_out(
+    app: "App", session: "Review", decision: "TriageDecision[RemovalOffer]"
+) -> None:
     offer, memory = decision.item, decision.item.memory
-    if decision.answer is Answer.KEEP:
+    if decision.answer is TriageAnswer.KEEP:
         if decision.text != memory.text:
             await _reword(app, offer, decision.text)
         await session.decline(offer)
-    elif decision.answer in (Answer.DROP, Answer.NEVER):
-        await session.remove(memory, duplicates=decision.answer is Answer.NEVER)
+    elif decision.answer in (TriageAnswer.DROP, TriageAnswer.NEVER):
+        await session.remove(memory, duplicates=decision.answer is TriageAnswer.NEVER)
 
 
-async def _reword(app: "App", offer: "Offer", text: str) -> None:
+async def _reword(app: "App", offer: "RemovalOffer", text: str) -> None:
     from upwell.app.proposals import reword
 
     note_masked((await reword(app, offer.memory, text)).redacted)
 
 
-def _review_evidence(offer: "Offer") -> "Sequence[str]":
+def _review_evidence(offer: "RemovalOffer") -> "Sequence[str]":
     memory = offer.memory
     date = (iso(memory.created_at) or "")[:10]
     origin = memory.source or memory.provenance.door
@@ -347,7 +349,7 @@ def _review_evidence(offer: "Offer") -> "Sequence[str]":
     return [*lines, f"project {memory.project}"] if memory.project else lines
 
 
-def _offer_row(offer: "Offer") -> dict[str, str | None]:
+def _offer_row(offer: "RemovalOffer") -> dict[str, str | None]:
     return {
         "id": offer.memory.id,
         "reason": str(offer.reason),
@@ -357,11 +359,11 @@ def _offer_row(offer: "Offer") -> dict[str, str | None]:
     }
 
 
-def _reason(name: str | None) -> "Reason | None":
-    from upwell.app.review import Reason
+def _reason(name: str | None) -> "RemovalReason | None":
+    from upwell.app.review import RemovalReason
 
     if name is None:
         return None
-    if name not in list(Reason):
-        raise UsageError(f"--reason {name!r} is unknown", hint=", ".join(Reason))
-    return Reason(name)
+    if name not in list(RemovalReason):
+        raise UsageError(f"--reason {name!r} is unknown", hint=", ".join(RemovalReason))
+    return RemovalReason(name)

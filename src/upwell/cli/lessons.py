@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from upwell.app import App
-    from upwell.app.lesson_offer import Offer
+    from upwell.app.lesson_offer import LessonOffer
     from upwell.app.lessons import LessonGain
     from upwell.replay.transcripts import Transcript
 
@@ -97,7 +97,7 @@ def origin(lesson: Id) -> None:
         say(line)
 
 
-def offer_state(offer: "Offer", *, is_chosen: bool = False) -> str:
+def offer_state(offer: "LessonOffer", *, is_chosen: bool = False) -> str:
     """What setup does about lessons, or what it offers, on one line."""
     if not offer.setting:
         return (
@@ -114,13 +114,13 @@ def offer_state(offer: "Offer", *, is_chosen: bool = False) -> str:
     )
 
 
-def offer_question(offer: "Offer") -> str:
+def offer_question(offer: "LessonOffer") -> str:
     """The question whether a model may write lessons, with what they cost."""
     past = _past(offer) or "the sessions to come"
     return f"Also let {' and '.join(offer.writers)} write down what your sessions taught: {past}?"
 
 
-def _past(offer: "Offer") -> str:
+def _past(offer: "LessonOffer") -> str:
     if not offer.sessions:
         return ""
     which = counted(offer.sessions, "past session")
@@ -138,7 +138,9 @@ class Runs(Protocol):
     def __call__[T](self, work: "Callable[[App], Awaitable[T]]", /) -> T: ...
 
 
-def write_past_lessons(runs: Runs, transcripts: "Sequence[Transcript]", offer: "Offer") -> None:
+def write_past_lessons(
+    runs: Runs, transcripts: "Sequence[Transcript]", offer: "LessonOffer"
+) -> None:
     """Have a model read the latest past sessions of an offer, and say what it wrote and how to go
     on."""
     from upwell.app.lesson_book import write_past

@@ -14,8 +14,8 @@ from upwell.ground.text.format import counted
 if TYPE_CHECKING:
     from upwell.app import App
     from upwell.memory.documents.recall import Progress
-    from upwell.migration.base import Place, Program
-    from upwell.migration.plan import Plan
+    from upwell.migration.base import Program, StorePlace
+    from upwell.migration.plan import ImportPlan
     from upwell.migration.projects import Projects
 
 EVERY_PROJECT = "every project"
@@ -67,23 +67,23 @@ def say_stores() -> None:
             say(f"  upwell import --from {name:<18}  {paths[0]}{more}")
 
 
-def place_of_user() -> "Place":
+def place_of_user() -> "StorePlace":
     """The folders in which the user's programs keep their files."""
     from upwell.config import load
-    from upwell.migration.base import Place
+    from upwell.migration.base import StorePlace
 
-    return Place(Path.home(), load().environment, Path(os.getcwd()))
+    return StorePlace(Path.home(), load().environment, Path(os.getcwd()))
 
 
 async def _move(
     app: "App",
     program: "Program",
     stores: list[Path],
-    place: "Place",
+    place: "StorePlace",
     projects: "Projects",
     show: "Progress",
     dry_run: bool,
-) -> "Plan":
+) -> "ImportPlan":
     from upwell.app.moving_in import moving_in
 
     moving = moving_in(app.config, app.memory)
@@ -95,7 +95,7 @@ async def _move(
     return plan
 
 
-def _report(plan: "Plan", *, dry_run: bool) -> None:
+def _report(plan: "ImportPlan", *, dry_run: bool) -> None:
     for store in plan.stores:
         say(f"{plan.program}: {store}")
     rows = [
@@ -116,7 +116,7 @@ def _report(plan: "Plan", *, dry_run: bool) -> None:
     say(_total(plan, dry_run=dry_run))
 
 
-def _total(plan: "Plan", *, dry_run: bool) -> str:
+def _total(plan: "ImportPlan", *, dry_run: bool) -> str:
     if not plan.total:
         return "nothing to import"
     if not dry_run:

@@ -90,11 +90,11 @@ async def _answers(
     app: "MemoryApp", question: str | None, file: str | None, filters: Filters, limit: int
 ) -> "list[Answer]":
     from upwell.sessions.answer import answers_to, changes_of, turn_at
-    from upwell.sessions.index import Scope
+    from upwell.sessions.index import SessionScope
 
     environment = app.config.environment
     here, past = folder(), app.past_sessions()
-    scope = Scope(
+    scope = SessionScope(
         project=project_of(str(filters.project)) if filters.project else None,
         host=filters.host,
         since=time.time() - seconds_of(filters.since) if filters.since else 0.0,

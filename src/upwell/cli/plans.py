@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from upwell.app.setting_up import Report
-    from upwell.hosts.install import Plan
+    from upwell.hosts.install import FilePlan
 
 
-def state(plan: "Plan") -> str:
+def state(plan: "FilePlan") -> str:
     """What a plan does to its file, with the numbers of lines."""
     if not plan.changes:
         return f"{plan.path} is already set up"
@@ -43,7 +43,7 @@ def confirm(question: str, show: "Callable[[], None]") -> None:
                 raise click.Abort
 
 
-def show_plans(plans: "Iterable[Plan]") -> None:
+def show_plans(plans: "Iterable[FilePlan]") -> None:
     """Print the diffs."""
     for plan in plans:
         raw(masked_diff(plan))
@@ -68,15 +68,15 @@ def reporting(faults: list[str]) -> "Report":
     return report
 
 
-def masked_diff(plan: "Plan") -> str:
+def masked_diff(plan: "FilePlan") -> str:
     """The diff of a plan without secrets."""
     from msgspec.structs import replace
 
     from upwell.ground.secrets.redact import redact
     from upwell.ground.settings import masked
-    from upwell.hosts.edits import JSON, TOML, Format
+    from upwell.hosts.edits import JSON, TOML, EditFormat
 
-    formats: dict[str, Format] = {".json": JSON, ".jsonc": JSON, ".toml": TOML}
+    formats: dict[str, EditFormat] = {".json": JSON, ".jsonc": JSON, ".toml": TOML}
 
     def shown(text: str | None) -> str | None:
         format = formats.get(plan.path.suffix)

@@ -19,9 +19,9 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
-    from upwell.replay.labels import Label, Sample, SampledHit
+    from upwell.replay.labels import Label, ReplaySample, SampledHit
     from upwell.replay.memories import With
-    from upwell.replay.report import Report
+    from upwell.replay.report import ReplayReport
     from upwell.replay.timeline import Timeline
 
 EVERYTHING = "memory,git,docs,learned"
@@ -161,10 +161,10 @@ def _print_events(timeline: "Timeline") -> None:
 
 
 def _report_replay(timeline: "Timeline", request: _Request) -> None:
-    from upwell.replay.labels import Sample
+    from upwell.replay.labels import ReplaySample
 
-    sample = Sample(request.sample_size or 0)
-    reports: list[Report] = []
+    sample = ReplaySample(request.sample_size or 0)
+    reports: list[ReplayReport] = []
     interrupted = False
     with progress("replaying") as show:
         try:
@@ -190,21 +190,21 @@ def _report_replay(timeline: "Timeline", request: _Request) -> None:
 async def _run(
     timeline: "Timeline",
     request: _Request,
-    sample: "Sample",
-    reports: "list[Report]",
+    sample: "ReplaySample",
+    reports: "list[ReplayReport]",
     show: Callable[[int, int], None],
 ) -> None:
     """Run the replay. The report is added to `reports` at the start, so that the caller has it even
     after an interruption."""
     from upwell.app.replaying import replaying
     from upwell.app.savings import Savings
-    from upwell.replay.report import Report
+    from upwell.replay.report import ReplayReport
     from upwell.replay.run import described
 
     total = timeline.events
     async with replaying(timeline, request.kinds, request.repo, judged=request.judge) as running:
         projects = running.projects
-        report, savings = Report(projects), Savings(read_config())
+        report, savings = ReplayReport(projects), Savings(read_config())
         reports.append(report)
         async for decision in running.simulation.decisions(savings.watch(timeline)):
             report.add(decision)
@@ -218,7 +218,7 @@ async def _run(
         report.incomplete = running.incomplete()
 
 
-def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
+def _show(report: "ReplayReport", *, as_json: bool, brief: bool) -> None:
     from upwell.replay.report import COLUMNS
     from upwell.usage.report import judge_line
     from upwell.usage.stats import judge_totals
@@ -248,7 +248,7 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
         say(f"Judge: {judge_line(judge)}")
 
 
-def _show_silence(report: "Report", request: _Request) -> None:
+def _show_silence(report: "ReplayReport", request: _Request) -> None:
     from upwell.replay.memories import With
     from upwell.replay.silence import silence
 
@@ -268,7 +268,7 @@ def _savings(counts: Mapping[str, int]) -> str:
     )
 
 
-def _label(sample: "Sample", report: "Report", *, fit: bool) -> None:
+def _label(sample: "ReplaySample", report: "ReplayReport", *, fit: bool) -> None:
     from upwell.replay.labels import fitted, share_of
 
     labels: list[Label] = []
@@ -292,7 +292,7 @@ def _label(sample: "Sample", report: "Report", *, fit: bool) -> None:
         _offer(fitted(labels), len(labels))
 
 
-def _answer(sampled_hit: "SampledHit", report: "Report", progress: str) -> "Label | None":
+def _answer(sampled_hit: "SampledHit", report: "ReplayReport", progress: str) -> "Label | None":
     """Ask about a memory. Returns None to stop. The score is not shown, because it would bias the
     answer."""
     from upwell.replay.labels import Label

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from upwell.app import App
     from upwell.app.capture import Gain
-    from upwell.app.lesson_offer import Offer
-    from upwell.app.setting_up import Part, SettingUp, SetupPlan
-    from upwell.hosts.install import Plan
+    from upwell.app.lesson_offer import LessonOffer
+    from upwell.app.setting_up import SettingUp, SetupPart, SetupPlan
+    from upwell.hosts.install import FilePlan
     from upwell.replay.transcripts import Transcript
     from upwell.setup.takeover import Clients
 
@@ -115,17 +115,17 @@ def setup(
             _set_up(setting_up, parts, dry_run=dry_run, yes=yes)
 
 
-def _parts(only: str | None, *, undo: bool, shorten: bool, lessons: bool) -> "frozenset[Part]":
+def _parts(only: str | None, *, undo: bool, shorten: bool, lessons: bool) -> "frozenset[SetupPart]":
     """The parts to set up or to undo."""
-    from upwell.app.setting_up import SERVERS, USUAL, Part
+    from upwell.app.setting_up import SERVERS, USUAL, SetupPart
 
     words = [word.strip() for word in only.split(",")] if only is not None else []
-    if unknown := [word for word in words if word not in list(Part)]:
-        raise UsageError(f"--only {unknown[0]!r} is unknown", hint=", ".join(Part))
-    parts = frozenset(map(Part, words)) or USUAL
+    if unknown := [word for word in words if word not in list(SetupPart)]:
+        raise UsageError(f"--only {unknown[0]!r} is unknown", hint=", ".join(SetupPart))
+    parts = frozenset(map(SetupPart, words)) or USUAL
     if undo and parts not in (USUAL, SERVERS):
         raise UsageError("--undo takes only --only servers", hint="upwell setup --undo undoes all")
-    more = {Part.SHORTEN: shorten, Part.LESSONS: lessons}
+    more = {SetupPart.SHORTEN: shorten, SetupPart.LESSONS: lessons}
     return parts | {part for part, is_wanted in more.items() if is_wanted}
 
 
@@ -146,7 +146,9 @@ def _leaving_no_home() -> "Iterator[None]":
                     folder.rmdir()
 
 
-def _set_up(setting_up: "SettingUp", parts: "frozenset[Part]", *, dry_run: bool, yes: bool) -> None:
+def _set_up(
+    setting_up: "SettingUp", parts: "frozenset[SetupPart]", *, dry_run: bool, yes: bool
+) -> None:
     plan = setting_up.plan(parts)
     if "hooks" in parts and not (plan.hooks or plan.wrapping.files or plan.refused):
         say(NO_AGENT)
@@ -173,30 +175,30 @@ def _set_up(setting_up: "SettingUp", parts: "frozenset[Part]", *, dry_run: bool,
 
 
 def _confirmed(
-    setting_up: "SettingUp", parts: "frozenset[Part]", plan: "SetupPlan", offer: "Offer"
-) -> "tuple[frozenset[Part], SetupPlan]":
+    setting_up: "SettingUp", parts: "frozenset[SetupPart]", plan: "SetupPlan", offer: "LessonOffer"
+) -> "tuple[frozenset[SetupPart], SetupPlan]":
     """Ask, also about lessons. Returns what the user wants."""
-    from upwell.app.setting_up import Part
+    from upwell.app.setting_up import SetupPart
 
     confirm("Do all of this?", lambda: show_plans((*plan.files, *plan.hooks)))
-    may_offer = Part.HOOKS in parts and Part.LESSONS not in parts
+    may_offer = SetupPart.HOOKS in parts and SetupPart.LESSONS not in parts
     if (
         may_offer
         and offer.setting
         and not offer.is_on
         and click.confirm(offer_question(offer), default=False)
     ):
-        parts |= {Part.LESSONS}
+        parts |= {SetupPart.LESSONS}
         plan = setting_up.plan(parts, lessons=offer.setting)
     return parts, plan
 
 
 def _carry_out(
     setting_up: "SettingUp",
-    parts: "frozenset[Part]",
+    parts: "frozenset[SetupPart]",
     plan: "SetupPlan",
     transcripts: "list[Transcript]",
-    offer: "Offer",
+    offer: "LessonOffer",
 ) -> None:
     faults = [*plan.refused]
     setting_up.write(plan, reporting(faults))
@@ -212,11 +214,11 @@ def _carry_out(
         raise Exit(1)
 
 
-def _offered(plan: "SetupPlan", transcripts: "list[Transcript]", *, learns: bool) -> "Offer":
-    from upwell.app.lesson_offer import Offer, offered
+def _offered(plan: "SetupPlan", transcripts: "list[Transcript]", *, learns: bool) -> "LessonOffer":
+    from upwell.app.lesson_offer import LessonOffer, offered
 
     if not learns:
-        return Offer()
+        return LessonOffer()
     hosts = [hooks.agent for hooks in plan.hooks]
     with progress("estimating") as show:
         return with_app(lambda app: offered(app, transcripts, hosts, show))
@@ -224,9 +226,9 @@ def _offered(plan: "SetupPlan", transcripts: "list[Transcript]", *, learns: bool
 
 def _summarise(
     plan: "SetupPlan",
-    parts: "frozenset[Part]",
+    parts: "frozenset[SetupPart]",
     transcripts: "list[Transcript]",
-    offer: "Offer",
+    offer: "LessonOffer",
     *,
     replays: bool,
 ) -> None:
@@ -253,7 +255,7 @@ def _summarise(
     refuse(plan.refused)
 
 
-def _switches(parts: "frozenset[Part]") -> str:
+def _switches(parts: "frozenset[SetupPart]") -> str:
     """What `config.toml` switches on."""
     names = {
         "hooks": "learning at the end of each turn",
@@ -263,7 +265,7 @@ def _switches(parts: "frozenset[Part]") -> str:
     return ", ".join(name for part, name in names.items() if part in parts)
 
 
-def _say_learning(plan: "SetupPlan", transcripts: "list[Transcript]", offer: "Offer") -> None:
+def _say_learning(plan: "SetupPlan", transcripts: "list[Transcript]", offer: "LessonOffer") -> None:
     say(f"  learn    from past sessions: {_counted(transcripts)}")
     if not _shortens(plan.config):
         say(
@@ -318,7 +320,7 @@ def _modified(path: Path) -> float:
         return 0.0
 
 
-def _savings(offer: "Offer") -> str:
+def _savings(offer: "LessonOffer") -> str:
     if not offer.saved_tokens:
         return ""
     share = offer.saved_tokens / offer.result_tokens
@@ -328,14 +330,14 @@ def _savings(offer: "Offer") -> str:
     )
 
 
-def _shortens(config: "Plan") -> bool:
+def _shortens(config: "FilePlan") -> bool:
     from upwell.setup.record import SHORTEN, switch_of
 
     return bool(switch_of(config.after, SHORTEN))
 
 
 def _learn(
-    setting_up: "SettingUp", transcripts: "list[Transcript]", lessons: "Offer | None"
+    setting_up: "SettingUp", transcripts: "list[Transcript]", lessons: "LessonOffer | None"
 ) -> None:
     """Learn from past sessions; with `lessons`, also have a model read the latest of them."""
 
@@ -411,11 +413,11 @@ def _say_more(replay: str) -> None:
 
 def _replay(setting_up: "SettingUp") -> str:
     """The command that replays the sessions of the last month, or all if none ended in it."""
-    from upwell.sessions.index import Scope
+    from upwell.sessions.index import SessionScope
 
     if not setting_up.sessions_db.exists():
         return "upwell replay"
-    newest = with_app(lambda app: app.past_sessions().listed(Scope(), None, 1))
+    newest = with_app(lambda app: app.past_sessions().listed(SessionScope(), None, 1))
     is_recent = newest and newest[0].session.ended > time.time() - 30 * DAY_SECONDS
     return "upwell replay --since 30d" if is_recent else "upwell replay"
 

@@ -22,7 +22,7 @@ _ENDS = ("\x03", "\x04")
 _ESCAPE = b"\x1b"
 
 
-class Answer(StrEnum):
+class TriageAnswer(StrEnum):
     """The answers, and the keys that give them."""
 
     KEEP = "k"
@@ -33,18 +33,18 @@ class Answer(StrEnum):
 
 
 WORDS = {
-    Answer.KEEP: "keep",
-    Answer.EDIT: "edit and keep",
-    Answer.DROP: "drop",
-    Answer.NEVER: "never again",
+    TriageAnswer.KEEP: "keep",
+    TriageAnswer.EDIT: "edit and keep",
+    TriageAnswer.DROP: "drop",
+    TriageAnswer.NEVER: "never again",
     ALL: "all of this kind",
-    Answer.SKIP: "skip",
+    TriageAnswer.SKIP: "skip",
     UNDO: "undo",
     QUIT: "quit",
 }
 
 
-_OTHER_KEYS = {"y": Answer.KEEP}
+_OTHER_KEYS = {"y": TriageAnswer.KEEP}
 """Other keys that people press, with the answers they mean."""
 
 
@@ -59,11 +59,11 @@ class Card[T]:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision[T]:
+class TriageDecision[T]:
     """The answer to an item. `text` is the item's text after any edit."""
 
     item: T
-    answer: Answer
+    answer: TriageAnswer
     text: str
 
 
@@ -74,13 +74,13 @@ def has_terminal() -> bool:
 
 def decisions[T](
     cards: Sequence[Card[T]], edit: Callable[[str], str], read_key: Callable[[], str] | None = None
-) -> Iterator[Sequence[Decision[T]]]:
+) -> Iterator[Sequence[TriageDecision[T]]]:
     """Ask about the cards one by one. An answer can be undone until the next one is given, so its
     decisions are yielded only then. If the process is killed, at most the last answer is lost, and
     the next run asks about its items again. `edit()` lets the user change a text."""
     key = read_key or _key
     waiting, earlier = list(cards), None
-    latest: Sequence[Decision[T]] = ()
+    latest: Sequence[TriageDecision[T]] = ()
     _say_keys()
     while True:
         if waiting:
@@ -111,31 +111,33 @@ def _answered[T](
     waiting: Sequence[Card[T]],
     edit: Callable[[str], str],
     key: Callable[[], str],
-) -> Sequence[Decision[T]]:
+) -> Sequence[TriageDecision[T]]:
     """The decisions for a pressed key; () to ask again."""
     card = waiting[0]
     if pressed == ALL:
         return _all_of_kind(waiting, key)
-    if pressed == Answer.EDIT:
+    if pressed == TriageAnswer.EDIT:
         text = edit(card.text)
-        return [Decision(card.item, Answer.KEEP, text)] if text else ()
-    if pressed == Answer.NEVER:
+        return [TriageDecision(card.item, TriageAnswer.KEEP, text)] if text else ()
+    if pressed == TriageAnswer.NEVER:
         say(f"  never again: {card.text} ({UNDO} takes it back)")
     else:
-        say(f"  {WORDS[Answer(pressed)]}")
-    return [Decision(card.item, Answer(pressed), card.text)]
+        say(f"  {WORDS[TriageAnswer(pressed)]}")
+    return [TriageDecision(card.item, TriageAnswer(pressed), card.text)]
 
 
-def _all_of_kind[T](waiting: Sequence[Card[T]], key: Callable[[], str]) -> Sequence[Decision[T]]:
+def _all_of_kind[T](
+    waiting: Sequence[Card[T]], key: Callable[[], str]
+) -> Sequence[TriageDecision[T]]:
     same = [card for card in waiting if card.kind == waiting[0].kind]
     say(f"  all {len(same)} of the kind {waiting[0].kind!r}: [k] keep, [d] drop, [n] never again,")
     say("  [s] skip; any other key asks about each")
     pressed = _pressed(key)
-    if pressed not in list(Answer) or pressed == Answer.EDIT:
+    if pressed not in list(TriageAnswer) or pressed == TriageAnswer.EDIT:
         return ()
-    undoing = f" ({UNDO} takes them back)" if pressed == Answer.NEVER else ""
-    say(f"  {WORDS[Answer(pressed)]}: {len(same)}{undoing}")
-    return [Decision(card.item, Answer(pressed), card.text) for card in same]
+    undoing = f" ({UNDO} takes them back)" if pressed == TriageAnswer.NEVER else ""
+    say(f"  {WORDS[TriageAnswer(pressed)]}: {len(same)}{undoing}")
+    return [TriageDecision(card.item, TriageAnswer(pressed), card.text) for card in same]
 
 
 def _show[T](card: Card[T], number: int, total: int) -> None:

@@ -17,12 +17,12 @@ from upwell.compress.base import Fitted, RemainingBudget, note
 from upwell.compress.coverage import by_names
 from upwell.compress.normalise import listings, logs
 from upwell.compress.priority import in_parallel, order
-from upwell.compress.relevance import Meaning, Question, lowered, places, rarity
+from upwell.compress.relevance import Meaning, RelevanceQuestion, lowered, places, rarity
 from upwell.compress.units import changes
 from upwell.compress.units.base import FIRST, Units
 from upwell.ground.text.safe import safe_cut
 from upwell.ground.text.tokens import chars_per_token, weigh
-from upwell.ground.types.compression import Kind, Omission, Passage
+from upwell.ground.types.compression import Omission, Passage, TextKind
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
 """The estimated size of an omission mark: the characters of a mark between lines, the characters of
@@ -53,7 +53,7 @@ get `_UNDER` times the heading's score.
 def assemble(
     passage: Passage,
     units: Units,
-    question: Question,
+    question: RelevanceQuestion,
     remaining: RemainingBudget,
     meaning: Meaning | None = None,
 ) -> Fitted:
@@ -146,7 +146,9 @@ def _all(batches: list[list[int]]) -> set[int]:
     return {unit for batch in batches for unit in batch}
 
 
-def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, float], float]:
+def relevance(
+    units: Units, text: str, question: RelevanceQuestion
+) -> tuple[dict[int, float], float]:
     """Score the units that answer `question`, and the units next to or under them.
 
     Returns the scores, and the share of the question that the best unit covers, 0..1. A score is
@@ -176,7 +178,7 @@ def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, fl
     return scores, min(1.0, best / possible) if possible else 0.0
 
 
-def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
+def _hits(units: Units, text: str, question: RelevanceQuestion) -> dict[int, list[int]]:
     lowercase = lowered(text)
     starts = units.starts
     units_by_term: dict[int, list[int]] = {}
@@ -358,16 +360,16 @@ class _Gaps:
 def _lines_of(passage: Passage) -> Callable[[str], int]:
     """Return a function that counts how many original lines a part of the text represents."""
     if passage.folded:
-        return listings.count_lines if passage.kind == Kind.GREP else logs.count_lines
+        return listings.count_lines if passage.kind == TextKind.GREP else logs.count_lines
     return lambda part: part.count("\n") + (not part.endswith("\n"))
 
 
 def _parts(passage: Passage, missing: str) -> str:
     """Count the commits, files, hunks or folders that begin in a gap, as in `2 files`. The count
     shows that the lines before the gap and the lines after it do not belong together."""
-    if passage.folded and passage.kind == Kind.GREP:
+    if passage.folded and passage.kind == TextKind.GREP:
         return listings.parts(missing)
-    if passage.kind not in (Kind.DIFF, Kind.GIT_LOG):
+    if passage.kind not in (TextKind.DIFF, TextKind.GIT_LOG):
         return ""
     return changes.parts(missing, passage.kind)
 

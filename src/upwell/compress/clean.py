@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.ground.types.compression import Kind, Omission, Passage
+from upwell.ground.types.compression import Omission, Passage, TextKind
 
 _BREAKING = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 """The letters of Thai, Lao, Burmese and Khmer, which use a zero-width space between words."""
@@ -190,14 +190,14 @@ _SCREEN: tuple[Step, ...] = (
 _LOGS: tuple[Step, ...] = (*_SCREEN, _silently(without_extra_blanks))
 _PAGES: tuple[Step, ...] = (without_embedded_data, _silently(without_invisible))
 
-STEPS: dict[Kind, tuple[Step, ...]] = {
-    Kind.TEXT: (*_SCREEN, without_empty_groups),
-    Kind.LOG: _LOGS,
-    Kind.TEST_OUTPUT: _LOGS,
-    Kind.STACK_TRACE: _LOGS,
-    Kind.MARKDOWN: _PAGES,
-    Kind.API_DOCS: _PAGES,
-    Kind.HTML: _PAGES,
+STEPS: dict[TextKind, tuple[Step, ...]] = {
+    TextKind.TEXT: (*_SCREEN, without_empty_groups),
+    TextKind.LOG: _LOGS,
+    TextKind.TEST_OUTPUT: _LOGS,
+    TextKind.STACK_TRACE: _LOGS,
+    TextKind.MARKDOWN: _PAGES,
+    TextKind.API_DOCS: _PAGES,
+    TextKind.HTML: _PAGES,
 }
 """The cleaning steps for each kind. Other kinds of text are left unchanged."""
 

@@ -14,18 +14,18 @@ from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outco
 from upwell.compress.clean import clean
 from upwell.compress.normalise.lossless import Choice, normalise
 from upwell.compress.normalise.numbered import plain_start, without_numbers
-from upwell.compress.options import Options
+from upwell.compress.options import CompressOptions
 from upwell.compress.registry import check, load
 from upwell.ground.errors import CompressionError
 from upwell.ground.text.kind import detect
 from upwell.ground.text.tokens import count
-from upwell.ground.types.compression import Attempt, Budget, Compressed, Kind, Omission, Passage
+from upwell.ground.types.compression import Attempt, Budget, Compressed, Omission, Passage, TextKind
 
 LADDER = ("progressive", "hybrid", "truncate")
 """The strategies to try, in this order, when the chosen strategy fails, or when its result is over
 budget or below the retention floor. (The floor is the share of a text that must be delivered if its
 original is not stored.) The order comes from seed 002 (tests/NAMES.md)."""
-_FALLBACK_KINDS = {"hybrid": frozenset((Kind.MARKDOWN, Kind.API_DOCS, Kind.CODE))}
+_FALLBACK_KINDS = {"hybrid": frozenset((TextKind.MARKDOWN, TextKind.API_DOCS, TextKind.CODE))}
 """The kinds of text for which a strategy is a fallback. A strategy that is not listed is a fallback
 for every kind."""
 _READ_ON = frozenset({"selective", "progressive"})
@@ -33,7 +33,15 @@ _READ_ON = frozenset({"selective", "progressive"})
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 """Strategies that work on the text as received, without cleaning or lossless rewriting."""
 _NUMBERED = frozenset(
-    (Kind.CODE, Kind.MARKDOWN, Kind.API_DOCS, Kind.CSV, Kind.LOG, Kind.TEST_OUTPUT, Kind.TEXT)
+    (
+        TextKind.CODE,
+        TextKind.MARKDOWN,
+        TextKind.API_DOCS,
+        TextKind.CSV,
+        TextKind.LOG,
+        TextKind.TEST_OUTPUT,
+        TextKind.TEXT,
+    )
 )
 """Kinds of text whose omission marks give line numbers. Search results, diffs and stack traces
 contain line numbers of their own.
@@ -52,8 +60,8 @@ must list all sections. `progressive` fits its chunk to the budget itself.
 class Compressor:
     """Fits passages to budgets. Stateless; safe to call from any thread."""
 
-    def __init__(self, options: Options | None = None, tools: Tools = NO_TOOLS) -> None:
-        self._options = options or Options()
+    def __init__(self, options: CompressOptions | None = None, tools: Tools = NO_TOOLS) -> None:
+        self._options = options or CompressOptions()
         self._tools = replace(tools, llm_timeout_seconds=self._options.llm_timeout_seconds)
 
     def compress(self, passage: Passage, budget: Budget, strategy: str | None = None) -> Compressed:
@@ -141,14 +149,14 @@ def _with_kind(passage: Passage) -> Passage:
     """Detect the kind of a passage. A file with line numbers and no recognised kind is treated as
     code. So is an HTML page read from a file, because the agent may edit its lines.
     """
-    if passage.kind != Kind.TEXT:
+    if passage.kind != TextKind.TEXT:
         return passage
     kind = detect(plain_start(passage), passage.name)
     is_file = passage.first_line is not None
-    if kind == Kind.HTML and "://" not in passage.name:
+    if kind == TextKind.HTML and "://" not in passage.name:
         is_file = is_file or passage.name.lower().endswith(_PAGE_FILES)
-    is_code = is_file and kind in (Kind.TEXT, Kind.HTML)
-    return replace(passage, kind=Kind.CODE if is_code else kind)
+    is_code = is_file and kind in (TextKind.TEXT, TextKind.HTML)
+    return replace(passage, kind=TextKind.CODE if is_code else kind)
 
 
 def _with_line_numbers(passage: Passage, original: str) -> Passage:
@@ -201,7 +209,7 @@ def _skip_reason(passage: Passage, rung: str, *, asked: bool) -> str:
     """
     if rung in _READ_ON and not passage.key:
         return "no key to read the rest"
-    if not asked and passage.kind not in _FALLBACK_KINDS.get(rung, Kind):
+    if not asked and passage.kind not in _FALLBACK_KINDS.get(rung, TextKind):
         return f"not suited to {passage.kind}"
     return ""
 

@@ -10,7 +10,7 @@ NOT_PER_TOOL = frozenset({"original_ttl_seconds", "original_max_bytes"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class CompressOptions:
     """The `compress.*` settings. Each key but those in `NOT_PER_TOOL` can also be set per server
     and tool pattern.
 

@@ -20,11 +20,11 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.compress.options import Options
+from upwell.compress.options import CompressOptions
 from upwell.ground.errors import KeyUnknown, StoreError
-from upwell.ground.ttl_store import Kind, TtlStore, file_bytes
+from upwell.ground.ttl_store import EntryKind, TtlStore, file_bytes
 
-KIND = Kind.ORIGINAL
+KIND = EntryKind.ORIGINAL
 PART_CHARS = 262_144
 PATIENCE_SECONDS = 0.2
 """Writing a part may wait this long for the disk, which another process may have locked. After that
@@ -69,14 +69,14 @@ class Originals:
         private: TtlStore,
         secret: bytes,
         has_secret: Callable[[str], bool],
-        options: Options | None = None,
+        options: CompressOptions | None = None,
         principal: str = "",
     ) -> None:
         self._durable = durable
         self._private = private
         self._secret = secret
         self._has_secret = has_secret
-        options = options or Options()
+        options = options or CompressOptions()
         self._ttl, self._max_bytes = options.original_ttl_seconds, options.original_max_bytes
         self._principal = principal
 

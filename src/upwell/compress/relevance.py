@@ -55,7 +55,7 @@ class Term(Struct, frozen=True):
     exact: bool = False
 
 
-class Question(Struct, frozen=True):
+class RelevanceQuestion(Struct, frozen=True):
     """The `terms` of a query. `expects` is the type of its answer: time, number, place or ""."""
 
     terms: tuple[Term, ...]
@@ -65,11 +65,11 @@ class Question(Struct, frozen=True):
         return bool(self.terms)
 
 
-NO_QUESTION = Question(())
+NO_QUESTION = RelevanceQuestion(())
 
 
 @lru_cache(maxsize=64)
-def ask(query: str) -> Question:
+def ask(query: str) -> RelevanceQuestion:
     """Parse `query` into its words, its identifiers as written, and synonyms."""
     if not query.strip():
         return NO_QUESTION
@@ -85,7 +85,7 @@ def ask(query: str) -> Question:
             by_text.setdefault(synonym, Term(synonym, _SYNONYM_WEIGHT))
     expects = next((kind for pattern, kind in _EXPECTS if pattern.search(query)), "")
     heaviest = sorted(by_text.values(), key=lambda term: -term.weight)[: _MAX_TERMS * 2]
-    return Question(tuple(heaviest), expects)
+    return RelevanceQuestion(tuple(heaviest), expects)
 
 
 def _exact_chunks(query: str) -> Iterable[str]:
@@ -171,7 +171,7 @@ class Finder:
     at least four letters.
     """
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: RelevanceQuestion) -> None:
         self._is_own_word = [term.weight >= 1.0 for term in question.terms]
         self._exact: dict[str, list[int]] = {}
         self._begins: dict[str, list[int]] = {}

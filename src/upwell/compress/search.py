@@ -10,11 +10,11 @@ from upwell.compress.json.outline import outline
 from upwell.compress.json.read import JSON_KINDS, read_json
 from upwell.compress.json.score import described
 from upwell.compress.json.score import relevance as json_relevance
-from upwell.compress.relevance import Question, ask
+from upwell.compress.relevance import RelevanceQuestion, ask
 from upwell.compress.units import split
 from upwell.ground.text.kind import detect
 from upwell.ground.text.safe import clip
-from upwell.ground.types.compression import Kind, Passage
+from upwell.ground.types.compression import Passage, TextKind
 
 _SHOWN_CHARS = 600
 _MAX_MATCHES = 10
@@ -22,7 +22,7 @@ _MAX_UNITS_PER_MATCH = 8
 """At most this many adjacent units form one match."""
 
 
-class Match(Struct, frozen=True):
+class SearchMatch(Struct, frozen=True):
     """A span of the original (`start`, `end`), its `score`, and the `text` to show for it."""
 
     start: int
@@ -31,7 +31,7 @@ class Match(Struct, frozen=True):
     text: str
 
 
-class Found(Struct, frozen=True):
+class FoundPassages(Struct, frozen=True):
     """The result of a search. `text` shows `shown` of `total` matches, best first."""
 
     text: str
@@ -39,7 +39,9 @@ class Found(Struct, frozen=True):
     total: int
 
 
-def search_original(text: str, query: str, remaining: RemainingBudget, name: str = "") -> Found:
+def search_original(
+    text: str, query: str, remaining: RemainingBudget, name: str = ""
+) -> FoundPassages:
     """Find the places where `text` answers `query`. Show the best `_MAX_MATCHES` of them, or fewer
     if these do not fit `remaining`.
 
@@ -59,14 +61,14 @@ def search_original(text: str, query: str, remaining: RemainingBudget, name: str
         if not remaining.holds("\n".join([*lines, line])):
             break
         lines.append(line)
-    return Found("\n".join(lines), len(lines), len(with_text))
+    return FoundPassages("\n".join(lines), len(lines), len(with_text))
 
 
 def _line(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
-def matches(passage: Passage, question: Question) -> list[Match]:
+def matches(passage: Passage, question: RelevanceQuestion) -> list[SearchMatch]:
     """Return the places in the passage that answer `question`, best first. In very large JSON, only
     a part of the records is searched.
 
@@ -80,7 +82,7 @@ def matches(passage: Passage, question: Question) -> list[Match]:
     return sorted(hits, key=lambda match: (-match.score, match.start))
 
 
-def _in_json(passage: Passage, question: Question) -> list[Match] | None:
+def _in_json(passage: Passage, question: RelevanceQuestion) -> list[SearchMatch] | None:
     root = read_json(passage)
     if root is None:
         return None
@@ -88,22 +90,24 @@ def _in_json(passage: Passage, question: Question) -> list[Match] | None:
     doc = outline(root, text)
     scores, _ = json_relevance(doc, text, question)
     return [
-        Match(doc.starts[unit], doc.ends[unit], score, described(doc, text, unit))
+        SearchMatch(doc.starts[unit], doc.ends[unit], score, described(doc, text, unit))
         for unit, score in scores.items()
     ]
 
 
-def _in_text(passage: Passage, question: Question) -> list[Match]:
+def _in_text(passage: Passage, question: RelevanceQuestion) -> list[SearchMatch]:
     text = passage.text
-    kind = Kind.TEXT if passage.kind in JSON_KINDS else passage.kind
+    kind = TextKind.TEXT if passage.kind in JSON_KINDS else passage.kind
     units = split(text, kind, passage.name)
     scores, _ = relevance(units, text, question)
-    hits: list[Match] = []
+    hits: list[SearchMatch] = []
     group: list[int] = []
     for unit in [*sorted(scores), len(units) + 1]:
         if group and (unit > group[-1] + 1 or len(group) == _MAX_UNITS_PER_MATCH):
             start, end = units.starts[group[0]], units.ends[group[-1]]
-            hits.append(Match(start, end, max(scores[member] for member in group), text[start:end]))
+            hits.append(
+                SearchMatch(start, end, max(scores[member] for member in group), text[start:end])
+            )
             group = []
         group.append(unit)
     return hits

@@ -16,20 +16,20 @@ from msgspec.structs import replace
 from upwell.compress.assemble import relevance
 from upwell.compress.base import Fitted, RemainingBudget, Tools, outcome
 from upwell.compress.json.read import read_json
-from upwell.compress.json.tree import OBJECT, SCALAR, Node
+from upwell.compress.json.tree import OBJECT, SCALAR, JsonNode
 from upwell.compress.relevance import ask
 from upwell.compress.units.base import Units, lines
 from upwell.ground.text.kind import detect
 from upwell.ground.text.safe import boundary, clip
 from upwell.ground.text.sections import HEADING, blocks, title
 from upwell.ground.text.tokens import exceeds
-from upwell.ground.types.compression import Budget, Compressed, Kind, Omission, Passage
+from upwell.ground.types.compression import Budget, Compressed, Omission, Passage, TextKind
 
 _SECTION_CHARS = 2_000
 _KEY_CHARS = 80
 
 
-class Section(Struct, frozen=True):
+class SelectableSection(Struct, frozen=True):
     """A section `text[start:end]`, or a group of `count` sections. `what` is its type."""
 
     key: str
@@ -39,35 +39,35 @@ class Section(Struct, frozen=True):
     count: int = 1
 
 
-def sections_of(passage: Passage) -> list[Section]:
+def sections_of(passage: Passage) -> list[SelectableSection]:
     """Split a passage into sections: JSON entries, Markdown headings, or line ranges.
 
     Keys are unique. A name that occurs again gets the suffix `#2`, `#3` …. Entries of very large
     JSON that were not parsed have no section.
     """
     kind = passage.kind
-    if kind == Kind.TEXT:
+    if kind == TextKind.TEXT:
         kind = detect(passage.text, passage.name)
     return list(_sections(passage.text, kind))
 
 
 @lru_cache(maxsize=4)
-def _sections(text: str, kind: Kind) -> tuple[Section, ...]:
+def _sections(text: str, kind: TextKind) -> tuple[SelectableSection, ...]:
     passage = Passage(text=text, kind=kind)
     root = read_json(passage)
     if root is not None:
         sections = _of_json(root)
-    elif kind in (Kind.MARKDOWN, Kind.API_DOCS):
+    elif kind in (TextKind.MARKDOWN, TextKind.API_DOCS):
         sections = _of_markdown(text)
     else:
         sections = _of_lines(text)
     return tuple(_unique(sections))
 
 
-def _of_json(root: Node) -> list[Section]:
+def _of_json(root: JsonNode) -> list[SelectableSection]:
     names = {SCALAR: "value", OBJECT: "object"}
     return [
-        Section(
+        SelectableSection(
             clip(item.key[1:-1], _KEY_CHARS) if item.key else f"[{number}]",
             names.get(item.kind, "array"),
             item.start,
@@ -77,13 +77,15 @@ def _of_json(root: Node) -> list[Section]:
     ]
 
 
-def _of_markdown(text: str) -> list[Section]:
-    sections: list[Section] = []
+def _of_markdown(text: str) -> list[SelectableSection]:
+    sections: list[SelectableSection] = []
     for block in blocks(text):
         if block.what == HEADING or not sections:
             name = title(text, block) if block.what == HEADING else "(beginning)"
             sections.append(
-                Section(clip(name, _KEY_CHARS) or "(no title)", "heading", block.start, block.end)
+                SelectableSection(
+                    clip(name, _KEY_CHARS) or "(no title)", "heading", block.start, block.end
+                )
             )
         else:
             sections[-1] = replace(sections[-1], end=block.end)
@@ -92,25 +94,25 @@ def _of_markdown(text: str) -> list[Section]:
     return sections
 
 
-def _of_lines(text: str) -> list[Section]:
-    sections: list[Section] = []
+def _of_lines(text: str) -> list[SelectableSection]:
+    sections: list[SelectableSection] = []
     start = first = 0
     number = 0
     for begin, end in lines(text):
         if end - start > _SECTION_CHARS and begin > start:
             sections.append(
-                Section(f"L{first + 1}-L{max(first + 1, number)}", "lines", start, begin)
+                SelectableSection(f"L{first + 1}-L{max(first + 1, number)}", "lines", start, begin)
             )
             start, first = begin, number
         number += text.count("\n", begin, end)
     if start < len(text):
         sections.append(
-            Section(f"L{first + 1}-L{max(first + 1, number)}", "lines", start, len(text))
+            SelectableSection(f"L{first + 1}-L{max(first + 1, number)}", "lines", start, len(text))
         )
     return sections
 
 
-def _unique(sections: list[Section]) -> list[Section]:
+def _unique(sections: list[SelectableSection]) -> list[SelectableSection]:
     taken = {section.key for section in sections}
     counts: dict[str, int] = {}
     result = []
@@ -149,7 +151,7 @@ def table(
     If the passage has a query, the entries are ordered by relevance.
     """
     sections = sections_of(passage)[first:last]
-    kind = detect(passage.text, passage.name) if passage.kind == Kind.TEXT else passage.kind
+    kind = detect(passage.text, passage.name) if passage.kind == TextKind.TEXT else passage.kind
     shape = "json" if kind.startswith(("json", "openapi")) else (
         "markdown" if kind in ("markdown", "api_docs") else "text"
     )  # fmt: skip
@@ -204,8 +206,8 @@ def _end_within(text: str, offset: int, remaining: RemainingBudget) -> int:
 
 
 def _layouts(
-    passage: Passage, sections: list[Section], first: int
-) -> Iterator[tuple[list[Section], int]]:
+    passage: Passage, sections: list[SelectableSection], first: int
+) -> Iterator[tuple[list[SelectableSection], int]]:
     is_long = len(sections) > MAX_ENTRIES
     entries = _grouped(sections, first, MAX_ENTRIES) if is_long else sections
     order = _ranked(passage, entries)
@@ -214,7 +216,7 @@ def _layouts(
         yield _ranked(passage, _grouped(sections, first, most)), 0
 
 
-def _grouped(sections: list[Section], first: int, most: int) -> list[Section]:
+def _grouped(sections: list[SelectableSection], first: int, most: int) -> list[SelectableSection]:
     width = -(-len(sections) // most)
     groups = []
     for offset in range(0, len(sections), width):
@@ -223,7 +225,9 @@ def _grouped(sections: list[Section], first: int, most: int) -> list[Section]:
             groups.append(members[0])
             continue
         key = f"{first + offset}{_GROUP}{first + offset + len(members) - 1}"
-        groups.append(Section(key, "group", members[0].start, members[-1].end, len(members)))
+        groups.append(
+            SelectableSection(key, "group", members[0].start, members[-1].end, len(members))
+        )
     return groups
 
 
@@ -235,7 +239,7 @@ def _group(key: str, total: int) -> tuple[int, int] | None:
     return (first, last + 1) if first < last < total else None
 
 
-def _ranked(passage: Passage, entries: list[Section]) -> list[Section]:
+def _ranked(passage: Passage, entries: list[SelectableSection]) -> list[SelectableSection]:
     question = ask(passage.query)
     if not question or not entries:
         return entries
@@ -247,7 +251,7 @@ def _ranked(passage: Passage, entries: list[Section]) -> list[Section]:
     return [entries[index] for index in order]
 
 
-def _entry(text: str, section: Section, preview: int) -> dict[str, object]:
+def _entry(text: str, section: SelectableSection, preview: int) -> dict[str, object]:
     entry: dict[str, object] = {
         "key": section.key,
         "type": section.what,

@@ -11,7 +11,7 @@ from upwell.compress.assemble import assemble
 from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome, whole
 from upwell.compress.json.fit import Emphasis, fit
 from upwell.compress.json.read import JSON_KINDS, read_json
-from upwell.compress.json.tree import ARRAY, OBJECT, Node
+from upwell.compress.json.tree import ARRAY, OBJECT, JsonNode
 from upwell.compress.json.write import Style
 from upwell.compress.registry import load
 from upwell.compress.relevance import ask, meaning_of
@@ -20,18 +20,18 @@ from upwell.compress.units.base import FIRST, Units
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import CompressionError, LlmError
 from upwell.ground.text.kind import detect_plain
-from upwell.ground.types.compression import Budget, Compressed, Kind, Omission, Passage
+from upwell.ground.types.compression import Budget, Compressed, Omission, Passage, TextKind
 
 
 def fit_json(
     passage: Passage,
-    root: Node,
+    root: JsonNode,
     remaining: RemainingBudget,
     emphasis: Emphasis,
     tools: Tools = NO_TOOLS,
 ) -> Fitted:
     """Fit a JSON passage into `remaining` as valid JSON. Changes the nodes of `root`."""
-    lines = passage.kind == Kind.JSON_LINES
+    lines = passage.kind == TextKind.JSON_LINES
     note = f"; all of it: key={passage.key}" if passage.key else ""
     colon = ": " if '": ' in passage.text[:4096] else ":"
     style = Style(colon=colon, lines=lines, note=note)
@@ -118,7 +118,7 @@ def hybrid(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
     if passage.kind in JSON_KINDS:
         raise CompressionError("JSON has no headings", strategy="hybrid")
     units = split(passage.text, passage.kind, passage.name)
-    if passage.kind != Kind.CODE:
+    if passage.kind != TextKind.CODE:
         lift_structure(units)
     return outcome(passage, fit_text(passage, remaining, tools, units), "hybrid")
 
@@ -206,7 +206,7 @@ _EMPHASIS: dict[str, Emphasis] = {
 }  # fmt: skip
 
 
-def choose(passage: Passage, root: Node | None) -> str:
+def choose(passage: Passage, root: JsonNode | None) -> str:
     """Choose the strategy that suits the kind and structure of a passage over budget.
 
     `root` is the tree of a JSON passage, or None for other text. `selective`, `progressive` and
@@ -215,19 +215,19 @@ def choose(passage: Passage, root: Node | None) -> str:
     """
     if root is not None:
         return _choose_json(passage.kind, root)
-    if passage.kind == Kind.API_DOCS:
+    if passage.kind == TextKind.API_DOCS:
         return "skeleton"
-    if passage.kind == Kind.CODE:
+    if passage.kind == TextKind.CODE:
         return "hybrid"
-    if passage.kind == Kind.MARKDOWN and len(passage.text) >= LARGE_MARKDOWN:
+    if passage.kind == TextKind.MARKDOWN and len(passage.text) >= LARGE_MARKDOWN:
         headings = passage.text.count("\n#") + passage.text.startswith("#")
         if headings >= _MANY_HEADINGS or passage.text.count("```") >= _MANY_FENCES:
             return "hybrid"
     return "truncate"
 
 
-def _choose_json(kind: Kind, root: Node) -> str:
-    if kind == Kind.OPENAPI:
+def _choose_json(kind: TextKind, root: JsonNode) -> str:
+    if kind == TextKind.OPENAPI:
         return "skeleton"
     root = _within_wrappers(root)
     if root.kind == ARRAY:
@@ -239,7 +239,7 @@ def _choose_json(kind: Kind, root: Node) -> str:
     return "extract_fields" if nested >= _NESTED else "truncate"
 
 
-def _within_wrappers(root: Node) -> Node:
+def _within_wrappers(root: JsonNode) -> JsonNode:
     """Remove the objects around a single container, as in `{"data": […]}`."""
     while root.kind == OBJECT:
         containers = [item for item in root.items if item.kind in (OBJECT, ARRAY)]

@@ -24,7 +24,7 @@ from upwell.demo.server import FILES
 from upwell.ground.errors import UpstreamUnavailable, UpwellError
 from upwell.ground.text.tokens import count
 from upwell.ground.types.rpc import Reply
-from upwell.wire.child import Child, Command, start
+from upwell.wire.child import Child, ChildCommand, start
 from upwell.wire.lines import read_lines
 from upwell.wire.peer import Message, Peer
 from upwell.wire.rawjson import dumps, loads
@@ -56,7 +56,7 @@ class DemoFailed(UpwellError):
         super().__init__(message, hint="this is a bug in upwell: please report it with this output")
 
 
-class Step(Struct, frozen=True):
+class DemoStep(Struct, frozen=True):
     """One call by the agent. A shortened reply must still contain each of `answers`."""
 
     purpose: str
@@ -66,13 +66,13 @@ class Step(Struct, frozen=True):
     answers: Sequence[str] = ()
 
 
-STEPS: Sequence[Step] = (
-    Step(
+STEPS: Sequence[DemoStep] = (
+    DemoStep(
         "The agent opens the file that charges orders.",
         "shop__read_file",
         {"path": "src/payments.py"},
     ),
-    Step(
+    DemoStep(
         "It looks for one order among 240.",
         "shop__read_file",
         {
@@ -81,23 +81,23 @@ STEPS: Sequence[Step] = (
         },
         answers=("1187", "idempotency_key_reused", "customer was charged twice"),
     ),
-    Step(
+    DemoStep(
         "It opens the payment code again. The memory is not repeated.",
         "shop__read_file",
         {"path": "src/payments.py", "_context_query": "how charge retries after a failure"},
     ),
-    Step(
+    DemoStep(
         "It looks for the same order in the log.",
         "shop__read_file",
         {"path": "logs/app.log", "_context_query": "errors of order 1187"},
         answers=("order 1187: adyen answered 409", "order 1187: giving up"),
     ),
-    Step(
+    DemoStep(
         "It lists the files.",
         "shop__list_files",
         {},
     ),
-    Step(
+    DemoStep(
         "It writes a note. upwell adds nothing to tools with side effects.",
         "shop__write_note",
         {"text": "payments: key by charge, not by order"},
@@ -206,7 +206,7 @@ class Play:
             before, after = before + step_before, after + step_after
         return before, after
 
-    async def _step(self, step: Step, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
+    async def _step(self, step: DemoStep, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
         """Make one call through upwell and show its result. Returns the token counts of the reply
         without and with upwell."""
         shown_args = ", ".join(f"{name}={value!r}" for name, value in step.args.items())
@@ -227,7 +227,7 @@ class Play:
         self._show_memories([text for text in texts[1:] if text.startswith("<upwell-memories")])
         return before, after
 
-    async def _original(self, step: Step, direct: "Agent") -> str:
+    async def _original(self, step: DemoStep, direct: "Agent") -> str:
         bare_args = {name: value for name, value in step.args.items() if name != "_context_query"}
         return (await direct.call(step.tool.removeprefix("shop__"), bare_args))[0]
 
@@ -287,7 +287,7 @@ class Play:
 
     async def _agent(self, args: Sequence[str]) -> "Agent":
         own = {"UPWELL_HOME": str(self._home)}
-        command = Command(program=sys.executable, args=args, env=own, cwd=str(self._shop))
+        command = ChildCommand(program=sys.executable, args=args, env=own, cwd=str(self._shop))
         return Agent(await start(command, self._environment))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import WRITERS, Event
+from upwell.episodes.events import WRITERS, SessionEvent
 from upwell.episodes.failures import (
     Failure,
     Fault,
@@ -17,7 +17,7 @@ from upwell.episodes.failures import (
     succeeded,
 )
 from upwell.episodes.quoting import can_be_said, is_risky, quoted
-from upwell.episodes.signatures import Step, command_of
+from upwell.episodes.signatures import CommandStep, command_of
 from upwell.episodes.triggers import of_failure
 
 MAX_OPEN = 8
@@ -38,9 +38,9 @@ class _Open(Struct, eq=False):
     since the failure. `others` contains the commands of those calls that had no usage error.
     """
 
-    event: Event
+    event: SessionEvent
     failure: Failure
-    others: list[Step]
+    others: list[CommandStep]
     age: int = 0
 
 
@@ -50,7 +50,7 @@ class CommandMiner:
     def __init__(self) -> None:
         self._open: deque[_Open] = deque(maxlen=MAX_OPEN)
 
-    def feed(self, event: Event) -> Iterator[Episode]:
+    def feed(self, event: SessionEvent) -> Iterator[Episode]:
         """Process the next event. Yields the episodes that it completes."""
         if event.tool in WRITERS:
             self._open.clear()
@@ -71,7 +71,7 @@ class CommandMiner:
         if failure and failure.fault in _CORRECTED and can_be_said(failure.step.text):
             self._open.append(_Open(event, failure, []))
 
-    def _resolved(self, event: Event, steps: Sequence[Step]) -> Iterator[Episode]:
+    def _resolved(self, event: SessionEvent, steps: Sequence[CommandStep]) -> Iterator[Episode]:
         for open_failure in reversed(list(self._open)):
             if open_failure not in self._open:
                 continue
@@ -82,7 +82,7 @@ class CommandMiner:
                         yield _episode(open_failure, event, text)
                     break
 
-    def _drop_rerun(self, steps: Sequence[Step], failure: Failure | None) -> None:
+    def _drop_rerun(self, steps: Sequence[CommandStep], failure: Failure | None) -> None:
         """Forget the failures of commands that were run again with a different outcome. They failed
         because of the state of the project, not because of how they were called.
         """
@@ -100,7 +100,7 @@ class CommandMiner:
         self._open = deque(others, maxlen=MAX_OPEN)
 
 
-def _episode(open_failure: _Open, event: Event, text: str) -> Episode:
+def _episode(open_failure: _Open, event: SessionEvent, text: str) -> Episode:
     return Episode(
         kind=EpisodeKind.COMMAND,
         text=text,
@@ -113,7 +113,7 @@ def _episode(open_failure: _Open, event: Event, text: str) -> Episode:
     )
 
 
-def _conclusion(open_failure: _Open, correction: Step) -> str:
+def _conclusion(open_failure: _Open, correction: CommandStep) -> str:
     failed_step, fault = open_failure.failure.step, open_failure.failure.fault
     if not can_be_said(correction.text) or is_risky(correction.text):
         return ""
@@ -134,7 +134,7 @@ def _shown(command: str, root: str | None) -> str:
     return command.replace(f"{root}/", "") if root else command
 
 
-def _replaces(failed_step: Step, correction: Step, failure: Failure) -> bool:
+def _replaces(failed_step: CommandStep, correction: CommandStep, failure: Failure) -> bool:
     """Return whether `correction` does what `failed_step` was meant to do."""
     fault = failure.fault
     if (
@@ -164,7 +164,7 @@ def _replaces(failed_step: Step, correction: Step, failure: Failure) -> bool:
     return not named_words or _shared(failed_step, correction) >= MIN_SHARED
 
 
-def _continues(failed_step: Step, correction: Step, named_words: set[str]) -> bool:
+def _continues(failed_step: CommandStep, correction: CommandStep, named_words: set[str]) -> bool:
     """Return whether both commands have the same sub-commands, up to the first one that the error
     names."""
     verbs = failed_step.verbs
@@ -172,14 +172,14 @@ def _continues(failed_step: Step, correction: Step, named_words: set[str]) -> bo
     return verbs[:known] == correction.verbs[:known]
 
 
-def _is_obvious(failure: Failure, correction: Step) -> bool:
+def _is_obvious(failure: Failure, correction: CommandStep) -> bool:
     """Return whether `correction` only leaves something out. The error names the wrong word, so
     agents correct such a call immediately without help.
     """
     return failure.fault is Fault.OPTION and set(correction.words) <= set(failure.step.words)
 
 
-def _named(step: Step, message: str) -> set[str]:
+def _named(step: CommandStep, message: str) -> set[str]:
     return {
         word
         for word in step.args
@@ -202,12 +202,12 @@ def _alike(old: str, new: str) -> bool:
     return bool(words and others) and (words <= others or others <= words)
 
 
-def _shared(failed_step: Step, correction: Step) -> float:
+def _shared(failed_step: CommandStep, correction: CommandStep) -> float:
     first = {word for word in failed_step.args if not word.startswith("-")}
     return len(first & set(correction.words)) / len(first) if first else 0.0
 
 
-def _service(steps: Sequence[Step]) -> str:
+def _service(steps: Sequence[CommandStep]) -> str:
     for step in reversed(steps):
         words = set(step.words[1:3])
         if words & _STARTS and not _INSTALLS.search(step.text) and can_be_said(step.text):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from upwell.episodes import rules_elsewhere
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import Event
+from upwell.episodes.events import SessionEvent
 
 MAX_MESSAGE_CHARS = 1_000
 MAX_MESSAGE_LINES = 15
@@ -182,7 +182,7 @@ _PLACES = re.compile(
 _PAIRS = (("(", ")"), ("[", "]"), ("“", "”"))
 
 
-def rules_of(prompt: Event) -> Iterator[Episode]:
+def rules_of(prompt: SessionEvent) -> Iterator[Episode]:
     """Yield the rules in a user's prompt."""
     for rule in rules_in(prompt.text):
         yield Episode(

@@ -38,7 +38,7 @@ class Kind(StrEnum):
     END = "end"
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class SessionEvent(Struct, frozen=True, kw_only=True):
     """One event of a session. `i` is its index in the session, counted from 0. `t` is its time in
     seconds since the epoch.
 
@@ -71,7 +71,7 @@ class BadEvent(UsageError):
     """A line that is not a neutral event."""
 
 
-def read_events(path: Path) -> Iterator[Event]:
+def read_events(path: Path) -> Iterator[SessionEvent]:
     """Yield the events of a file in chronological order. Its lines may be in any order.
 
     Raises:
@@ -84,7 +84,7 @@ def read_events(path: Path) -> Iterator[Event]:
             yield event_of(file.readline(), f"{path}:{number}")
 
 
-def event_of(line: bytes, source: str) -> Event:
+def event_of(line: bytes, source: str) -> SessionEvent:
     """Parse a line.
 
     Raises:
@@ -101,7 +101,7 @@ def event_of(line: bytes, source: str) -> Event:
     if entry["kind"] not in list(Kind):
         raise BadEvent(f"{source}: kind {entry['kind']!r:.40} is not one of {', '.join(Kind)}")
     fields = {name: entry[name] for name in _OPTIONAL if entry.get(name) is not None}
-    return Event(
+    return SessionEvent(
         session=entry["session"],
         i=entry["i"],
         t=float(entry["t"]),
@@ -110,7 +110,7 @@ def event_of(line: bytes, source: str) -> Event:
     )
 
 
-def line_of(event: Event) -> str:
+def line_of(event: SessionEvent) -> str:
     """Return an event as a line of a file, without the line break. Empty fields are left out."""
     entry: dict[str, Any] = {"session": event.session, "i": event.i, "t": event.t}
     entry["kind"] = str(event.kind)

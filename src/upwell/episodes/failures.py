@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from upwell.episodes.events import Event
-from upwell.episodes.signatures import Step, command_of, signature, steps_of
+from upwell.episodes.events import SessionEvent
+from upwell.episodes.signatures import CommandStep, command_of, signature, steps_of
 
 HEAD_CHARS, TAIL_CHARS = 2_000, 800
 """How much of the beginning and the end of a result is read. Errors are at one end or the other."""
@@ -46,7 +46,7 @@ class Failure(Struct, frozen=True):
     """A simple command that was called wrongly. `message` is the error as it was printed;
     `signature` is the error without paths and numbers."""
 
-    step: Step
+    step: CommandStep
     fault: Fault
     message: str
     signature: str
@@ -296,12 +296,12 @@ _TESTS = frozenset(
 refused" in that output do not mean that the command was called wrongly."""
 
 
-def is_refused(event: Event) -> bool:
+def is_refused(event: SessionEvent) -> bool:
     """Return whether the user or the host refused the call, so that the tool never ran."""
     return event.out.startswith(_REFUSALS)
 
 
-def failure_of(event: Event) -> Failure | None:
+def failure_of(event: SessionEvent) -> Failure | None:
     """Return the usage error in a shell call, if there is one."""
     command = command_of(event)
     if not command or is_refused(event):
@@ -328,13 +328,13 @@ def failure_of(event: Event) -> Failure | None:
     return Failure(step, fault, message, signature(message))
 
 
-def asks_help(step: Step) -> bool:
+def asks_help(step: CommandStep) -> bool:
     """Return whether the command only asks for its usage."""
     host = "-h" in step.args[:-1] and step.args[step.args.index("-h") + 1][:1] != "-"
     return bool((_HELP - {"-h"} if host else _HELP) & set(step.args))
 
 
-def succeeded(event: Event) -> bool:
+def succeeded(event: SessionEvent) -> bool:
     """Return whether a shell call succeeded, as far as its result shows."""
     if event.failed or is_refused(event):
         return False
@@ -344,13 +344,13 @@ def succeeded(event: Event) -> bool:
     )
 
 
-def real_steps(command: str) -> Sequence[Step]:
+def real_steps(command: str) -> Sequence[CommandStep]:
     """Return the steps that do the work. `cd`, `echo` and the like are left out, and so are readers
     such as `tail` unless there are only readers."""
     return _working(steps_of(command))
 
 
-def _working(steps: Sequence[Step]) -> Sequence[Step]:
+def _working(steps: Sequence[CommandStep]) -> Sequence[CommandStep]:
     working = [step for step in steps if step.program not in _ASIDE]
     return [step for step in working if step.program not in _READERS] or working
 
@@ -400,7 +400,7 @@ def _names_program(line: str, command: str) -> bool:
     return bool(name) and " " not in name and name in command
 
 
-def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
+def _culprit(steps: Sequence[CommandStep], fault: Fault, message: str) -> CommandStep | None:
     """Return the step that the message is about: the step whose program the message names, or the
     only step that does the work."""
     if fault is Fault.QUOTING or _NOT_FOUND in message:
@@ -424,7 +424,7 @@ def _is_label(word: str) -> bool:
     return word.lower() in _LABELS or word.endswith(("Error", "Exception"))
 
 
-def _with_word(steps: Sequence[Step], word: str) -> Step | None:
+def _with_word(steps: Sequence[CommandStep], word: str) -> CommandStep | None:
     candidates = [step for step in steps if step.program == word]
     candidates += [step for step in steps if word in step.text.split()[:3]]
     candidates += [step for step in steps if word in step.text]
@@ -440,6 +440,6 @@ def _complaint(message: str) -> str:
     return after.rpartition(" ")[2].strip(" :'`\"") or message.rpartition(" ")[2].strip("'`\"")
 
 
-def _tests(step: Step) -> bool:
+def _tests(step: CommandStep) -> bool:
     words = (step.program, *step.args[:3])
     return any(part in _TESTS for word in words for part in word.split(":"))

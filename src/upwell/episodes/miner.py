@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from upwell.episodes.commands import CommandMiner
 from upwell.episodes.corrections import rules_of
 from upwell.episodes.episode import Episode
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.episodes.places import PlaceMiner
 from upwell.episodes.tickets import TicketMiner
 from upwell.episodes.trials import Trial, TrialMiner
@@ -24,7 +24,7 @@ class EpisodeMiner:
         self._places = PlaceMiner()
         self._tickets = TicketMiner()
 
-    def feed(self, event: Event) -> Sequence[Episode]:
+    def feed(self, event: SessionEvent) -> Sequence[Episode]:
         """Process the next event. Returns the episodes that it completes."""
         if event.kind is Kind.TOOL:
             self._places.feed(event)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import DOCUMENTS, WRITERS, Event, Kind, inside
+from upwell.episodes.events import DOCUMENTS, WRITERS, Kind, SessionEvent, inside
 from upwell.episodes.searches import definitions
 from upwell.episodes.triggers import of_place, of_symbols
 
@@ -20,10 +20,10 @@ class PlaceMiner:
     """
 
     def __init__(self) -> None:
-        self._files: dict[str, Event] = {}
-        self._symbols: dict[str, dict[str, Event]] = {}
+        self._files: dict[str, SessionEvent] = {}
+        self._symbols: dict[str, dict[str, SessionEvent]] = {}
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: SessionEvent) -> None:
         """Process the next event of the session."""
         if event.kind is not Kind.TOOL:
             return
@@ -51,7 +51,7 @@ class PlaceMiner:
                 yield _place(event, of_symbols([name]), tuple(files), (name,))
 
     @staticmethod
-    def _add(files: dict[str, Event], path: str, event: Event, limit: int) -> None:
+    def _add(files: dict[str, SessionEvent], path: str, event: SessionEvent, limit: int) -> None:
         if path and path not in files and len(files) < limit:
             files[path] = event
 
@@ -75,7 +75,7 @@ def _own(path: str, root: str | None) -> str:
 
 
 def _place(
-    event: Event,
+    event: SessionEvent,
     triggers: tuple[str, ...],
     paths: tuple[str, ...],
     identifiers: tuple[str, ...] = (),

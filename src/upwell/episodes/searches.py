@@ -5,9 +5,9 @@ define a name.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.episodes.failures import is_refused
-from upwell.episodes.signatures import Step, command_of, steps_of
+from upwell.episodes.signatures import CommandStep, command_of, steps_of
 
 HEAD_CHARS = 400
 MAX_LINES, MAX_LINE_CHARS = 300, 400
@@ -32,7 +32,7 @@ _VALUES = frozenset({"const", "type", "object", "module"})
 _FILES = re.compile(r"Found \d+ files?$")
 
 
-def missing_path(event: Event) -> str:
+def missing_path(event: SessionEvent) -> str:
     """Return the missing file that a call tried to open, or ""."""
     if event.kind is not Kind.TOOL or is_refused(event):
         return ""
@@ -49,7 +49,7 @@ def missing_path(event: Event) -> str:
     return _named_missing(command_of(event), head)
 
 
-def names_not_found(event: Event) -> Sequence[str]:
+def names_not_found(event: SessionEvent) -> Sequence[str]:
     """Return the identifiers that a search in a folder did not find."""
     pattern, place = _search(event)
     if not pattern or _is_file(place) or is_refused(event):
@@ -58,7 +58,7 @@ def names_not_found(event: Event) -> Sequence[str]:
     return names_in(pattern) if found_nothing and _asks_for_names(pattern) else ()
 
 
-def definitions(event: Event) -> Iterator[tuple[str, str]]:
+def definitions(event: SessionEvent) -> Iterator[tuple[str, str]]:
     """Yield each name in the search pattern whose definition was found, with the file that defines
     it."""
     pattern, place = _search(event)
@@ -86,7 +86,7 @@ def names_in(pattern: str) -> Sequence[str]:
     return tuple(names) if len(names) <= MAX_NAMES else ()
 
 
-def _search(event: Event) -> tuple[str, str]:
+def _search(event: SessionEvent) -> tuple[str, str]:
     """Return the pattern and the path of a text search. Both are "" for other calls."""
     if event.tool == "Grep":
         return _text(event.args, "pattern"), _text(event.args, "path")
@@ -153,7 +153,7 @@ def _introduces(before: str) -> bool:
     return word in _DEFINING or (0 < len(receiver) < len(code) and ")" not in receiver[:-1])
 
 
-def _literal(event: Event) -> str:
+def _literal(event: SessionEvent) -> str:
     pattern = _text(event.args, "pattern")
     path = pattern.rpartition("**/")[2]
     return path if _is_file(path) and not any(char in path for char in "*?[{") else ""
@@ -161,7 +161,7 @@ def _literal(event: Event) -> str:
 
 def _named_missing(command: str, head: str) -> str:
     """Return the file that a program could not open (`cat: PATH: No such file or directory`)."""
-    step: Step | None = next((s for s in steps_of(command) if s.program in _READERS), None)
+    step: CommandStep | None = next((s for s in steps_of(command) if s.program in _READERS), None)
     if step is None:
         return ""
     for line in head.split("\n"):

@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 
 MAX_COMMAND_CHARS = 2_000
 MAX_SIGNATURE_CHARS = 160
@@ -37,7 +37,7 @@ _NUMBERS = re.compile(r"\d+")
 _BLANKS = re.compile(r"\s+")
 
 
-class Step(Struct, frozen=True):
+class CommandStep(Struct, frozen=True):
     """A simple command in a script. `text` is its original text up to the first redirection.
     `words` begins with the program; assignments and wrappers (`sudo`, `uv run`) are left out.
     `piped` means that the command reads the output of the previous step.
@@ -63,7 +63,7 @@ class Step(Struct, frozen=True):
         return [word for word in self.words[1:6] if _PLAIN.fullmatch(word)][:2]
 
 
-def command_of(event: Event) -> str:
+def command_of(event: SessionEvent) -> str:
     """Return the script of a shell call, or "" for any other event."""
     if event.kind is not Kind.TOOL or event.tool != "Bash":
         return ""
@@ -71,7 +71,7 @@ def command_of(event: Event) -> str:
     return command if isinstance(command, str) else ""
 
 
-def steps_of(command: str) -> Sequence[Step]:
+def steps_of(command: str) -> Sequence[CommandStep]:
     """Return the simple commands of a shell script, in order. The commands of a pipeline are
     separate steps.
     """
@@ -79,7 +79,7 @@ def steps_of(command: str) -> Sequence[Step]:
     for words, text, piped in _Splitter(command[:MAX_COMMAND_CHARS]).parts():
         run = _unwrapped(words)
         if run:
-            steps.append(Step(text, tuple(run), piped))
+            steps.append(CommandStep(text, tuple(run), piped))
     return steps
 
 

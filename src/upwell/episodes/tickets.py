@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import DOCUMENTS, Event, inside
+from upwell.episodes.events import DOCUMENTS, SessionEvent, inside
 
 MAX_PROMPT_CHARS = 600
 """A longer prompt contains its own context, so the tickets in it are ignored."""
@@ -49,7 +49,7 @@ def tickets_in(text: str) -> Sequence[str]:
     return unique if len(unique) <= MAX_TICKETS else ()
 
 
-def tickets_of(prompt: Event) -> Sequence[str]:
+def tickets_of(prompt: SessionEvent) -> Sequence[str]:
     """Return the tickets that a prompt is about."""
     return tickets_in(prompt.text) if len(prompt.text) <= MAX_PROMPT_CHARS else ()
 
@@ -67,17 +67,17 @@ class TicketMiner:
     """Finds the file of each ticket in a session."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, Event] = {}
+        self._waiting: dict[str, SessionEvent] = {}
         self._calls = 0
 
-    def prompt(self, event: Event) -> None:
+    def prompt(self, event: SessionEvent) -> None:
         """Process a prompt, which may name tickets."""
         tickets = tickets_of(event)
         if tickets:
             self._waiting = dict.fromkeys(tickets, event)
             self._calls = 0
 
-    def feed(self, event: Event) -> Iterator[Episode]:
+    def feed(self, event: SessionEvent) -> Iterator[Episode]:
         """Process a call. Yields an episode for each ticket whose file the call opens."""
         if not self._waiting:
             return
@@ -96,7 +96,7 @@ class TicketMiner:
                 yield _episode(ticket, own, prompt, event)
 
 
-def _episode(ticket: str, path: str, prompt: Event, event: Event) -> Episode:
+def _episode(ticket: str, path: str, prompt: SessionEvent, event: SessionEvent) -> Episode:
     return Episode(
         kind=EpisodeKind.TICKET,
         text=f"Earlier work on ticket {ticket} began with `{path}`.",

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.episodes.events import WRITERS, Event
+from upwell.episodes.events import WRITERS, SessionEvent
 from upwell.episodes.failures import (
     Failure,
     Fault,
@@ -24,7 +24,7 @@ from upwell.episodes.failures import (
     succeeded,
 )
 from upwell.episodes.quoting import can_be_said
-from upwell.episodes.signatures import Step, command_of, statuses, steps_of
+from upwell.episodes.signatures import CommandStep, command_of, statuses, steps_of
 
 MAX_CODE_CHARS = 600
 MAX_WORD_CHARS = 40
@@ -111,7 +111,7 @@ class TrialMiner:
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str, str], list[str]] = {}
 
-    def feed(self, event: Event) -> Iterator[Trial]:
+    def feed(self, event: SessionEvent) -> Iterator[Trial]:
         """Yield the trials in the next event."""
         if event.tool in WRITERS:
             self._waiting.clear()
@@ -129,7 +129,7 @@ class TrialMiner:
         elif event.host not in _SILENT_HOSTS and succeeded(event):
             yield from self._worked(event, command)
 
-    def _worked(self, event: Event, command: str) -> Iterator[Trial]:
+    def _worked(self, event: SessionEvent, command: str) -> Iterator[Trial]:
         folder = folder_of(event)
         ended = {text for text, is_known in statuses(command, by_output=False) if is_known}
         for step in real_steps(command):
@@ -147,22 +147,22 @@ def _kind(trial: Trial) -> tuple[str, str, str]:
     return trial.job, trial.launcher, trial.folder
 
 
-def trial_of(event: Event, failure: Failure) -> Trial | None:
+def trial_of(event: SessionEvent, failure: Failure) -> Trial | None:
     """The trial of a command that failed; None if it is not clear what it was to do."""
     return _trial(event, failure.step, folder_of(event), failure)
 
 
-def core_of(step: Step) -> Step:
+def core_of(step: CommandStep) -> CommandStep:
     """The command that runs in the end: that behind `ssh`, `docker exec` and `bash -c`."""
     for _ in range(MAX_NESTED):
         words = _inner(step.words)
         if not words:
             break
-        nested = steps_of(words) if isinstance(words, str) else [Step("", tuple(words))]
+        nested = steps_of(words) if isinstance(words, str) else [CommandStep("", tuple(words))]
         working = [each for each in nested if each.program not in ("cd", "source", "export", ".")]
         if len(working) != 1:
             break
-        step = Step(step.text, working[0].words, step.piped)
+        step = CommandStep(step.text, working[0].words, step.piped)
     return step
 
 
@@ -190,7 +190,7 @@ def _arguments(words: Sequence[str]) -> Sequence[str]:
     return words[place:]
 
 
-def job_of(step: Step) -> str:
+def job_of(step: CommandStep) -> str:
     """What a command does, without what starts it; "" if this is not clear."""
     program, args = _program(step.words[0]), step.args
     if program in _INTERPRETERS:
@@ -232,7 +232,7 @@ def _leading(args: Sequence[str], limit: int = 2) -> list[str]:
     return words
 
 
-def launcher_of(step: Step) -> str:
+def launcher_of(step: CommandStep) -> str:
     """The text of a command up to the program that does the job, which is named without its
     version."""
     words, program = step.text.split(), step.words[0]
@@ -246,7 +246,9 @@ def launcher_of(step: Step) -> str:
     return " ".join([*before, name])
 
 
-def _trial(event: Event, step: Step, folder: str, failure: Failure | None = None) -> Trial | None:
+def _trial(
+    event: SessionEvent, step: CommandStep, folder: str, failure: Failure | None = None
+) -> Trial | None:
     core = core_of(step)
     job = job_of(core)
     if (
@@ -276,7 +278,7 @@ def _trial(event: Event, step: Step, folder: str, failure: Failure | None = None
     )
 
 
-def form_of(step: Step) -> str:
+def form_of(step: CommandStep) -> str:
     """The text of a command as it can be quoted. Code and long texts in it are left out."""
     text, words = step.text, step.text.split(" ")
     place = next((at for at, word in enumerate(words) if word in _INLINE), -1)
@@ -288,7 +290,7 @@ def form_of(step: Step) -> str:
     return text
 
 
-def folder_of(event: Event) -> str:
+def folder_of(event: SessionEvent) -> str:
     """The folder in which the last command of a script runs: absolute, unless the session's own is
     unknown. A drive letter is in lower case."""
     folder = event.cwd or ""

@@ -15,7 +15,7 @@ session, so its episodes can be found by exact comparison:
 import re
 from collections.abc import Iterable
 
-from upwell.episodes.events import Event, Kind, inside
+from upwell.episodes.events import Kind, SessionEvent, inside
 from upwell.episodes.failures import Failure, failure_of
 from upwell.episodes.searches import missing_path, names_not_found
 from upwell.episodes.signatures import digest
@@ -45,7 +45,7 @@ _FRAMEWORK = frozenset(
 _ROLES = frozenset({"test", "tests", "spec"})
 
 
-def triggers_of(event: Event) -> tuple[Trigger, ...]:
+def triggers_of(event: SessionEvent) -> tuple[Trigger, ...]:
     """Return the triggers of an event, most exact first. Most events have none."""
     if event.kind is Kind.PROMPT:
         return _bounded(f"ticket:{name}" for name in tickets_of(event))

@@ -25,7 +25,7 @@ any other kind, it must have declared some extension or experimental capability.
 """
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """Raised if a request cannot be served. `body` is the raw JSON-RPC error object."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
@@ -215,12 +215,12 @@ class Session:
 
     async def broadcast(self, method: str, params: bytes) -> None:
         """Send a notification that does not belong to a request. A modern client receives it from
-        its `Listener` instead."""
+        its `SubscriptionStream` instead."""
         if not self.modern:
             await send_notification(self.channel, method, params)
 
 
-class Listener:
+class SubscriptionStream:
     """An open `subscriptions/listen` stream of a modern client."""
 
     def __init__(self, channel: Channel, requested: ListenFilter, request_id: bytes) -> None:
@@ -235,7 +235,7 @@ class Listener:
             await send_notification(self._channel, method, body)
 
 
-class Question:
+class ClientQuestion:
     """An upstream's request that a modern client answers in a later call."""
 
     def __init__(self, method: str, params: bytes) -> None:
@@ -270,7 +270,7 @@ class RequestContext:
         self.channel = channel
         self.envelope = envelope
         self.identity = identity
-        self.questions: dict[str, Question] = {}
+        self.questions: dict[str, ClientQuestion] = {}
         self.on_question: Callable[[], None] | None = None
 
     @property
@@ -318,7 +318,7 @@ class RequestContext:
         if self.on_question is None:
             return declined(method, "the client cannot be asked during this request")
         key = f"upwell-{secrets.token_hex(4)}"
-        question = self.questions[key] = Question(method, params)
+        question = self.questions[key] = ClientQuestion(method, params)
         self.on_question()
         try:
             return await question.answer
@@ -330,7 +330,7 @@ class RequestContext:
 
 
 Method = Callable[[RawObject, RequestContext], Awaitable[RawObject | Reply]]
-"""Handles one kind of request. `Refused` and `UpwellError` become JSON-RPC errors."""
+"""Handles one kind of request. `RequestRefused` and `UpwellError` become JSON-RPC errors."""
 
 
 async def send_notification(channel: Channel, method: str, params: bytes) -> None:
@@ -354,7 +354,7 @@ class Audience:
 
     def __init__(self, client_capabilities: Callable[[], bytes] = lambda: b"{}") -> None:
         self.sessions: dict[str, Session] = {}
-        self.listeners: set[Listener] = set()
+        self.listeners: set[SubscriptionStream] = set()
         self.client_capabilities = client_capabilities
 
     def join(self, session: Session) -> None:
@@ -421,7 +421,7 @@ class Audience:
         for receiver in subscribers or self._handshake_sessions():
             await receiver.broadcast(UPDATED, params.encode())
 
-    def _receivers(self) -> list[Session | Listener]:
+    def _receivers(self) -> list[Session | SubscriptionStream]:
         return [*self.sessions.values(), *self.listeners]
 
     def _handshake_sessions(self) -> list[Session]:

@@ -415,7 +415,7 @@ class Introduced(Protocol):
     about: Introduction
 
 
-class Offer(Struct, frozen=True):
+class GatewayOffer(Struct, frozen=True):
     """The capabilities and instructions that the gateway presents to its clients."""
 
     capabilities: Mapping[str, Any]
@@ -445,7 +445,7 @@ def without_disguise(instructions: str) -> str:
     return _OUR_HEADING.sub(r"\1\\\2", visible(instructions))
 
 
-def offer_of(upstreams: Iterable[Introduced]) -> Offer:
+def offer_of(upstreams: Iterable[Introduced]) -> GatewayOffer:
     """Return the combined offer of these servers. Until all of them have replied, it includes
     `EVERYTHING`."""
     servers = list(upstreams)
@@ -457,4 +457,4 @@ def offer_of(upstreams: Iterable[Introduced]) -> Offer:
         for server in servers
         if server.about.instructions
     ]
-    return Offer(capabilities, "\n\n".join([INSTRUCTIONS, *chapters]))
+    return GatewayOffer(capabilities, "\n\n".join([INSTRUCTIONS, *chapters]))

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Audience
-from upwell.gateway.eras import EVERY_CLIENT, Offer, offer_of
+from upwell.gateway.eras import EVERY_CLIENT, GatewayOffer, offer_of
 from upwell.gateway.front.handshake import Hello
 from upwell.gateway.front.http import HttpFront
 from upwell.gateway.front.stdio import StdioFront
@@ -17,10 +17,10 @@ from upwell.gateway.options import GatewayOptions, ServerOptions
 from upwell.gateway.routing.resources import LocalResources, ResourceMethods, UpstreamResources
 from upwell.gateway.routing.router import Router
 from upwell.gateway.routing.subscriptions import Subscriptions
-from upwell.gateway.routing.tools import Catalog, LocalTools, OnListed, ignore_listed
+from upwell.gateway.routing.tools import LocalTools, OnListed, ToolCatalog, ignore_listed
 from upwell.gateway.upstreams.connection import Connecting
 from upwell.gateway.upstreams.fleet import Fleet
-from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.gateway.upstreams.supervisor import ServerState, Upstream
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.trace import LOG
 from upwell.wire.lines import Line, Sink
@@ -39,18 +39,18 @@ class OwnServer(Struct, frozen=True, kw_only=True):
 
 
 class ToolListing(Struct, frozen=True, kw_only=True):
-    """How tools are listed; see `Catalog`."""
+    """How tools are listed; see `ToolCatalog`."""
 
     may_compress: Callable[[str, str], bool]
     added: OnListed = ignore_listed
 
 
-class Records(Struct, frozen=True, kw_only=True):
+class GatewayRecords(Struct, frozen=True, kw_only=True):
     """The data that outlives a connection. The servers' combined offer (capabilities and
     instructions) and each server's tools are saved for the next start.
     """
 
-    save_offer: Callable[[Offer], None] = lambda _: None
+    save_offer: Callable[[GatewayOffer], None] = lambda _: None
     tool_lists: ToolLists = field(default_factory=ToolLists)
 
 
@@ -65,7 +65,7 @@ class Gateway:
         own: OwnServer,
         pipeline: Calls,
         listing: ToolListing,
-        records: Records,
+        records: GatewayRecords,
     ) -> None:
         self._options = options
         self._connecting = connecting
@@ -73,7 +73,7 @@ class Gateway:
         self._hello = Hello()
         self.audience = Audience(lambda: self._hello.capabilities)
         self._fleet = Fleet(servers, self._launch)
-        self._catalog = Catalog(
+        self._catalog = ToolCatalog(
             lambda: self.upstreams,
             own.tools,
             listing.may_compress,
@@ -189,9 +189,9 @@ class Gateway:
         await self.router.tools_changed()
         offered = [kind for kind in LISTED_KINDS if upstream.about.offers(kind)]
         await self._announce_lists(offered)
-        if all(server.state is not State.STARTING for server in self.upstreams):
+        if all(server.state is not ServerState.STARTING for server in self.upstreams):
             self._records.save_offer(offer_of(self.upstreams))
-        if upstream.state is State.READY:
+        if upstream.state is ServerState.READY:
             save = self._records.tool_lists.save
             await asyncio.to_thread(save, upstream.server, upstream.tools)
         LOG.info("upstream %s: %s, %d tools", upstream.name, upstream.state, len(upstream.tools))

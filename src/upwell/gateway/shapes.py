@@ -33,7 +33,7 @@ class Unfit(ValueError):
     definition, followed by what is wrong."""
 
 
-class Checked(Struct, frozen=True):
+class CheckedDefinition(Struct, frozen=True):
     """A definition that clients accept, or None, and then the reason in `fault`. `label` names the
     definition."""
 
@@ -46,7 +46,7 @@ Check = Callable[[Any], Any]
 """Returns the value, repaired if necessary. Raises `Unfit` if that is impossible."""
 
 
-def checked(member: str, entry: RawObject) -> Checked:
+def checked(member: str, entry: RawObject) -> CheckedDefinition:
     """Check one entry of a list. `member` is the list's name in the result: `tools`, `prompts`,
     `resources` or `resourceTemplates`. A valid entry is returned byte for byte."""
     kind, key, shape = _KINDS[member]
@@ -57,9 +57,9 @@ def checked(member: str, entry: RawObject) -> Checked:
         value = json.loads(raw, parse_constant=_refuse_constant)
         label = f"{kind} {_shown(value.get(key))}"
         repaired = shape(value)
-        return Checked(label, _with_changes(entry, value, repaired))
+        return CheckedDefinition(label, _with_changes(entry, value, repaired))
     except ValueError as error:
-        return Checked(label, fault=str(error).lstrip(". "))
+        return CheckedDefinition(label, fault=str(error).lstrip(". "))
 
 
 def _with_changes(entry: RawObject, value: Any, repaired: Any) -> RawObject:

@@ -44,14 +44,14 @@ class Endpoint:
         return masked_address(self.base_url)
 
 
-class Answer(Struct, frozen=True):
+class EndpointAnswer(Struct, frozen=True):
     """A response with status 200."""
 
     body: bytes
     content_type: str
 
 
-def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Answer:
+def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> EndpointAnswer:
     """POST `message` as JSON to `path` below the endpoint.
 
     `deadline` limits the whole exchange except the look-up of the host's name, however slowly the
@@ -76,7 +76,7 @@ def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Ans
         ) from error
 
 
-def _exchange(endpoint: Endpoint, path: str, body: bytes, deadline: Deadline) -> Answer:
+def _exchange(endpoint: Endpoint, path: str, body: bytes, deadline: Deadline) -> EndpointAnswer:
     import httpx2
 
     address = httpx2.URL(endpoint.base_url)
@@ -104,7 +104,7 @@ def _exchange(endpoint: Endpoint, path: str, body: bytes, deadline: Deadline) ->
             f"the endpoint {endpoint.shown} answered {reply.status_code} {reply.reason_phrase}",
             hint="check the model's name and the key",
         )
-    return Answer(raw, reply.headers.get("content-type", ""))
+    return EndpointAnswer(raw, reply.headers.get("content-type", ""))
 
 
 def _read(reply: "httpx2.Response", endpoint: Endpoint, deadline: Deadline) -> bytes:

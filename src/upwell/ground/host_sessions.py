@@ -14,9 +14,9 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.project import real_folder
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 
-KIND = Kind.HOST_SESSION
+KIND = EntryKind.HOST_SESSION
 TTL_SECONDS = 86_400.0
 LOOK_SECONDS = 5.0
 MAX_HOSTS = 20
@@ -102,7 +102,7 @@ def outermost(session: str) -> str:
     return session.partition(_BELOW)[0]
 
 
-class Joined:
+class JoinedSessions:
     """The agents' sessions that this process belongs to: one for each host among its clients. They
     may change while the process is running, so they are looked up again every few seconds.
     """

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from upwell.ground.clock import Deadline
-from upwell.ground.endpoint import Answer, Endpoint, post
+from upwell.ground.endpoint import Endpoint, EndpointAnswer, post
 from upwell.ground.errors import LlmError
 from upwell.ground.text.tokens import count
 
@@ -80,7 +80,7 @@ class OpenAIChat:
             _tokens(usage.get("completion_tokens"), count(text)),
         )
 
-    def _ask(self, messages: Sequence[object], deadline: Deadline) -> Answer:
+    def _ask(self, messages: Sequence[object], deadline: Deadline) -> EndpointAnswer:
         message = {
             "model": self._endpoint.model,
             "messages": messages,
@@ -90,7 +90,7 @@ class OpenAIChat:
         return post(self._endpoint, "/chat/completions", message, deadline)
 
 
-def _text_of(answer: Answer) -> str:
+def _text_of(answer: EndpointAnswer) -> str:
     try:
         if "event-stream" in answer.content_type:
             return _streamed(answer.body)
@@ -102,7 +102,7 @@ def _text_of(answer: Answer) -> str:
     return text
 
 
-def _usage_in(answer: Answer) -> dict[str, Any]:
+def _usage_in(answer: EndpointAnswer) -> dict[str, Any]:
     try:
         usage = json.loads(answer.body).get("usage")
     except (ValueError, AttributeError):

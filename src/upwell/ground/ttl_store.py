@@ -21,7 +21,7 @@ from upwell.ground.text.format import counted
 from upwell.ground.types.rpc import Ping
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """The kinds of entries, each with one owner. Never change a value, because it is a key on
     disk."""
 
@@ -74,7 +74,7 @@ class Entries(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class TtlOptions:
     """`max_bytes` maps a kind to its cap. Other kinds have no cap."""
 
     max_bytes: Mapping[str, int] = field(default_factory=dict)
@@ -186,8 +186,8 @@ def is_due(unchecked: dict[str, int], kind: str, values: Mapping[str, bytes], ca
 class MemoryTtlStore(TtlStore):
     """A TTL store in this process's memory, for data that must not or cannot be written to disk."""
 
-    def __init__(self, *, options: Options | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._options = options or Options()
+    def __init__(self, *, options: TtlOptions | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._options = options or TtlOptions()
         self._clock = clock
         self._kinds: dict[str, OrderedDict[str, Item]] = {}
 

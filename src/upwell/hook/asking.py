@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from msgspec import Struct, field
 
-from upwell.episodes.signatures import Step, steps_of
+from upwell.episodes.signatures import CommandStep, steps_of
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.hosts.base import Host
-from upwell.hosts.events import COMMANDS, Event, EventKind
+from upwell.hosts.events import COMMANDS, EventKind, HostEvent
 from upwell.hosts.prompts import QUESTION
 from upwell.surface.render import harmless_line
 from upwell.surface.wording import is_correction
@@ -41,17 +41,17 @@ _QUESTION = (
 )
 _ARGUMENTS = " (`content`, `paths`, `kind`)"
 _COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'
-ToolName = Callable[[Host, Event], Awaitable[str]]
+ToolName = Callable[[Host, HostEvent], Awaitable[str]]
 """Returns the agent's name for the `add_memory` tool, or "" if the agent does not have the tool."""
-Commands = Callable[[Event, float], Awaitable[Sequence[tuple[str, bool]]]]
+Commands = Callable[[HostEvent, float], Awaitable[Sequence[tuple[str, bool]]]]
 """Reads the transcript of the event's session. Returns the commands since a given time, and whether
 each of them failed."""
-HasNoted = Callable[[Event, float], Awaitable[bool]]
+HasNoted = Callable[[HostEvent, float], Awaitable[bool]]
 """Returns whether a memory or an agent's note that is visible in the event's project has been
 stored since a given time."""
 
 
-async def no_commands(event: Event, since: float) -> Sequence[tuple[str, bool]]:
+async def no_commands(event: HostEvent, since: float) -> Sequence[tuple[str, bool]]:
     """Report no commands, as for a transcript that cannot be read."""
     return ()
 
@@ -120,7 +120,7 @@ class AgentAsking:
         self._clock = clock
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
 
-    async def __call__(self, host: Host, event: Event) -> str:
+    async def __call__(self, host: Host, event: HostEvent) -> str:
         """Return the question to ask on this event, or ""."""
         turn = self._turn_of(event.session)
         if event.kind is EventKind.PROMPT:
@@ -131,7 +131,7 @@ class AgentAsking:
             return await self._question(host, event, turn)
         return ""
 
-    async def _question(self, host: Host, event: Event, turn: _Turn) -> str:
+    async def _question(self, host: Host, event: HostEvent, turn: _Turn) -> str:
         may_be_asked = turn.may_be_asked() and not event.agent and not event.is_continued
         # Codex does not tell its hooks whether a command failed, but the transcript does.
         if may_be_asked and turn.has_run and not turn.failed and event.transcript:
@@ -166,7 +166,7 @@ def is_question(prompt: str) -> bool:
     return prompt.lstrip().startswith(QUESTION)
 
 
-def _follow(turn: _Turn, event: Event) -> None:
+def _follow(turn: _Turn, event: HostEvent) -> None:
     command = event.args.get("command")
     failed = event.answer.failed if event.answer is not None else None
     if event.tool != COMMANDS or not isinstance(command, str):
@@ -184,6 +184,6 @@ def _names_in(command: str) -> Iterator[str]:
             yield harmless_line(" ".join((step.program, *_verbs(step))))[:MAX_SHOWN_CHARS]
 
 
-def _verbs(step: Step) -> list[str]:
+def _verbs(step: CommandStep) -> list[str]:
     verbs = list(step.verbs)
     return verbs if verbs[:1] and verbs[0] in _VERBS_OF_RUNNERS else verbs[:1]

@@ -22,7 +22,7 @@ if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
 from upwell import __version__
-from upwell.hook.place import Place, default_home, is_private, socket_inode
+from upwell.hook.place import DaemonPlace, default_home, is_private, socket_inode
 
 PROMPT_SECONDS = 0.2
 TOOL_SECONDS = 0.3
@@ -112,7 +112,7 @@ def main(args: list[str]) -> int:
         if daemon_is_due:
             from upwell.hook.start import start
 
-            start(Place(default_home()))
+            start(DaemonPlace(default_home()))
     except BaseException:
         _clear_deadline()
         _write(NEUTRAL)
@@ -185,7 +185,7 @@ def _answer(args: list[str], began: float) -> tuple[bytes, bool]:
     is_prompt = name in PROMPTS or name == UNNAMED
     deadline = began + (_seconds("PROMPT_MS", PROMPT_SECONDS) if is_prompt else tool_seconds)
     _set_deadline(deadline)
-    place = Place(default_home())
+    place = DaemonPlace(default_home())
     answer = _ask(place, host, name, event, deadline - MARGIN_SECONDS)
     if answer is not None:
         return answer or NEUTRAL, False
@@ -252,7 +252,7 @@ def _is_eligible(host: str, name: str, event: bytes) -> bool:
     return tool not in IGNORED_TOOLS and not tool.startswith(OWN_TOOLS)
 
 
-def _ask(place: Place, host: str, name: str, event: bytes, deadline: float) -> bytes | None:
+def _ask(place: DaemonPlace, host: str, name: str, event: bytes, deadline: float) -> bytes | None:
     global _peer
     left = deadline - time.monotonic()
     if left <= 0 or not is_private(place.folder):
@@ -263,7 +263,7 @@ def _ask(place: Place, host: str, name: str, event: bytes, deadline: float) -> b
     return answer
 
 
-def ask(place: Place, words: "tuple[str, ...]", body: bytes, seconds: float) -> bytes | None:
+def ask(place: DaemonPlace, words: "tuple[str, ...]", body: bytes, seconds: float) -> bytes | None:
     """Send a request to the daemon. `words` are the host, the event's name, the milliseconds left
     and the parent process, and `body` is the event. Returns the answer, or None if there is
     none."""
@@ -285,7 +285,7 @@ def exchanged(peer: "_socket.socket", words: "tuple[str, ...]", body: bytes) -> 
 
 
 def _exchange(
-    place: Place, words: "tuple[str, ...]", body: bytes, seconds: float
+    place: DaemonPlace, words: "tuple[str, ...]", body: bytes, seconds: float
 ) -> "tuple[bytes | None, _socket.socket | None]":
     if not socket_inode(place.socket):
         return None, None
@@ -319,7 +319,7 @@ def _received(peer: "_socket.socket") -> bytes | None:
     return None
 
 
-def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: float) -> bytes:
+def _start_and_ask(place: DaemonPlace, host: str, name: str, event: bytes, began: float) -> bytes:
     """Start the daemon, wait until it answers, and return its answer. Returns the neutral answer
     after the deadline, or if the event is a prompt and no daemon is starting.
     """

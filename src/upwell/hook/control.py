@@ -14,7 +14,7 @@ import orjson
 
 from upwell.hook import client
 from upwell.hook.daemon import CONTROL
-from upwell.hook.place import ROOT, Place, default_home, is_private
+from upwell.hook.place import ROOT, DaemonPlace, default_home, is_private
 
 ASK_SECONDS = 2.0
 END_SECONDS = 5.0
@@ -26,7 +26,7 @@ class Running:
     """A daemon of this user. `state` is the daemon's description of itself. It is empty if the
     daemon does not answer."""
 
-    place: Place
+    place: DaemonPlace
     pid: int
     home: str
     version: str
@@ -40,7 +40,7 @@ class Running:
 
 def running(root: str = ROOT) -> list[Running]:
     """Return this user's running daemons, for all homes."""
-    folder = Place(default_home(), root).folder
+    folder = DaemonPlace(default_home(), root).folder
     if not is_private(folder):
         return []
     daemons = [daemon_at(_home_of(card), root) for card in sorted(Path(folder).glob("*.json"))]
@@ -49,7 +49,7 @@ def running(root: str = ROOT) -> list[Running]:
 
 def daemon_at(home: str, root: str = ROOT) -> Running | None:
     """Return a home's daemon, or None if there is none."""
-    place = Place(home, root)
+    place = DaemonPlace(home, root)
     if not home or not is_private(place.folder) or not is_locked(place):
         return None
     card = _card(Path(place.card))
@@ -63,7 +63,7 @@ def daemon_at(home: str, root: str = ROOT) -> Running | None:
     )
 
 
-def ask(place: Place, command: str, seconds: float = ASK_SECONDS) -> Mapping[str, Any]:
+def ask(place: DaemonPlace, command: str, seconds: float = ASK_SECONDS) -> Mapping[str, Any]:
     """Return the daemon's answer to `status` or `stop`, or an empty mapping if there is none."""
     reply = client.ask(place, (CONTROL, command, "0", "0"), b"", seconds)
     try:
@@ -73,7 +73,7 @@ def ask(place: Place, command: str, seconds: float = ASK_SECONDS) -> Mapping[str
     return state if isinstance(state, dict) else {}
 
 
-def is_locked(place: Place) -> bool:
+def is_locked(place: DaemonPlace) -> bool:
     """Return whether a daemon for this home is running. A daemon holds the lock while it runs."""
     try:
         lock = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -103,7 +103,7 @@ def end(daemon: Running) -> bool:
     return False
 
 
-def _is_gone(place: Place) -> bool:
+def _is_gone(place: DaemonPlace) -> bool:
     deadline = time.monotonic() + END_SECONDS
     while is_locked(place):
         if time.monotonic() > deadline:

@@ -23,7 +23,7 @@ from upwell.ground.listener import Listener, stream_listener
 from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG
 from upwell.hook.client import MAX_SENT_BYTES, PROTOCOL, TAKEN
-from upwell.hook.place import Place, is_private, socket_inode
+from upwell.hook.place import DaemonPlace, is_private, socket_inode
 
 READ_SECONDS = 2.0
 LOOK_SECONDS = 2.0
@@ -47,7 +47,7 @@ CONTROL = "daemon"
 class Service(Protocol):
     """The work behind the daemon's socket."""
 
-    async def answer(self, request: "Request", body: bytes, receipt: Receipt) -> bytes:
+    async def answer(self, request: "HookRequest", body: bytes, receipt: Receipt) -> bytes:
         """Return the answer to an event. `receipt` is settled once it is known whether the answer
         arrived."""
         ...
@@ -61,7 +61,7 @@ class Service(Protocol):
         ...
 
 
-class Request(Struct):
+class HookRequest(Struct):
     """The first line of a request. `name` is the name of the host's event, `left_ms` is how
     many milliseconds the client will still wait, `parent` is the process that ran the client, and
     `length` is the number of bytes that follow."""
@@ -83,7 +83,7 @@ class Daemon(Struct):
     """Serves `service` at `place` until there is a reason to stop, such as `idle_seconds` without a
     request."""
 
-    place: Place
+    place: DaemonPlace
     service: Service
     version: str
     idle_seconds: float
@@ -195,14 +195,14 @@ class Daemon(Struct):
             self.touch()
             writer.close()
 
-    async def _received(self, reader: asyncio.StreamReader) -> tuple[Request, bytes]:
+    async def _received(self, reader: asyncio.StreamReader) -> tuple[HookRequest, bytes]:
         request = read_head(await reader.readuntil(b"\n"))
         most = MAX_RESULT_BYTES if request.host == WRAP else MAX_SENT_BYTES
         if not 0 <= request.length <= most:
             raise ValueError("too long")
         return request, await reader.readexactly(request.length)
 
-    async def _answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
+    async def _answer(self, request: HookRequest, body: bytes, receipt: Receipt) -> bytes:
         if request.host == CONTROL:
             return self._control(request.name)
         if newer(request.version, self.version):
@@ -243,7 +243,7 @@ class Daemon(Struct):
                     os.unlink(path)
 
 
-def take_lock(place: Place) -> int:
+def take_lock(place: DaemonPlace) -> int:
     """Take the lock that only one daemon for this home can hold. Returns the descriptor of the lock
     file. Closing the descriptor releases the lock.
 
@@ -281,7 +281,7 @@ def _is_at(descriptor: int, path: str) -> bool:
         return False
 
 
-def read_head(line: bytes) -> Request:
+def read_head(line: bytes) -> HookRequest:
     """Parse `upwell/2 VERSION HOST EVENT LEFT_MS PARENT LENGTH`.
 
     Raises:
@@ -292,7 +292,7 @@ def read_head(line: bytes) -> Request:
     protocol, version, host, name, left_ms, parent, length = line.decode("ascii").split()
     if protocol not in PROTOCOLS:
         raise ValueError(f"unknown protocol {protocol}")
-    return Request(protocol, version, host, name, int(left_ms), int(parent), int(length))
+    return HookRequest(protocol, version, host, name, int(left_ms), int(parent), int(length))
 
 
 async def _is_taken(reader: asyncio.StreamReader) -> bool:

@@ -26,7 +26,7 @@ from upwell.hook.options import HookOptions
 from upwell.hook.tool_output import Shorten, may_shorten, no_shortening, shortened_output
 from upwell.hosts import HOSTS
 from upwell.hosts.base import Host
-from upwell.hosts.events import RESUMED, Event, EventKind
+from upwell.hosts.events import RESUMED, EventKind, HostEvent
 from upwell.surface.guards import Guards
 from upwell.surface.options import READ_COMMAND, never_excluded
 from upwell.surface.pipeline import Outcome, Surfacer
@@ -43,15 +43,15 @@ _DOORS = {
     EventKind.PROMPT: Door.PROMPT,
     EventKind.TOOL: Door.TOOL,
 }
-TurnEnd = Callable[[Event], Coroutine[Any, Any, None]]
+TurnEnd = Callable[[HostEvent], Coroutine[Any, Any, None]]
 """Called when a turn or a session ends, and before the agent compacts its context."""
 
 
-Asking = Callable[[Host, Event], Coroutine[Any, Any, str]]
+Asking = Callable[[Host, HostEvent], Coroutine[Any, Any, str]]
 """Called for every event. Returns the question to ask the agent at the end of a turn, or ""."""
 
 
-async def ignore_turn_end(_: Event) -> None:
+async def ignore_turn_end(_: HostEvent) -> None:
     """Do nothing."""
 
 
@@ -151,7 +151,7 @@ class HookDoor:
             return output
 
     async def _output(
-        self, host: Host, event: Event, left_ms: int | None, receipt: Receipt
+        self, host: Host, event: HostEvent, left_ms: int | None, receipt: Receipt
     ) -> bytes:
         ask = self._opt_ins.ask
         asking = self._tasks.start(ask(host, event)) if ask else None
@@ -170,7 +170,7 @@ class HookDoor:
         await self._tasks.drain()
 
     async def _answer(
-        self, host: Host, event: Event, left_ms: int | None, receipt: Receipt
+        self, host: Host, event: HostEvent, left_ms: int | None, receipt: Receipt
     ) -> bytes:
         deadline = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
         cue = _cue(event, host.name, self._opt_ins.read_command)
@@ -186,7 +186,7 @@ class HookDoor:
         self._is_cold = False
         return orjson.dumps(merged(context, replacement))
 
-    async def _refusal(self, host: Host, event: Event, receipt: Receipt) -> bytes:
+    async def _refusal(self, host: Host, event: HostEvent, receipt: Receipt) -> bytes:
         """Return the output that blocks the tool call, or the neutral answer if no guard objects. A
         guard blocks only one call in a session. If the output does not reach the agent, the guard
         blocks the next matching call."""
@@ -205,7 +205,7 @@ class HookDoor:
         return orjson.dumps(output)
 
     async def _question_in_time(
-        self, host: Host, event: Event, asking: "asyncio.Task[str]", left_ms: int | None
+        self, host: Host, event: HostEvent, asking: "asyncio.Task[str]", left_ms: int | None
     ) -> bytes:
         with contained("asking the agent what it learned"):
             done, _ = await asyncio.wait({asking}, timeout=self._seconds_for(event, left_ms))
@@ -221,7 +221,7 @@ class HookDoor:
         cue = Cue(door=_DOORS.get(kind, Door.TOOL), host=host.name)
         self._surfacer.unreadable(cue, f"{host.title}, {why}")
 
-    def _event(self, host: Host, name: str, payload: Mapping[str, Any]) -> Event | None:
+    def _event(self, host: Host, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
         if self._answered_elsewhere(host.name, payload):
             return None
         event = host.events.read(name, payload)
@@ -231,7 +231,7 @@ class HookDoor:
             return event
         return None if self._duplicates.is_duplicate(host.name, event) else event
 
-    def _is_unannounced(self, event: Event) -> bool:
+    def _is_unannounced(self, event: HostEvent) -> bool:
         """Return whether this is a tool call and the first event from its session. If so, the
         session probably began before the daemon did, and its standing rules have not been shown.
         """
@@ -239,7 +239,7 @@ class HookDoor:
         self._known_sessions.add(event.session)
         return is_new and event.kind is EventKind.TOOL
 
-    def _seconds_for(self, event: Event, left_ms: int | None) -> float:
+    def _seconds_for(self, event: HostEvent, left_ms: int | None) -> float:
         """Return the time limit for an answer. The start of a session and the daemon's first
         answers may take as long as the caller can wait, because they load code and data.
         """
@@ -250,7 +250,7 @@ class HookDoor:
         return min(limit_ms, limit_ms if left_ms is None else left_ms) / 1000
 
     def _shortening(
-        self, host: Host, event: Event, cue: Cue
+        self, host: Host, event: HostEvent, cue: Cue
     ) -> "asyncio.Task[Mapping[str, Any]] | None":
         if host.name not in self._options.compress or not may_shorten(event, cue):
             return None
@@ -270,7 +270,7 @@ class HookDoor:
         LOG.info("a tool's result was not shortened within the deadline")
         return {}
 
-    async def _shortened(self, host: Host, event: Event) -> Mapping[str, Any]:
+    async def _shortened(self, host: Host, event: HostEvent) -> Mapping[str, Any]:
         try:
             return await shortened_output(host, event, self._opt_ins.shorten)
         except Exception:
@@ -290,7 +290,7 @@ class HookDoor:
         return None
 
     def _context(
-        self, host: Host, event: Event, surfacing: Surfacing, cue: Cue, receipt: Receipt
+        self, host: Host, event: HostEvent, surfacing: Surfacing, cue: Cue, receipt: Receipt
     ) -> Mapping[str, Any]:
         """Return the output that adds the memories, within the host's size limit. Entries that do
         not fit are kept for later, and so are all entries of an answer that does not arrive.
@@ -325,7 +325,7 @@ class HookDoor:
         if isinstance(outcome, Surfacing):
             await self._surfacer.deliveries.take_back(outcome, cue, late=True)
 
-    async def _first_start(self, event: Event, parent: int) -> Event:
+    async def _first_start(self, event: HostEvent, parent: int) -> HostEvent:
         """Return the event, as a resumption if its process has begun the same session before. The
         session's context then still has what an earlier start added."""
         with contained("looking up a session's start"):
@@ -333,7 +333,7 @@ class HookDoor:
                 return replace(event, text=RESUMED)
         return event
 
-    def _record_session(self, host: str, event: Event, parent: int) -> None:
+    def _record_session(self, host: str, event: HostEvent, parent: int) -> None:
         """Record a session's process and folder when either is new, and on every event that starts
         a session; forget the folder when the session ends. Subagents' events are ignored, because
         the process belongs to the main agent's session."""
@@ -384,7 +384,7 @@ class DuplicateEvents:
         self._clock = clock
         self._answered = _Recent()
 
-    def is_duplicate(self, host: str, event: Event) -> bool:
+    def is_duplicate(self, host: str, event: HostEvent) -> bool:
         """Return whether this event has just been answered under another host's name."""
         now, key = self._clock.monotonic(), _fingerprint(event)
         answered_host, answered_at = self._answered.get(key) or (host, now)
@@ -394,7 +394,7 @@ class DuplicateEvents:
         return False
 
 
-def _fingerprint(event: Event) -> bytes:
+def _fingerprint(event: HostEvent) -> bytes:
     """Return a digest of the parts of an event that are the same under every host's name. The
     session and the event's name are not among them."""
     text = event.text if event.kind is not EventKind.SESSION else ""
@@ -434,7 +434,7 @@ def _payload(body: bytes) -> Mapping[str, Any] | str:
     return payload if isinstance(payload, dict) else "it is not a JSON object"
 
 
-def _cue(event: Event, host: str, read_command: str = "") -> Cue:
+def _cue(event: HostEvent, host: str, read_command: str = "") -> Cue:
     return Cue(
         door=_DOORS.get(event.kind, Door.TOOL),
         text=event.text,

@@ -25,7 +25,7 @@ ROOT = "/tmp"
 NAME = "upwell"
 
 
-class Place:
+class DaemonPlace:
     """The files of one home's daemon."""
 
     def __init__(self, home: str, root: str = ROOT) -> None:

@@ -6,13 +6,13 @@ import os
 import sys
 import time
 
-from upwell.hook.place import Place, is_private
+from upwell.hook.place import DaemonPlace, is_private
 
 START_AGAIN_SECONDS = 15.0
 """If the daemon is not running after this time, a hook starts another one."""
 
 
-def start(place: Place) -> int:
+def start(place: DaemonPlace) -> int:
     """Start the daemon without waiting for it, unless a hook has just started one. Returns its
     process id, or 0."""
     if not os.path.isdir(place.folder):
@@ -33,7 +33,7 @@ def start(place: Place) -> int:
     return os.posix_spawn(sys.executable, command, environment, file_actions=nowhere, setsid=True)
 
 
-def is_starting(place: Place, seconds: float) -> bool:
+def is_starting(place: DaemonPlace, seconds: float) -> bool:
     """Return whether a daemon was started within this time and is not listening yet. Once it
     listens, the daemon removes the `starting` file.
     """

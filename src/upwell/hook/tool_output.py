@@ -8,7 +8,7 @@ from typing import Any
 
 from upwell.ground.types.cue import Cue
 from upwell.hosts.base import Host
-from upwell.hosts.events import Event
+from upwell.hosts.events import HostEvent
 from upwell.surface.write_tools import writes
 
 TEXT_KEYS = ("stdout", "stderr", "content", "result", "output")
@@ -21,19 +21,19 @@ byte for byte."""
 _READS_ORIGINAL = re.compile(r"\bupwell\b(?:(?!\bupwell\b)[^\n;&|])*?\sread\s")
 
 KeyPath = tuple[str | int, ...]
-Shorten = Callable[[str, Event, Sequence[str], int | None], Awaitable[Sequence[str | None]]]
+Shorten = Callable[[str, HostEvent, Sequence[str], int | None], Awaitable[Sequence[str | None]]]
 """Takes a host's name, an event, the texts of the tool's result and the host's limit in tokens.
 Returns the shortened texts, with None for each unchanged text."""
 
 
 async def no_shortening(
-    host: str, event: Event, texts: Sequence[str], max_tokens: int | None
+    host: str, event: HostEvent, texts: Sequence[str], max_tokens: int | None
 ) -> Sequence[str | None]:
     """Leave every text unchanged."""
     return [None] * len(texts)
 
 
-def may_shorten(event: Event, cue: Cue) -> bool:
+def may_shorten(event: HostEvent, cue: Cue) -> bool:
     """Return whether the tool's result may be shortened. Results of failed calls and of tools that
     read or write files stay unchanged, and so do originals that the agent reads with `upwell read`.
     """
@@ -45,7 +45,7 @@ def may_shorten(event: Event, cue: Cue) -> bool:
     return not (isinstance(command, str) and _READS_ORIGINAL.search(command))
 
 
-async def shortened_output(host: Host, event: Event, shorten: Shorten) -> Mapping[str, Any]:
+async def shortened_output(host: Host, event: HostEvent, shorten: Shorten) -> Mapping[str, Any]:
     """Return the hook output that replaces the tool's result with a shortened one, or an empty
     output if nothing was shortened."""
     located = texts_in(event.reply)

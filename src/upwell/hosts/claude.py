@@ -20,8 +20,8 @@ from upwell.ground.errors import ConfigError, LlmError
 from upwell.ground.files import read_regular_file
 from upwell.ground.invocation import Invocation
 from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
-from upwell.hosts.events import Event, EventKind
-from upwell.hosts.headless import Headless, Question, document_in, number_at, text_at
+from upwell.hosts.events import EventKind, HostEvent
+from upwell.hosts.headless import Headless, HeadlessQuestion, document_in, number_at, text_at
 from upwell.hosts.installation import Installation
 from upwell.hosts.jsonc import parse
 from upwell.hosts.nested import NestedEvents
@@ -50,7 +50,7 @@ def _read_reply(tool: str, reply: Any) -> Any:
     return None if any(reply.get(key) for key in _NOT_PLAIN_TEXT) else reply
 
 
-def _write_reply(event: Event, reply: Any) -> Mapping[str, Any]:
+def _write_reply(event: HostEvent, reply: Any) -> Mapping[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": event.name, "updatedToolOutput": reply}}
 
 
@@ -148,7 +148,7 @@ def _plugin(installation: Installation) -> dict[str, str]:
     }
 
 
-def _invoke(question: Question) -> Invocation:
+def _invoke(question: HeadlessQuestion) -> Invocation:
     """Safe mode turns off hooks, plugins, skills, CLAUDE.md and MCP servers, but not the user's
     account. Its variable, unlike its flag, does not stop an earlier version."""
     model = ("--model", question.model) if question.model else ()

@@ -24,8 +24,8 @@ from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
 from upwell.hosts.edits import TOML
 from upwell.hosts.events import (
     MAX_PATH_CHARS,
-    Event,
     EventKind,
+    HostEvent,
     table_of,
     text_blocks,
     text_of,
@@ -33,7 +33,7 @@ from upwell.hosts.events import (
 from upwell.hosts.headless import (
     SYSTEM_FILE,
     Headless,
-    Question,
+    HeadlessQuestion,
     events_in,
     number_at,
     text_at,
@@ -58,7 +58,7 @@ def _read_reply(tool: str, reply: Any) -> Any:
     return "\n".join(block["text"] for block in blocks) if blocks else None
 
 
-def _write_reply(event: Event, reply: Any) -> Mapping[str, Any]:
+def _write_reply(event: HostEvent, reply: Any) -> Mapping[str, Any]:
     return {"continue": False, "stopReason": "upwell shortened it", "reason": reply}
 
 
@@ -103,7 +103,7 @@ _OFF = (
 """The features that have tools or hooks."""
 
 
-def _invoke(question: Question) -> Invocation:
+def _invoke(question: HeadlessQuestion) -> Invocation:
     """`codex exec`. `--ignore-user-config` would turn off the user's provider with everything else,
     so each MCP server is turned off by name."""
     model = ("--model", question.model) if question.model else ()

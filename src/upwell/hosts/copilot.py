@@ -23,8 +23,8 @@ from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe, 
 from upwell.hosts.events import (
     MAX_PATH_CHARS,
     STARTED,
-    Event,
     EventKind,
+    HostEvent,
     answer_of,
     folder_of,
     plain_args,
@@ -34,7 +34,7 @@ from upwell.hosts.events import (
     table_of,
     text_of,
 )
-from upwell.hosts.headless import Headless, Question, events_in, text_at
+from upwell.hosts.headless import Headless, HeadlessQuestion, events_in, text_at
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 
@@ -74,7 +74,7 @@ class CopilotEvents:
         "sessionEnd": EventKind.END,
     }
 
-    def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+    def read(self, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
         kind = self.kinds.get(name)
         if kind is None:
             return None
@@ -85,7 +85,7 @@ class CopilotEvents:
             text = text_of(payload.get("prompt"))
         elif kind is EventKind.SESSION:
             text = STARTED
-        return Event(
+        return HostEvent(
             kind=kind,
             name=name,
             session=_session_in(payload),
@@ -96,16 +96,16 @@ class CopilotEvents:
             is_continued=bool(payload.get("stop_hook_active")),
         )
 
-    def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
+    def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         return {"additionalContext": text}
 
-    def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
+    def replacement_output(self, event: HostEvent, reply: Any) -> Mapping[str, Any]:
         return {"modifiedResult": {"resultType": "success", "textResultForLlm": reply}}
 
-    def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
+    def refusal_output(self, event: HostEvent, reason: str) -> Mapping[str, Any]:
         return {"permissionDecision": "deny", "permissionDecisionReason": reason}
 
-    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+    def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
         return {"decision": "block", "reason": question}
 
 
@@ -120,7 +120,7 @@ def _transcript_in(payload: Mapping[str, Any]) -> str:
     return text_of(own, MAX_PATH_CHARS)
 
 
-def _tool_event(kind: EventKind, name: str, payload: Mapping[str, Any]) -> Event | None:
+def _tool_event(kind: EventKind, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
     called = text_of(payload.get("toolName"), 200)
     tool, joined = surfacing_tool(called, _READERS, ()), ""
     if not tool and _SERVER_MARK in called and not called.startswith("upwell-"):
@@ -128,7 +128,7 @@ def _tool_event(kind: EventKind, name: str, payload: Mapping[str, Any]) -> Event
     if not tool:
         return None
     result = table_of(payload.get("toolResult"))
-    return Event(
+    return HostEvent(
         kind=kind,
         name=name,
         session=_session_in(payload),
@@ -165,7 +165,7 @@ def _decoded(args: Any) -> Mapping[str, Any]:
         return {}
 
 
-def _invoke(question: Question) -> Invocation:
+def _invoke(question: HeadlessQuestion) -> Invocation:
     """Copilot reads settings of the folder, which turn hooks off, if the folder is trusted. It has
     no flag for a system message, so that stands before the question in a file of instructions. It
     keeps the session; nobody learns from it, because of its folder."""

@@ -17,8 +17,8 @@ import orjson
 from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe
 from upwell.hosts.events import (
     COMMANDS,
-    Event,
     EventKind,
+    HostEvent,
     answer_of,
     folder_of,
     plain_args,
@@ -61,7 +61,7 @@ class CursorEvents:
         "sessionEnd": EventKind.END,
     }
 
-    def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+    def read(self, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
         name = name or text_of(payload.get("hook_event_name"), 64)
         kind = self.kinds.get(name)
         if kind is None:
@@ -72,9 +72,11 @@ class CursorEvents:
             return _tool_event(name, payload, session, cwd)
         if kind is EventKind.BEFORE:
             args = plain_args({"command": text_of(payload.get("command"))})
-            return Event(kind=kind, name=name, session=session, cwd=cwd, tool=COMMANDS, args=args)
+            return HostEvent(
+                kind=kind, name=name, session=session, cwd=cwd, tool=COMMANDS, args=args
+            )
         text = text_of(payload.get("prompt")) if kind is EventKind.PROMPT else ""
-        return Event(
+        return HostEvent(
             kind=kind,
             name=name,
             session=session,
@@ -83,22 +85,22 @@ class CursorEvents:
             is_continued=bool(payload.get("loop_count")),
         )
 
-    def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
+    def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         return {"additional_context": text}
 
-    def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
+    def replacement_output(self, event: HostEvent, reply: Any) -> Mapping[str, Any]:
         return {"updated_mcp_tool_output": reply}
 
-    def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
+    def refusal_output(self, event: HostEvent, reason: str) -> Mapping[str, Any]:
         return {"permission": "deny", "user_message": reason, "agent_message": reason}
 
-    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+    def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
         return {"followup_message": question}
 
 
 def _tool_event(
     name: str, payload: Mapping[str, Any], session: str, cwd: str | None
-) -> Event | None:
+) -> HostEvent | None:
     called = text_of(payload.get("tool_name"), 200)
     tool = _READERS.get(called, "")
     if called.startswith(_MCP):
@@ -106,7 +108,7 @@ def _tool_event(
         tool = "" if "__" in bare_name else bare_name
     if not tool:
         return None
-    return Event(
+    return HostEvent(
         kind=EventKind.TOOL,
         name=name,
         session=session,

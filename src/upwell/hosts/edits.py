@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from upwell.ground.errors import ConfigError
-from upwell.hosts.jsonc import Node, parse, with_child, without_child
+from upwell.hosts.jsonc import JsoncNode, parse, with_child, without_child
 
 KeyPath = tuple[str, ...]
 Hides = Callable[[str, Any], bool]
@@ -26,7 +26,7 @@ and a comment."""
 _OUR_KEYS = {"environment": "env", "http_headers": "headers"}
 
 
-class Format(Protocol):
+class EditFormat(Protocol):
     """A file format whose text can be edited in place. Editing raises ConfigError if the text is
     malformed or cannot be edited safely."""
 
@@ -238,7 +238,7 @@ def _table(value: Any) -> dict[str, Any]:
     return value
 
 
-def _node(text: str, table: KeyPath) -> Node:
+def _node(text: str, table: KeyPath) -> JsoncNode:
     node = parse(text)
     for key in table:
         child = node.under(key)
@@ -247,11 +247,11 @@ def _node(text: str, table: KeyPath) -> Node:
     return node
 
 
-def _put(text: str, node: Node, value: Any) -> str:
+def _put(text: str, node: JsoncNode, value: Any) -> str:
     return text[: node.start] + json.dumps(value, ensure_ascii=False) + text[node.end :]
 
 
-def _with_words(text: str, node: Node, words: Sequence[str]) -> str:
+def _with_words(text: str, node: JsoncNode, words: Sequence[str]) -> str:
     """`text` with these words in the list `node`."""
     kept = _same_at_end(node.value, words)
     new = [json.dumps(word, ensure_ascii=False) for word in words[: len(words) - kept]]
@@ -280,9 +280,9 @@ def _at(value: Any, path: KeyPath) -> Any:
     return value
 
 
-def _hidden_spans(node: Node, path: KeyPath, hides: Hides) -> list[tuple[int, int]]:
+def _hidden_spans(node: JsoncNode, path: KeyPath, hides: Hides) -> list[tuple[int, int]]:
     if node.items and node.keys:
-        pairs: Sequence[tuple[str, Node]] = list(zip(node.keys, node.items, strict=True))
+        pairs: Sequence[tuple[str, JsoncNode]] = list(zip(node.keys, node.items, strict=True))
         return [s for key, item in pairs for s in _hidden_spans(item, (*path, key), hides)]
     if node.items:
         return [s for item in node.items for s in _hidden_spans(item, path, hides)]

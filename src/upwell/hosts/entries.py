@@ -23,7 +23,7 @@ _KNOWN_KEYS = frozenset(
 _HTTP_TYPES = frozenset({"http", "streamable-http", "streamableHttp", "remote"})
 
 
-class Entry(Struct, frozen=True):
+class ServerEntry(Struct, frozen=True):
     """A server in an agent's file. `table` is the content of `[server.NAME]`. It is empty if the
     server has to stay in the agent's file; `left` then gives the reason. `ours`: the server is
     upwell's gateway.
@@ -42,33 +42,33 @@ def read_entry(
     folder: Path | None = None,
     placeholders: re.Pattern[str] = PLACEHOLDERS,
     plain_url: PlainUrl = "http",
-) -> Entry:
+) -> ServerEntry:
     """Convert one server. `folder` is the project that the server belongs to. `placeholders`
     matches what only the agent can fill in. `plain_url` is the transport for a `url` without a
     type.
     """
     if not isinstance(raw, Mapping):
-        return Entry(name, left="its entry is not a table")
+        return ServerEntry(name, left="its entry is not a table")
     if is_upwell(raw):
         if has_only_tools(raw):
-            return Entry(name, left=OWN_TOOLS)
-        return Entry(name, left="it is upwell", ours=True)
+            return ServerEntry(name, left=OWN_TOOLS)
+        return ServerEntry(name, left="it is upwell", ours=True)
     if wrapped_words(raw):
-        return Entry(name, left="it stays where it is, behind `upwell wrap`")
+        return ServerEntry(name, left="it stays where it is, behind `upwell wrap`")
     if raw.get("disabled") or raw.get("enabled") is False:
-        return Entry(name, left="it is switched off")
+        return ServerEntry(name, left="it is switched off")
     unknown = [
         key for key, value in raw.items() if key not in _IGNORED_KEYS | _KNOWN_KEYS and value
     ]
     if unknown:
-        return Entry(name, left=f"upwell does not support {unknown[0]!r}")
+        return ServerEntry(name, left=f"upwell does not support {unknown[0]!r}")
     placeholder = _first_match(raw, placeholders)
     if placeholder:
-        return Entry(name, left=f"only the agent can fill in {placeholder}")
+        return ServerEntry(name, left=f"only the agent can fill in {placeholder}")
     if not url_of(raw) and (fault := args_fault(raw)):
-        return Entry(name, left=fault)
+        return ServerEntry(name, left=fault)
     table = _http_server(raw, plain_url) if url_of(raw) else _program(raw, folder)
-    return Entry(name, table) if table else Entry(name, left="it has no command or URL")
+    return ServerEntry(name, table) if table else ServerEntry(name, left="it has no command or URL")
 
 
 def is_upwell(raw: Mapping[str, Any]) -> bool:

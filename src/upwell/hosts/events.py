@@ -44,7 +44,7 @@ class EventKind(StrEnum):
     END = "end"
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class HostEvent(Struct, frozen=True, kw_only=True):
     """One event from a host.
 
     - `name`: the host's own name for the event. Some output must repeat it.
@@ -105,24 +105,24 @@ class EventFormat(Protocol):
         """The token limit for a replacement result; None if there is none."""
         ...
 
-    def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+    def read(self, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
         """Parse a payload. Returns None for an event that we do not handle. Never raises on a
         malformed payload."""
         ...
 
-    def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
+    def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         """The hook output that adds `text` to the agent's context."""
         ...
 
-    def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
+    def replacement_output(self, event: HostEvent, reply: Any) -> Mapping[str, Any]:
         """The hook output that replaces `event.reply` with `reply`, which has the same shape."""
         ...
 
-    def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
+    def refusal_output(self, event: HostEvent, reason: str) -> Mapping[str, Any]:
         """The hook output that blocks a tool call; empty if the host does not allow this."""
         ...
 
-    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+    def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
         """The hook output that makes the agent continue with `question`; empty if the host does not
         allow this."""
         ...

@@ -26,11 +26,11 @@ from upwell.ground.errors import LlmError
 from upwell.ground.invocation import Invocation
 from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
 from upwell.hosts.entries import GEMINI_PLACEHOLDERS
-from upwell.hosts.events import Event, EventKind
+from upwell.hosts.events import EventKind, HostEvent
 from upwell.hosts.headless import (
     SYSTEM_FILE,
     Headless,
-    Question,
+    HeadlessQuestion,
     at,
     document_in,
     number_at,
@@ -41,7 +41,7 @@ from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 
 
-def _deny(event: Event, reason: str) -> Mapping[str, Any]:
+def _deny(event: HostEvent, reason: str) -> Mapping[str, Any]:
     return {"decision": "deny", "reason": reason}
 
 
@@ -60,7 +60,7 @@ _SETTINGS = {
 }
 
 
-def _invoke(question: Question) -> Invocation:
+def _invoke(question: HeadlessQuestion) -> Invocation:
     """Settings of the system override the user's and leave the user's account alone. Gemini CLI
     keeps the session; nobody learns from it, because of its folder.
 

@@ -19,7 +19,7 @@ from upwell.hosts.servers import ServerFile
 SYSTEM_FILE = "instructions.md"
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class HeadlessQuestion(Struct, frozen=True, kw_only=True):
     """What a run needs to know: the system message, the model ("" for the user's default), the
     folder in which the agent runs, and the names of the user's MCP servers, which must not start.
     """
@@ -43,7 +43,7 @@ class Headless(Struct, frozen=True, kw_only=True):
 
     program: str
     model: str
-    invoke: Callable[[Question], Invocation]
+    invoke: Callable[[HeadlessQuestion], Invocation]
     answer: Callable[[str], tuple[str, int, int]]
     servers: ServerFile | None = None
 

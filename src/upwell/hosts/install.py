@@ -24,7 +24,7 @@ from upwell.ground.files import (
     write_atomically,
     writing,
 )
-from upwell.hosts.installation import ConfigFile, Installation
+from upwell.hosts.installation import AgentFile, Installation
 from upwell.hosts.installed import (
     Installed,
     Record,
@@ -44,7 +44,7 @@ in one file."""
 MAX_BACKUPS = 100
 
 
-class Plan(Struct, frozen=True):
+class FilePlan(Struct, frozen=True):
     """A change to an agent's file. `before` and `after` are its text, or None if there is no file.
     `next_step` tells the user what to do afterwards. `moved` are the servers that move to upwell,
     as a text in the file's format. `source` names what `after` was made from if the record is lost;
@@ -80,7 +80,7 @@ class Installer:
     """Installs our entries in the files of several agents. `record` is the file that lists them."""
 
     def __init__(
-        self, installation: Installation, record: Path, files: Mapping[str, ConfigFile]
+        self, installation: Installation, record: Path, files: Mapping[str, AgentFile]
     ) -> None:
         self._installation = installation
         self._record = record
@@ -91,7 +91,7 @@ class Installer:
         """What is wrong with the record's file, or ""."""
         return read_record(self._record)[1]
 
-    def installing(self, agent: str, instead: str | None = None) -> Plan:
+    def installing(self, agent: str, instead: str | None = None) -> FilePlan:
         """The plan that adds our entries, to the content that the file will have by then, if it is
         not that of now.
 
@@ -105,9 +105,9 @@ class Installer:
         text = before or "" if instead is None else instead
         after = file.with_ours(text, self._installation)
         moved = file.moved(text)
-        return Plan(agent, path, before, after, file.next_step, installs=True, moved=moved)
+        return FilePlan(agent, path, before, after, file.next_step, installs=True, moved=moved)
 
-    def uninstalling(self, agent: str, path: Path | None = None) -> Plan:
+    def uninstalling(self, agent: str, path: Path | None = None) -> FilePlan:
         """The plan that removes our entries from the agent's file, or from another file of the
         agent (see `paths()`).
 
@@ -119,15 +119,15 @@ class Installer:
         path = _resolved(path or file.path(self._installation))
         before = read_text(path)
         if before is None:
-            return Plan(agent, path, None, None)
+            return FilePlan(agent, path, None, None)
         entry, _ = split(self._recorded(), agent, path)
         if entry and entry.wrote(digest(before)):
             if not entry.backup:
-                return Plan(agent, path, before, None)
+                return FilePlan(agent, path, before, None)
             if (earlier := _earlier_text(entry, file)) is not None:
-                return Plan(agent, path, before, earlier)
+                return FilePlan(agent, path, before, earlier)
         after = file.without_ours(before, self.moved(agent, path) or ())
-        return Plan(agent, path, before, after if after == before else after or None)
+        return FilePlan(agent, path, before, after if after == before else after or None)
 
     def moved(self, agent: str, path: Path) -> tuple[str, ...] | None:
         """The servers that moved away from the agent's file, as texts in its format, the latest
@@ -135,7 +135,7 @@ class Installer:
         entry, _ = split(self._recorded(), agent, path)
         return _moved(entry, self._file(agent)) if entry else None
 
-    def apply(self, plan: Plan) -> str:
+    def apply(self, plan: FilePlan) -> str:
         """Carry out a plan. Returns the path of the backup, or "" if there is none.
 
         Raises:
@@ -191,7 +191,7 @@ class Installer:
         """
         return self._file(agent).path(self._installation)
 
-    def _install(self, plan: Plan) -> str:
+    def _install(self, plan: FilePlan) -> str:
         record = self._recorded()
         earlier, elsewhere = split(record, plan.agent, plan.path)
         entry = self._entry(plan, earlier)
@@ -201,7 +201,7 @@ class Installer:
         _put(plan.path, plan.after)
         return entry.backup
 
-    def _entry(self, plan: Plan, earlier: Installed | None) -> Installed:
+    def _entry(self, plan: FilePlan, earlier: Installed | None) -> Installed:
         """The record's entry for the file once the plan has been carried out."""
         file = self._file(plan.agent)
         before = plan.before
@@ -231,7 +231,7 @@ class Installer:
         backup = str(_free_backup(plan.path, before))
         return replace(entry, backup=backup, before=digest(before), older=older)
 
-    def _uninstall(self, plan: Plan) -> str:
+    def _uninstall(self, plan: FilePlan) -> str:
         copy = ""
         if plan.source and plan.before is not None:
             copy = str(_free_backup(plan.path, plan.before))
@@ -246,7 +246,7 @@ class Installer:
             write_record(self._record, joined(record, plan.agent, elsewhere))
         return copy
 
-    def _file(self, agent: str) -> ConfigFile:
+    def _file(self, agent: str) -> AgentFile:
         if agent not in self._files:
             raise UsageError(
                 f"{agent[:40]!r} is not a known host", hint=f"one of {', '.join(self._files)}"
@@ -270,7 +270,7 @@ def readable(path: Path) -> str | None:
         return None
 
 
-def _earlier_text(entry: Installed, file: ConfigFile) -> str | None:
+def _earlier_text(entry: Installed, file: AgentFile) -> str | None:
     """The content to restore; None if there are several backups, or if the backup is lost or
     damaged. In a record of an older version, which has no digest, any sound file will do."""
     text = None if entry.older else readable(Path(entry.backup))
@@ -279,7 +279,7 @@ def _earlier_text(entry: Installed, file: ConfigFile) -> str | None:
     return text if _moved_from(text, file) is not None else None
 
 
-def _moved(entry: Installed, file: ConfigFile) -> tuple[str, ...] | None:
+def _moved(entry: Installed, file: AgentFile) -> tuple[str, ...] | None:
     if entry.moved is not None:
         return entry.moved
     texts = [
@@ -289,7 +289,7 @@ def _moved(entry: Installed, file: ConfigFile) -> tuple[str, ...] | None:
     return known if len(known) == len(texts) else None
 
 
-def _moved_from(backup: str | None, file: ConfigFile) -> str | None:
+def _moved_from(backup: str | None, file: AgentFile) -> str | None:
     try:
         return file.moved(backup) if backup and backup.strip() else None
     except ConfigError:
@@ -340,7 +340,7 @@ def _free_backup(path: Path, text: str) -> Path:
     raise ConfigError(f"{path} has {MAX_BACKUPS} backups already", hint="remove some of them")
 
 
-def _back_up(plan: Plan, backup: str) -> None:
+def _back_up(plan: FilePlan, backup: str) -> None:
     if plan.before is not None and readable(copy := Path(backup)) != plan.before:
         with writing(copy):
             write_atomically(copy, plan.before, prefix=PARTIAL + copy.name)
@@ -351,7 +351,7 @@ def _missing_folders(path: Path) -> list[str]:
     return [str(folder) for folder in path.parents if not folder.exists()]
 
 
-def _clean_up(plan: Plan, folders: Sequence[str]) -> None:
+def _clean_up(plan: FilePlan, folders: Sequence[str]) -> None:
     """After an uninstall, delete the backups with the same content as the file. Also delete the
     folders that the installation created, if they are empty."""
     for copy in backups_of(plan.path):

@@ -45,7 +45,7 @@ class Installation(Struct, frozen=True, kw_only=True):
         return Path(os.path.expanduser(value)) if value else self.user_folder / default
 
 
-class ConfigFile(Protocol):
+class AgentFile(Protocol):
     """An agent's configuration file, to which our entries are added."""
 
     @property
@@ -87,7 +87,7 @@ class ConfigFile(Protocol):
         ...
 
 
-class HookFile(ConfigFile, Protocol):
+class HookFile(AgentFile, Protocol):
     """The file in which an agent's hooks are configured."""
 
     @property

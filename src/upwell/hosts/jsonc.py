@@ -34,7 +34,7 @@ _INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 MAX_DEPTH = 100
 
 
-class Node:
+class JsoncNode:
     """A value in a text, `text[start:end]`."""
 
     def __init__(self, reader: "_Reader", start: int, end: int) -> None:
@@ -67,7 +67,7 @@ class Node:
         return self._reader.text[self.start] == "["
 
     @property
-    def items(self) -> "list[Node]":
+    def items(self) -> "list[JsoncNode]":
         """The values of a table or list, in the order of the text."""
         return self._children[0]
 
@@ -81,18 +81,18 @@ class Node:
         """The offsets of the keys in the text."""
         return self._children[2]
 
-    def under(self, key: str) -> "Node | None":
+    def under(self, key: str) -> "JsoncNode | None":
         """The child under `key`. If there are several, the last one, as in JSON parsers."""
         places = [index for index, name in enumerate(self.keys) if name == key]
         return self.items[places[-1]] if places else None
 
     @cached_property
-    def _children(self) -> "tuple[list[Node], list[str], list[int]]":
+    def _children(self) -> "tuple[list[JsoncNode], list[str], list[int]]":
         return self._reader.children(self)
 
 
 @lru_cache(maxsize=4)
-def parse(text: str) -> Node:
+def parse(text: str) -> JsoncNode:
     """Parse the single value in `text`. Recent results are cached, because several edits read the
     same text.
 
@@ -101,7 +101,7 @@ def parse(text: str) -> Node:
     """
     reader = _Reader(text, is_strict=_is_strict(text))
     start = reader.space(0)
-    node = Node(reader, start, reader.skip(start, 0))
+    node = JsoncNode(reader, start, reader.skip(start, 0))
     if reader.space(node.end) != len(text):
         raise reader.error(node.end)
     return node
@@ -179,9 +179,9 @@ class _Reader:
             start = self._value_after_key(end)[1] if first == "{" else end
             end = self._after(self.skip(start, depth + 1), closing)
 
-    def children(self, node: Node) -> tuple[list[Node], list[str], list[int]]:
+    def children(self, node: JsoncNode) -> tuple[list[JsoncNode], list[str], list[int]]:
         """The children of a table or list, their keys, and the offsets of the keys."""
-        items: list[Node] = []
+        items: list[JsoncNode] = []
         keys: list[str] = []
         key_starts: list[int] = []
         if not (node.is_table or node.is_list):
@@ -194,7 +194,7 @@ class _Reader:
                 key, start = self._value_after_key(end)
                 keys.append(json.loads(key))
                 key_starts.append(end)
-            items.append(Node(self, start, self.skip(start, 0)))
+            items.append(JsoncNode(self, start, self.skip(start, 0)))
             end = self._after(items[-1].end, closing)
         return items, keys, key_starts
 
@@ -261,7 +261,7 @@ def without_child(text: str, path: Sequence[str], index: int) -> str:
     return text[:start] + rest
 
 
-def _at(node: Node, path: Sequence[str]) -> Node:
+def _at(node: JsoncNode, path: Sequence[str]) -> JsoncNode:
     for key in path:
         child = node.items[int(key)] if not node.keys and node.items else node.under(key)
         if child is None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.files import read_regular_file
 from upwell.ground.foreign import read_json
-from upwell.hosts.entries import Entry, is_upwell, read_entry
+from upwell.hosts.entries import ServerEntry, is_upwell, read_entry
 from upwell.hosts.install import BACKUP
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
@@ -42,7 +42,7 @@ _LIMITS = {
 class ProxiedServer(Struct, frozen=True):
     """A server behind the proxy. `tools` maps the name of each tool to its settings."""
 
-    entry: Entry
+    entry: ServerEntry
     tools: Mapping[str, Mapping[str, Any]]
 
 
@@ -90,7 +90,7 @@ def proxied_servers(content: Mapping[str, Any]) -> list[ProxiedServer]:
 
 def servers_behind(
     table: Mapping[str, Any], environment: Mapping[str, str], user_folder: Path
-) -> list[Entry]:
+) -> list[ServerEntry]:
     """The servers behind this server, if it is memtomem-stm. Empty if the proxy's file cannot be
     read, or if it contains a server that upwell cannot run."""
     if not is_memtomem(table):
@@ -120,14 +120,14 @@ def registered_environment(
     return environment
 
 
-def _entries_in(path: Path, file: ServerFile) -> list[Entry]:
+def _entries_in(path: Path, file: ServerFile) -> list[ServerEntry]:
     try:
         return file.entries(read_regular_file(path).decode("utf-8-sig"))
     except (OSError, ValueError, ConfigError):
         return []
 
 
-def _entry(name: str, raw: Mapping[str, Any]) -> Entry:
+def _entry(name: str, raw: Mapping[str, Any]) -> ServerEntry:
     prefix = raw.get("prefix")
     public_name = prefix if isinstance(prefix, str) and prefix else name
     transport = {"streamable_http": "http"}.get(str(raw.get("transport")), raw.get("transport"))
@@ -143,7 +143,7 @@ def _entry(name: str, raw: Mapping[str, Any]) -> Entry:
     seconds = raw.get("call_timeout_seconds")
     if isinstance(seconds, int | float) and not isinstance(seconds, bool):
         extra["call_timeout_seconds"] = seconds
-    return Entry(public_name, {**entry.table, **{k: v for k, v in extra.items() if v}})
+    return ServerEntry(public_name, {**entry.table, **{k: v for k, v in extra.items() if v}})
 
 
 def compress_settings(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from upwell.hosts.events import (
     RESUMED,
     STARTED,
     SUBAGENT,
-    Event,
     EventKind,
+    HostEvent,
     answer_of,
     folder_of,
     plain_args,
@@ -41,9 +41,9 @@ ReadReply = Callable[[str, Any], Any]
 """Takes a tool's name and result. Returns the part of the result that a hook can replace, or None
 if it can replace nothing.
 """
-WriteReply = Callable[[Event, Any], Mapping[str, Any]]
-WriteRefusal = Callable[[Event, str], Mapping[str, Any]]
-WriteQuestion = Callable[[Event, str], Mapping[str, Any]]
+WriteReply = Callable[[HostEvent, Any], Mapping[str, Any]]
+WriteRefusal = Callable[[HostEvent, str], Mapping[str, Any]]
+WriteQuestion = Callable[[HostEvent, str], Mapping[str, Any]]
 
 
 def always(payload: Mapping[str, Any]) -> bool:
@@ -61,17 +61,17 @@ def not_reported(payload: Mapping[str, Any]) -> bool | None:
     return None
 
 
-def no_output(event: Event, reply: Any) -> Mapping[str, Any]:
+def no_output(event: HostEvent, reply: Any) -> Mapping[str, Any]:
     return {}
 
 
-def denied(event: Event, reason: str) -> Mapping[str, Any]:
+def denied(event: HostEvent, reason: str) -> Mapping[str, Any]:
     """The output that denies a tool call and gives the reason."""
     decision = {"permissionDecision": "deny", "permissionDecisionReason": reason}
     return {"hookSpecificOutput": {"hookEventName": event.name, **decision}}
 
 
-def blocked(event: Event, question: str) -> Mapping[str, Any]:
+def blocked(event: HostEvent, question: str) -> Mapping[str, Any]:
     """The output that makes the agent continue with `question` at the end of a turn."""
     return {"decision": "block", "reason": question}
 
@@ -102,7 +102,7 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
     has_failed: Callable[[Mapping[str, Any]], bool | None] = not_reported
     really_compacts: Callable[[Mapping[str, Any]], bool] = always
 
-    def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+    def read(self, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
         name = name or text_of(payload.get("hook_event_name"), 64)
         kind = self.kinds.get(name)
         if kind is None or (kind is EventKind.COMPACT and not self.really_compacts(payload)):
@@ -112,7 +112,7 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
         text = self._text(kind, payload)
         if kind is EventKind.PROMPT and not text and payload.get("prompt"):
             return None
-        return Event(
+        return HostEvent(
             kind=kind,
             name=name,
             session=_session_in(payload),
@@ -124,16 +124,16 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
             reports_compactions=self.really_compacts is always,
         )
 
-    def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
+    def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}
 
-    def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
+    def replacement_output(self, event: HostEvent, reply: Any) -> Mapping[str, Any]:
         return self.write_reply(event, reply)
 
-    def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
+    def refusal_output(self, event: HostEvent, reason: str) -> Mapping[str, Any]:
         return self.write_refusal(event, reason)
 
-    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+    def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
         return self.write_question(event, question)
 
     def _text(self, kind: EventKind, payload: Mapping[str, Any]) -> str:
@@ -159,7 +159,9 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
         reason = text_of(payload.get("source"), 64)
         return reason if self.restores_context or reason != RESUMED else STARTED
 
-    def _tool_event(self, kind: EventKind, name: str, payload: Mapping[str, Any]) -> Event | None:
+    def _tool_event(
+        self, kind: EventKind, name: str, payload: Mapping[str, Any]
+    ) -> HostEvent | None:
         called = text_of(payload.get("tool_name"), 200)
         tool = surfacing_tool(called, self.readers, self.server_marks)
         if not tool:
@@ -169,7 +171,7 @@ class NestedEvents(Struct, frozen=True, kw_only=True):
             joined, tool = tool, tool.replace("_", "__", 1)
             if exact := _exact_tool(payload):
                 joined, tool = "", exact
-        return Event(
+        return HostEvent(
             kind=kind,
             name=name,
             session=_session_in(payload),

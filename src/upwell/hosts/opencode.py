@@ -30,8 +30,8 @@ from upwell.ground.invocation import Invocation
 from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe, Transcripts
 from upwell.hosts.events import (
-    Event,
     EventKind,
+    HostEvent,
     answer_of,
     folder_of,
     plain_args,
@@ -40,7 +40,7 @@ from upwell.hosts.events import (
     table_of,
     text_of,
 )
-from upwell.hosts.headless import Headless, Question, events_in, number_at, text_at
+from upwell.hosts.headless import Headless, HeadlessQuestion, events_in, number_at, text_at
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 
@@ -81,7 +81,7 @@ class OpenCodeEvents:
         "session.idle": EventKind.STOP,
     }
 
-    def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+    def read(self, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
         name = name or text_of(payload.get("hook_event_name"), 64)
         kind = self.kinds.get(name)
         if kind is None:
@@ -93,7 +93,7 @@ class OpenCodeEvents:
             text = text_of(payload.get("prompt"))
         elif kind is EventKind.SESSION:
             text = text_of(payload.get("source"), 64)
-        return Event(
+        return HostEvent(
             kind=kind,
             name=name,
             session=session_of(payload.get("sessionID")),
@@ -101,20 +101,20 @@ class OpenCodeEvents:
             text=text,
         )
 
-    def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
+    def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         return {"text": text}
 
-    def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
+    def replacement_output(self, event: HostEvent, reply: Any) -> Mapping[str, Any]:
         return {"output": reply}
 
-    def refusal_output(self, event: Event, reason: str) -> Mapping[str, Any]:
+    def refusal_output(self, event: HostEvent, reason: str) -> Mapping[str, Any]:
         return {}
 
-    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+    def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
         return {}
 
 
-def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
+def _tool_event(name: str, payload: Mapping[str, Any]) -> HostEvent | None:
     called = text_of(payload.get("tool_name"), 200)
     tool = _surfacing_tool(called)
     if not tool:
@@ -122,7 +122,7 @@ def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
     output = payload.get("output")
     answer = _answer(payload, tool)
     has_failed = answer is not None and answer.failed
-    return Event(
+    return HostEvent(
         kind=EventKind.TOOL,
         name=name,
         session=session_of(payload.get("sessionID")),
@@ -211,7 +211,7 @@ def _config_file(installation: Installation) -> Path:
     return commented if commented.is_file() else commented.with_suffix(".json")
 
 
-def _invoke(question: Question) -> Invocation:
+def _invoke(question: HeadlessQuestion) -> Invocation:
     """`opencode run --pure` loads no plugins. Its model is the user's, because each user has other
     providers. OpenCode keeps the session; nobody learns from it, because of its folder."""
     model = ("-m", question.model) if question.model else ()

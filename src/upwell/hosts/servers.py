@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from upwell.ground.errors import ConfigError
 from upwell.ground.names import OWN_SERVER
-from upwell.hosts.edits import JSON, TOML, Format
-from upwell.hosts.entries import OWN_TOOLS, PLACEHOLDERS, Entry, PlainUrl, read_entry
+from upwell.hosts.edits import JSON, TOML, EditFormat
+from upwell.hosts.entries import OWN_TOOLS, PLACEHOLDERS, PlainUrl, ServerEntry, read_entry
 from upwell.hosts.installation import Installation
 
 Table = tuple[str, ...]
@@ -46,7 +46,7 @@ class ServerFile(Struct, frozen=True, kw_only=True):
     file: Callable[[Installation], Path]
     folder: Callable[[Installation], Path] | None = None
     tables: tuple[Table, ...] = (("mcpServers",),)
-    format: Format = JSON
+    format: EditFormat = JSON
     shape: Shape = "plain"
     placeholders: re.Pattern[str] = PLACEHOLDERS
     plain_url: PlainUrl = "http"
@@ -86,7 +86,7 @@ class ServerFile(Struct, frozen=True, kw_only=True):
             return True
         return self.folder is not None and self.folder(installation).is_dir()
 
-    def entries(self, text: str) -> list[Entry]:
+    def entries(self, text: str) -> list[ServerEntry]:
         """The servers in `text`, table by table, in the order of the text.
 
         Raises:
@@ -191,15 +191,17 @@ class ServerFile(Struct, frozen=True, kw_only=True):
         remaining = self.format.value(edited)
         return "" if not moved and remaining in ({}, {self.tables[0][0]: {}}) else edited
 
-    def _movable(self, text: str) -> list[tuple[Table, Entry, Any]]:
+    def _movable(self, text: str) -> list[tuple[Table, ServerEntry, Any]]:
         return [
-            (table, Entry(entry.name, left="gateway.leave lists it"), raw)
+            (table, ServerEntry(entry.name, left="gateway.leave lists it"), raw)
             if entry.name in self.leave and not entry.ours
             else (table, entry, raw)
             for table, entry, raw in self._entries(text)
         ]
 
-    def _entries(self, text: str, tables: Sequence[Table] = ()) -> list[tuple[Table, Entry, Any]]:
+    def _entries(
+        self, text: str, tables: Sequence[Table] = ()
+    ) -> list[tuple[Table, ServerEntry, Any]]:
         root = self.format.value(text)
         return [
             (table, self._read(name, raw, table), raw)
@@ -207,7 +209,7 @@ class ServerFile(Struct, frozen=True, kw_only=True):
             for name, raw in _servers(root, table).items()
         ]
 
-    def _read(self, name: str, raw: Any, table: Table) -> Entry:
+    def _read(self, name: str, raw: Any, table: Table) -> ServerEntry:
         project = self.project or (table[1] if len(table) > 1 else "")
         return read_entry(
             name,

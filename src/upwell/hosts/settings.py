@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from upwell.ground.errors import ConfigError
 from upwell.ground.home import LAUNCHER
 from upwell.hosts.installation import HttpAddress, Installation
-from upwell.hosts.jsonc import Node, parse, with_child, without_child
+from upwell.hosts.jsonc import JsoncNode, parse, with_child, without_child
 
 CLIENT = "upwell/hook/client.py"
 COMMAND = "upwell"
@@ -135,7 +135,7 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
             **allowed,
         }
 
-    def _checked(self, text: str) -> Node:
+    def _checked(self, text: str) -> JsoncNode:
         root = parse(text)
         hooks = _hooks(root) if root.is_table else None
         valid = isinstance(hooks, dict) and all(isinstance(item, list) for item in hooks.values())
@@ -187,7 +187,7 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
             text = without_child(text, (), parse(text).keys.index("hooks"))
         return text
 
-    def _first_of_ours(self, root: Node) -> tuple[str, int, int] | None:
+    def _first_of_ours(self, root: JsoncNode) -> tuple[str, int, int] | None:
         """The event, the index of the group, and the index of our handler within the group."""
         for event, entries in _hooks(root).items():
             for group, entry in enumerate(entries):
@@ -227,12 +227,12 @@ def _words(handler: Any) -> list[str]:
         return []
 
 
-def _hooks(root: Node) -> Any:
+def _hooks(root: JsoncNode) -> Any:
     node = root.under("hooks")
     return {} if node is None else node.value
 
 
-def _hooks_node(root: Node) -> Node:
+def _hooks_node(root: JsoncNode) -> JsoncNode:
     node = root.under("hooks")
     assert node is not None
     return node

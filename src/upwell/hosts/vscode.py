@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from upwell.hosts.base import AutoLoaded, Export, Host
-from upwell.hosts.events import Event, EventKind
+from upwell.hosts.events import EventKind, HostEvent
 from upwell.hosts.nested import NestedEvents
 from upwell.hosts.servers import ServerFile, applications_folder
 from upwell.hosts.settings import JsonHooks
 
 
-def _write_question(event: Event, question: str) -> Mapping[str, Any]:
+def _write_question(event: HostEvent, question: str) -> Mapping[str, Any]:
     decision = {"hookEventName": event.name, "decision": "block", "reason": question}
     return {"hookSpecificOutput": decision}
 

@@ -20,7 +20,7 @@ from upwell.ground.errors import StoreError
 from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.text.safe import clip
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 
 RETENTION_SECONDS = 30 * 86_400.0
 
@@ -31,7 +31,7 @@ FEW = 3
 not show a trend."""
 
 
-class Report(StrEnum):
+class ResultReport(StrEnum):
     """An agent's report on a shortened result, or another event that concerns the result."""
 
     TRUNCATED = "truncated"
@@ -46,8 +46,12 @@ class Report(StrEnum):
     """A shortened result was delivered."""
 
 
-_SAYS_TOO_LITTLE = (Report.TRUNCATED, Report.MISSING_EXAMPLE, Report.MISSING_METADATA)
-MOVING = frozenset({*_SAYS_TOO_LITTLE, Report.TOO_LONG})
+_SAYS_TOO_LITTLE = (
+    ResultReport.TRUNCATED,
+    ResultReport.MISSING_EXAMPLE,
+    ResultReport.MISSING_METADATA,
+)
+MOVING = frozenset({*_SAYS_TOO_LITTLE, ResultReport.TOO_LONG})
 """These reports by agents change a budget. `WRONG_TOPIC` and `OTHER` are only for people to
 read."""
 
@@ -61,7 +65,7 @@ class Ratio(Struct, frozen=True, kw_only=True):
 
 
 def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
-    """The ratio that follows from how often each `Report` was made on `tool`.
+    """The ratio that follows from how often each `ResultReport` was made on `tool`.
 
     The ratio is 1.15 to the power of n, between `MIN_RATIO` and `MAX_RATIO`, or 1 if there are
     fewer than `FEW` reports and fetches. A report of "too little" adds 1 to n, and a report of "too
@@ -69,9 +73,9 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     deliveries one such fetch is ignored.
     """
     little = sum(counts.get(kind, 0) for kind in _SAYS_TOO_LITTLE)
-    much = counts.get(Report.TOO_LONG, 0)
-    back = max(0.0, counts.get(Report.CAME_BACK, 0) - counts.get(Report.SERVED, 0) / 5)
-    samples = little + much + counts.get(Report.CAME_BACK, 0)
+    much = counts.get(ResultReport.TOO_LONG, 0)
+    back = max(0.0, counts.get(ResultReport.CAME_BACK, 0) - counts.get(ResultReport.SERVED, 0) / 5)
+    samples = little + much + counts.get(ResultReport.CAME_BACK, 0)
     if samples < FEW:
         return Ratio(tool=tool, ratio=1.0, samples=samples)
     net = little - much + back / 3
@@ -80,17 +84,17 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     )
 
 
-async def record(ttl_store: TtlStore, tool: str, report: Report) -> None:
+async def record(ttl_store: TtlStore, tool: str, report: ResultReport) -> None:
     """Count one report on `tool` (its name as `server__tool`)."""
     await ttl_store.incr(
-        Kind.COMPRESSION_REPORT, {f"{tool}|{report}": 1}, ttl_seconds=RETENTION_SECONDS
+        EntryKind.COMPRESSION_REPORT, {f"{tool}|{report}": 1}, ttl_seconds=RETENTION_SECONDS
     )
 
 
 async def ratios(ttl_store: TtlStore) -> list[Ratio]:
     """The ratios of all tools with reports, sorted by name."""
     counts: dict[str, dict[str, int]] = {}
-    for item in await ttl_store.scan(Kind.COMPRESSION_REPORT):
+    for item in await ttl_store.scan(EntryKind.COMPRESSION_REPORT):
         tool, _, report = item.key.rpartition("|")
         counts.setdefault(tool, {})[report] = item.number
     return [ratio_of(tool, counts[tool]) for tool in sorted(counts)]
@@ -98,7 +102,7 @@ async def ratios(ttl_store: TtlStore) -> list[Ratio]:
 
 async def forget(ttl_store: TtlStore) -> int:
     """Discard the reports. Returns the number of discarded counters."""
-    return await ttl_store.drop(Kind.COMPRESSION_REPORT)
+    return await ttl_store.drop(EntryKind.COMPRESSION_REPORT)
 
 
 MAX_CHARS = 300
@@ -116,20 +120,20 @@ class Missed(Struct, frozen=True, kw_only=True):
     at: float = 0.0
 
 
-async def note(ttl_store: TtlStore, tool: str, report: Report, text: str) -> None:
+async def note(ttl_store: TtlStore, tool: str, report: ResultReport, text: str) -> None:
     """Store a remark for 30 days, as one line without secrets. Equal remarks are stored once."""
     line = clip(" ".join(redacted_start(text, _READ_CHARS).split()), MAX_CHARS)
     if not line:
         return
     value = json.dumps(asdict(Missed(tool=tool, kind=str(report), text=line))).encode()
     key = hashlib.sha256(value).hexdigest()
-    await ttl_store.put(Kind.COMPRESSION_REMARK, {key: value}, ttl_seconds=RETENTION_SECONDS)
+    await ttl_store.put(EntryKind.COMPRESSION_REMARK, {key: value}, ttl_seconds=RETENTION_SECONDS)
 
 
 async def lately(ttl_store: TtlStore) -> Mapping[str, Sequence[Missed]]:
     """Each tool's newest remarks, newest first."""
     remarks: defaultdict[str, list[Missed]] = defaultdict(list)
-    for item in reversed(await ttl_store.scan(Kind.COMPRESSION_REMARK)):
+    for item in reversed(await ttl_store.scan(EntryKind.COMPRESSION_REMARK)):
         remark = Missed(**{**json.loads(item.value), "at": item.created_at})
         if len(remarks[remark.tool]) < SHOWN:
             remarks[remark.tool].append(remark)
@@ -138,7 +142,7 @@ async def lately(ttl_store: TtlStore) -> Mapping[str, Sequence[Missed]]:
 
 async def forget_missed(ttl_store: TtlStore) -> int:
     """Discard the remarks. Returns how many there were."""
-    return await ttl_store.drop(Kind.COMPRESSION_REMARK)
+    return await ttl_store.drop(EntryKind.COMPRESSION_REMARK)
 
 
 _APPLY = "apply"
@@ -179,13 +183,13 @@ class Budgets:
         since it last succeeded."""
         if not self._taken_at:
             return await self.load_learned()
-        request = (await self._ttl_store.get(Kind.TUNE, [_APPLY])).get(_APPLY)
+        request = (await self._ttl_store.get(EntryKind.TUNE, [_APPLY])).get(_APPLY)
         if request is not None and request.created_at > self._taken_at:
             await self.load_learned()
 
     async def ask(self) -> None:
         """Ask running sessions to apply the learned ratios."""
-        await self._ttl_store.put(Kind.TUNE, {_APPLY: b""}, ttl_seconds=_APPLY_SECONDS)
+        await self._ttl_store.put(EntryKind.TUNE, {_APPLY: b""}, ttl_seconds=_APPLY_SECONDS)
 
     async def learned(self) -> list[Ratio]:
         return await ratios(self._ttl_store)
@@ -195,7 +199,7 @@ class Budgets:
         return await forget(self._ttl_store) + await forget_missed(self._ttl_store)
 
     async def report(
-        self, tool: str, report: Report, missing: str = "", *, rater: str = ""
+        self, tool: str, report: ResultReport, missing: str = "", *, rater: str = ""
     ) -> None:
         """Count a report on a shortened result from `tool`. `missing` describes what the result
         lacked. `rater` names a principal other than the owner. Because all principals share the
@@ -215,7 +219,7 @@ class Budgets:
         originals."""
         if not self._enabled:
             return
-        self._counts[f"{tool}|{Report.SERVED}"] += 1
+        self._counts[f"{tool}|{ResultReport.SERVED}"] += 1
         for key in keys:
             self._tools[key] = tool
         while len(self._tools) > _MAX_KEYS:
@@ -226,7 +230,7 @@ class Budgets:
         key was delivered."""
         tool = self._tools.pop(key, "")
         if tool:
-            self._counts[f"{tool}|{Report.CAME_BACK}"] += 1
+            self._counts[f"{tool}|{ResultReport.CAME_BACK}"] += 1
 
     async def flush(self) -> None:
         """Write the counts to the TTL store. If the store fails, only these counts are lost."""
@@ -235,7 +239,7 @@ class Budgets:
             return
         try:
             await self._ttl_store.incr(
-                Kind.COMPRESSION_REPORT, counts, ttl_seconds=RETENTION_SECONDS
+                EntryKind.COMPRESSION_REPORT, counts, ttl_seconds=RETENTION_SECONDS
             )
         except StoreError as error:
             LOG.warning("reports on compression were not stored: %s", error)

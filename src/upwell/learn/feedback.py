@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from upwell.ground.sqlite.database import Database, Owner
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.surfacing import Rating
-from upwell.learn.thresholds import Sample, Use
+from upwell.learn.thresholds import MemoryUse, ScoreSample
 
 NEGATIVE = frozenset({Rating.NOT_RELEVANT, Rating.ALREADY_KNOWN})
 IGNORED_WEIGHT = 0.25
@@ -25,7 +25,7 @@ MAX_IGNORED = 1.0
 one rating; after that, nothing more is added."""
 
 
-def negatives(samples: Iterable[Sample]) -> float:
+def negatives(samples: Iterable[ScoreSample]) -> float:
     """The evidence against a memory, given one sample for each time it surfaced."""
     against = ignored = 0.0
     for sample in sorted(samples, key=lambda sample: sample.at):
@@ -33,9 +33,9 @@ def negatives(samples: Iterable[Sample]) -> float:
             against += 1.0
         elif sample.evidence is Rating.HELPFUL:
             against = max(0.0, against - 1.0)
-        elif sample.evidence is Use.IGNORED:
+        elif sample.evidence is MemoryUse.IGNORED:
             ignored = min(MAX_IGNORED, ignored + IGNORED_WEIGHT)
-        elif sample.evidence is Use.USED:
+        elif sample.evidence is MemoryUse.USED:
             ignored = 0.0
     return against + ignored
 
@@ -79,7 +79,7 @@ def _create(db: sqlite3.Connection) -> None:
 
 OWNER = Owner("feedback", [_create])
 SAMPLE = "surfacing, memory, rating, score, at"
-"""The columns of a `Sample`."""
+"""The columns of a `ScoreSample`."""
 _RATER = " @"
 
 
@@ -103,7 +103,7 @@ class LearningStore(Protocol):
         one."""
         ...
 
-    async def by_tool(self, since: float) -> dict[str, list[Sample]]:
+    async def by_tool(self, since: float) -> dict[str, list[ScoreSample]]:
         """Each tool's valid samples, oldest first."""
         ...
 
@@ -111,7 +111,7 @@ class LearningStore(Protocol):
         """Every rating that has not been invalidated, oldest first."""
         ...
 
-    async def against(self) -> dict[str, list[Sample]]:
+    async def against(self) -> dict[str, list[ScoreSample]]:
         """The valid samples of every memory that has a negative one, oldest first."""
         ...
 
@@ -205,7 +205,7 @@ class Ratings:
         )
         return rated(rows)
 
-    async def by_tool(self, since: float) -> dict[str, list[Sample]]:
+    async def by_tool(self, since: float) -> dict[str, list[ScoreSample]]:
         rows = await self._database.read(
             lambda db: db.execute(
                 f"SELECT tool, {SAMPLE} FROM feedback "
@@ -215,7 +215,7 @@ class Ratings:
         )
         return grouped(rows)
 
-    async def against(self) -> dict[str, list[Sample]]:
+    async def against(self) -> dict[str, list[ScoreSample]]:
         rows = await self._database.read(
             lambda db: db.execute(
                 f"SELECT memory, {SAMPLE} FROM feedback "
@@ -299,13 +299,13 @@ def rated(rows: Sequence[Sequence[Any]]) -> list[Rated]:
     ]
 
 
-def grouped(rows: Sequence[Sequence[Any]]) -> dict[str, list[Sample]]:
+def grouped(rows: Sequence[Sequence[Any]]) -> dict[str, list[ScoreSample]]:
     """The samples in rows, grouped by name. A row has a name, then the columns of `SAMPLE`."""
-    samples: dict[str, list[Sample]] = {}
+    samples: dict[str, list[ScoreSample]] = {}
     for name, surfacing, memory, rating, score, at in rows:
         if rating not in _RATINGS:
             continue  # a damaged row
-        sample = Sample(
+        sample = ScoreSample(
             surfacing=surfacing, memory=memory, evidence=Rating(rating), score=score, at=at
         )
         samples.setdefault(name, []).append(sample)

@@ -20,12 +20,12 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.text.words import informative, terms
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue
 from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import Surfacing
 from upwell.learn.feedback import WINDOW_SECONDS
-from upwell.learn.thresholds import Sample, Use
+from upwell.learn.thresholds import MemoryUse, ScoreSample
 
 _SEPARATOR = "\t"
 
@@ -36,7 +36,7 @@ class Sighting(Struct, frozen=True, kw_only=True):
     """
 
     tool: str
-    sample: Sample
+    sample: ScoreSample
 
 
 class Uses:
@@ -52,28 +52,32 @@ class Uses:
             _SEPARATOR.join((sighting.sample.memory, sighting.sample.surfacing)): _encoded(sighting)
             for sighting in sightings
         }
-        await self._ttl_store.put(Kind.USE, entries, ttl_seconds=WINDOW_SECONDS)
+        await self._ttl_store.put(EntryKind.USE, entries, ttl_seconds=WINDOW_SECONDS)
 
     async def all(self, memory: str = "") -> list[Sighting]:
         """All observations, or those about one memory; oldest first."""
         sightings: list[Sighting] = []
-        for item in await self._ttl_store.scan(Kind.USE, f"{memory}{_SEPARATOR}" if memory else ""):
+        for item in await self._ttl_store.scan(
+            EntryKind.USE, f"{memory}{_SEPARATOR}" if memory else ""
+        ):
             name, _, surfacing = item.key.rpartition(_SEPARATOR)
             tool, use, score, at = orjson.loads(item.value)
-            sample = Sample(surfacing=surfacing, memory=name, evidence=Use(use), score=score, at=at)
+            sample = ScoreSample(
+                surfacing=surfacing, memory=name, evidence=MemoryUse(use), score=score, at=at
+            )
             sightings.append(Sighting(tool=tool, sample=sample))
         return sightings
 
-    async def last(self, memory: str) -> Use | None:
+    async def last(self, memory: str) -> MemoryUse | None:
         """The latest observation about a memory, if any."""
         samples = [sighting.sample for sighting in await self.all(memory)]
         latest = max(samples, key=lambda sample: sample.at).evidence if samples else None
-        return latest if isinstance(latest, Use) else None
+        return latest if isinstance(latest, MemoryUse) else None
 
     async def forget(self, memory: str | None = None) -> int:
         """Remove the observations about one memory, or all of them. Returns how many were
         removed."""
-        return await self._ttl_store.drop(Kind.USE, f"{memory}{_SEPARATOR}" if memory else "")
+        return await self._ttl_store.drop(EntryKind.USE, f"{memory}{_SEPARATOR}" if memory else "")
 
 
 WATCH_SECONDS = 6 * 3600.0
@@ -128,7 +132,7 @@ class Observation(Struct, frozen=True):
     """The conclusion about a watched memory: it was used or ignored."""
 
     watched: Watched
-    use: Use
+    use: MemoryUse
 
 
 CaseOf = Callable[[Surfacing, Hit], str]
@@ -238,21 +242,21 @@ class Watching:
                     continue
                 del watched[name]
                 if use is not None or entry.looks <= LOOKS - MIN_LOOKS:
-                    observations.append(Observation(entry, use or Use.IGNORED))
+                    observations.append(Observation(entry, use or MemoryUse.IGNORED))
             if event.cue and event.surfacing:
                 for entry in await self._to_watch(event.cue, event.surfacing, spoken_words):
                     if entry.key not in undelivered:
                         name = _SEPARATOR.join((session, entry.surfacing, entry.memory))
                         watched[name] = entry
-        await self._ttl_store.delete(Kind.WATCHED, list(before.keys() - watched.keys()))
+        await self._ttl_store.delete(EntryKind.WATCHED, list(before.keys() - watched.keys()))
         changed = {name: entry for name, entry in watched.items() if before.get(name) != entry}
         if changed:
             values = {name: orjson.dumps(asdict(entry)) for name, entry in changed.items()}
-            await self._ttl_store.put(Kind.WATCHED, values, ttl_seconds=WATCH_SECONDS)
+            await self._ttl_store.put(EntryKind.WATCHED, values, ttl_seconds=WATCH_SECONDS)
         await self._conclude(observations)
 
     async def _watched(self, session: str) -> dict[str, Watched]:
-        items = await self._ttl_store.scan(Kind.WATCHED, session + _SEPARATOR)
+        items = await self._ttl_store.scan(EntryKind.WATCHED, session + _SEPARATOR)
         return {item.key: Watched(**orjson.loads(item.value)) for item in items}
 
     async def _to_watch(
@@ -355,10 +359,10 @@ def _strings(value: Any, depth: int) -> Iterable[str]:
             yield from _strings(inner, depth - 1)
 
 
-def _use_of(watched: Watched, words: frozenset[str], opened_id: str) -> Use | None:
+def _use_of(watched: Watched, words: frozenset[str], opened_id: str) -> MemoryUse | None:
     if opened_id == watched.memory or (words and watched.shows_in(words)):
-        return Use.USED
-    return Use.IGNORED if watched.looks <= 0 else None
+        return MemoryUse.USED
+    return MemoryUse.IGNORED if watched.looks <= 0 else None
 
 
 def _encoded(sighting: Sighting) -> bytes:
@@ -370,7 +374,7 @@ def _sighting(observation: Observation, at: float) -> Sighting:
     watched = observation.watched
     return Sighting(
         tool=watched.case or watched.tool,
-        sample=Sample(
+        sample=ScoreSample(
             surfacing=watched.surfacing,
             memory=watched.memory,
             evidence=observation.use,

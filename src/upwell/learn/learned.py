@@ -24,7 +24,7 @@ from upwell.learn.feedback import (
 from upwell.learn.implicit import Uses
 from upwell.learn.options import LearnOptions
 from upwell.learn.thresholds import (
-    Sample,
+    ScoreSample,
     Threshold,
     count,
     counted,
@@ -45,7 +45,7 @@ moves a threshold by at most 0.3, so it alone cannot cancel this margin."""
 _UNKNOWN = (-1, -1)
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class LearnedLimits(Struct, frozen=True, kw_only=True):
     """The configured limits. `min_score` is `surface.min_score`. `negatives` is
     `surface.feedback_demotion_negative_threshold` (0: demote nothing). `of_tool` returns the
     `min_score` that is configured for a tool. `asked` is the threshold for explicit requests. It is
@@ -75,7 +75,7 @@ class Learned:
         ratings: LearningStore | None,
         uses: Uses,
         options: LearnOptions,
-        limits: Limits,
+        limits: LearnedLimits,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._ratings = ratings
@@ -231,7 +231,7 @@ class Learned:
         if moved:
             await ratings.shift(moved, now)
 
-    async def _evidence(self, ratings: LearningStore) -> dict[str, list[Sample]]:
+    async def _evidence(self, ratings: LearningStore) -> dict[str, list[ScoreSample]]:
         """The samples of each tool: its ratings, and the observed use of unrated memories. Session
         starts have no threshold, so their samples are left out."""
         since = self._clock.now() - WINDOW_SECONDS

@@ -15,7 +15,7 @@ from upwell.learn.feedback import (
     grouped,
     rated,
 )
-from upwell.learn.thresholds import Sample
+from upwell.learn.thresholds import ScoreSample
 
 _ALIVE = "tenant = %(tenant)s AND NOT forgotten"
 _ADD = """
@@ -64,12 +64,12 @@ class PostgresRatings:
         sql = f"SELECT {RATED} FROM upwell.feedback WHERE {_ALIVE} ORDER BY at"
         return rated(await self._read(sql, {}))
 
-    async def by_tool(self, since: float) -> dict[str, list[Sample]]:
+    async def by_tool(self, since: float) -> dict[str, list[ScoreSample]]:
         sql = f"""SELECT tool, {SAMPLE} FROM upwell.feedback
             WHERE {_ALIVE} AND at >= %(since)s ORDER BY at"""
         return grouped(await self._read(sql, {"since": since}))
 
-    async def against(self) -> dict[str, list[Sample]]:
+    async def against(self) -> dict[str, list[ScoreSample]]:
         sql = f"""SELECT memory, {SAMPLE} FROM upwell.feedback WHERE {_ALIVE} AND memory IN
             (SELECT memory FROM upwell.feedback WHERE {_ALIVE} AND rating = ANY(%(negative)s))
             ORDER BY at"""

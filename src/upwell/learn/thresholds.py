@@ -37,21 +37,21 @@ _PRIOR_PRECISION = 1.0
 _NEUTRAL_PRECISION = 0.25
 
 
-class Use(StrEnum):
+class MemoryUse(StrEnum):
     """The observed use of a memory by an agent."""
 
     USED = "used"
     IGNORED = "ignored"
 
 
-Evidence = Rating | Use
+Evidence = Rating | MemoryUse
 
 _WEIGHTS: Mapping[Evidence, tuple[float, float]] = {
     Rating.HELPFUL: (1.0, 1.0),
     Rating.NOT_RELEVANT: (0.0, 1.0),
     Rating.ALREADY_KNOWN: (0.0, 0.5),
-    Use.USED: (1.0, 0.25),
-    Use.IGNORED: (0.0, 0.02),
+    MemoryUse.USED: (1.0, 0.25),
+    MemoryUse.IGNORED: (0.0, 0.02),
 }
 """Maps each kind of evidence to a relevance and a weight. An already known memory was relevant and
 still a nuisance, so it counts half. Even a helpful memory usually leaves no trace in the next
@@ -60,7 +60,7 @@ memory in thirteen is used. `partially_helpful` is neutral: it pulls the thresho
 configured value."""
 
 
-class Sample(Struct, frozen=True, kw_only=True):
+class ScoreSample(Struct, frozen=True, kw_only=True):
     """The evidence about one surfaced memory, and the score that it had."""
 
     surfacing: str
@@ -100,12 +100,12 @@ def shifted(base: float, shift: float) -> float:
     return min(max(MAX_SCORE, base), max(min(MIN_SCORE, base), moved))
 
 
-def target_shift(samples: Sequence[Sample], now: float) -> float:
+def target_shift(samples: Sequence[ScoreSample], now: float) -> float:
     """The shift that fits the evidence. 0 while there are too few surfacings."""
     if count(samples) < MIN_SAMPLES:
         return 0.0
     rated = _latest(sample for sample in samples if isinstance(sample.evidence, Rating))
-    observed = _latest(sample for sample in samples if isinstance(sample.evidence, Use))
+    observed = _latest(sample for sample in samples if isinstance(sample.evidence, MemoryUse))
     explicit_shift = _within(-_intercept(rated, now))
     shift = _within(-_intercept([*rated, *observed], now))
     return min(explicit_shift + IMPLICIT_SHIFT, max(explicit_shift - IMPLICIT_SHIFT, shift))
@@ -116,23 +116,23 @@ def stepped(shift: float, target: float) -> float:
     return shift + min(STEP, max(-STEP, target - shift))
 
 
-def count(samples: Iterable[Sample]) -> int:
+def count(samples: Iterable[ScoreSample]) -> int:
     """The number of surfacings with evidence."""
     return len({sample.surfacing for sample in samples})
 
 
-def counted(samples: Iterable[Sample]) -> dict[str, int]:
+def counted(samples: Iterable[ScoreSample]) -> dict[str, int]:
     """The number of samples for each kind of evidence, keyed by its name."""
     numbers = Counter(str(sample.evidence) for sample in samples)
-    order = [str(kind) for kind in (*Rating, *Use)]
+    order = [str(kind) for kind in (*Rating, *MemoryUse)]
     return {name: numbers[name] for name in order if numbers[name]}
 
 
-def _latest(samples: Iterable[Sample]) -> list[Sample]:
+def _latest(samples: Iterable[ScoreSample]) -> list[ScoreSample]:
     return sorted(samples, key=lambda sample: sample.at)[-MAX_SAMPLES:]
 
 
-def _intercept(samples: Sequence[Sample], now: float) -> float:
+def _intercept(samples: Sequence[ScoreSample], now: float) -> float:
     """The intercept that maximises the penalised likelihood. The slope of the likelihood decreases
     monotonically, so bisection finds where it is 0."""
     together = Counter(sample.surfacing for sample in samples)

@@ -17,7 +17,7 @@ from upwell.ground.uris import LTM_ID
 from upwell.memory.base import Added, Recall, Store
 from upwell.memory.documents.recall import Documents
 from upwell.memory.embedding.questions import VectorIndex
-from upwell.memory.recall import Passages, Reader, Recalls, StoreRecall
+from upwell.memory.recall import CombinedReader, Passages, Recalls, StoreRecall
 from upwell.memory.records import check_pin, masked, memory_of, namespace_pattern
 
 SEARCH_SECONDS = 10.0
@@ -28,7 +28,7 @@ class Library:
     """The memories of one tenant.
 
     Additions go to `store`; searches go to `recall`, which can cover more sources. `documents`,
-    `passages` and `places` are as in `Reader`. `reader` reads from all of them.
+    `passages` and `places` are as in `CombinedReader`. `reader` reads from all of them.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Library:
         """The maximum number of memories in the store; 0 for no limit."""
         self.store = store
         self.recall = recall or Recalls([StoreRecall(store)])
-        self.reader = Reader(store, self.recall, places, documents, passages)
+        self.reader = CombinedReader(store, self.recall, places, documents, passages)
         self._documents = documents
         self._clock = clock
 

@@ -25,7 +25,7 @@ _LABEL = b"upwell export 1"
 MAX_NAME_CHARS, MAX_LINES = 1_000, 1_000_000_000
 
 
-class Line(Struct, frozen=True):
+class MemoryLine(Struct, frozen=True):
     """A memory in a file. If `is_own`, it is as the user exported it. Otherwise it is an imported
     memory, and `is_rule` says that the file wants it to be a standing rule."""
 
@@ -34,7 +34,7 @@ class Line(Struct, frozen=True):
     is_rule: bool
 
 
-def read_line(text: bytes, key: bytes = b"", *, vouched: bool = False) -> Line:
+def read_line(text: bytes, key: bytes = b"", *, vouched: bool = False) -> MemoryLine:
     """The memory in a line. It is the user's own if the line is signed with `key`, or if the user
     has `vouched` for the file.
 
@@ -46,7 +46,7 @@ def read_line(text: bytes, key: bytes = b"", *, vouched: bool = False) -> Line:
     claimed = _named(_restored(memory, raw.get(_OWN)))
     check_pin(claimed)
     if vouched or _is_signed(raw, key):
-        return Line(claimed, is_own=True, is_rule=claimed.pinned)
+        return MemoryLine(claimed, is_own=True, is_rule=claimed.pinned)
     trust = claimed.trust if claimed.trust in (Trust.AGENT, Trust.TOOL) else Trust.IMPORTED
     imported = replace(
         claimed,
@@ -55,7 +55,7 @@ def read_line(text: bytes, key: bytes = b"", *, vouched: bool = False) -> Line:
         supersedes=None,
         provenance=Provenance(door=IMPORT),
     )
-    return Line(imported, is_own=False, is_rule=claimed.pinned)
+    return MemoryLine(imported, is_own=False, is_rule=claimed.pinned)
 
 
 def to_line(memory: Memory, key: bytes = b"") -> str:

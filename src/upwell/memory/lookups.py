@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.joins import Join, JoinKey
-from upwell.memory.ranking.query import MAX_WORDS, Corpus, Reading, reading_of
+from upwell.memory.ranking.query import MAX_WORDS, Corpus, QueryReading, reading_of
 from upwell.memory.ranking.signals import MAX_COUNTED_CHARS, Candidate
 from upwell.memory.ranking.terms import query_words, word_list, words_of
 from upwell.memory.stems import stem_counts, stemmer
@@ -56,7 +56,7 @@ class Lookup(Struct, frozen=True):
     """Memories that match any of `clauses` are candidates. If `newest_only`, the only clause is a
     very common word, and only the newest memories with this word become candidates."""
 
-    reading: Reading
+    reading: QueryReading
     clauses: tuple[Clause, ...]
     newest_only: bool
 
@@ -65,7 +65,7 @@ class Lookup(Struct, frozen=True):
         return sum(self.reading.idf[stem] for stem in clause.stems)
 
 
-class Row(Struct, frozen=True):
+class MemoryRow(Struct, frozen=True):
     """A memory's row in a store. `extra` has the additional words to index
     (`memory/ranking/terms.py`). `keys` has the join keys, one on each line."""
 
@@ -142,7 +142,7 @@ def strictest_first(joins: Mapping[str, Join]) -> list[str]:
     return sorted(joins, key=lambda key: (-joins[key].strength, joins[key].holding))
 
 
-def stems_to_count(readings: Iterable[Reading], joins: Mapping[str, Join]) -> set[str]:
+def stems_to_count(readings: Iterable[QueryReading], joins: Mapping[str, Join]) -> set[str]:
     """Return all stems whose occurrences in the candidates must be counted."""
     names = {stem for join in joins.values() for stem in join.stems}
     return names.union(*(reading.idf.keys() for reading in readings))
@@ -171,7 +171,7 @@ def neighbours(numbers: Iterable[int]) -> set[int]:
     return near
 
 
-def candidates_from(rows: Sequence[Row], stems: Collection[str]) -> dict[int, Candidate]:
+def candidates_from(rows: Sequence[MemoryRow], stems: Collection[str]) -> dict[int, Candidate]:
     """Turn rows into candidates with the counts of `stems`, and map each memory's number to its
     candidate."""
     texts = [words_of(row.text[:MAX_COUNTED_CHARS]) for row in rows]

@@ -14,7 +14,7 @@ import orjson
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable, StoreError
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.memory import Found, Hit, Memory, Provenance, Query, Trust
 from upwell.ground.types.rpc import Ping
 from upwell.memory.ranking.precision import precision_of
@@ -61,7 +61,7 @@ class Places:
             return Found()
         keys = {_key(project, trigger): trigger for trigger in query.triggers}
         try:
-            items = await self._ttl_store.get(Kind.PLACE, list(keys))
+            items = await self._ttl_store.get(EntryKind.PLACE, list(keys))
         except StoreError as error:
             raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
         hits = [
@@ -77,7 +77,7 @@ class Places:
         key = memory_id.removeprefix(_ID).partition(".")[0]
         if not memory_id.startswith(_ID):
             return None
-        item = (await self._ttl_store.get(Kind.PLACE, [key])).get(key)
+        item = (await self._ttl_store.get(EntryKind.PLACE, [key])).get(key)
         places = _decoded(key, item.value) if item else []
         return next((place for place in places if place.id == memory_id), None)
 
@@ -85,7 +85,7 @@ class Places:
         return await self._ttl_store.ping()
 
     async def _keep(self, by_key: Mapping[str, Sequence[Memory]]) -> None:
-        known = await self._ttl_store.get(Kind.PLACE, list(by_key))
+        known = await self._ttl_store.get(EntryKind.PLACE, list(by_key))
         values = {}
         for key, memories in by_key.items():
             item = known.get(key)
@@ -93,7 +93,7 @@ class Places:
             places |= {memory.text: memory for memory in memories}
             latest = sorted(places.values(), key=lambda place: -(place.updated_at or 0.0))
             values[key] = orjson.dumps([_row(place) for place in latest[:MAX_CANDIDATES]])
-        await self._ttl_store.put(Kind.PLACE, values, ttl_seconds=TTL_SECONDS)
+        await self._ttl_store.put(EntryKind.PLACE, values, ttl_seconds=TTL_SECONDS)
 
 
 def _key(project: str | None, trigger: str) -> str:

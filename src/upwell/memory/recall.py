@@ -73,13 +73,13 @@ class Passages(Protocol):
     async def get(self, memory_id: str) -> Memory | None: ...
 
 
-class Indexed(Passages, Protocol):
+class FileMemories(Passages, Protocol):
     """Memories derived from files."""
 
     async def changes(self) -> Hashable: ...
 
 
-class Reader:
+class CombinedReader:
     """Implements `MemoryReader` over `store` and all other sources of memories. `everywhere`
     searches them by words, files and symbols. `places`, the locations found in past sessions, is
     searched only by triggers. `documents` contains the memories from files, and `passages` contains
@@ -90,7 +90,7 @@ class Reader:
         store: Store,
         everywhere: "Recalls",
         places: Recall | None = None,
-        documents: Indexed | None = None,
+        documents: FileMemories | None = None,
         passages: Sequence[Passages] = (),
     ) -> None:
         self._store = store

@@ -61,7 +61,7 @@ class Movable(IndexSource, Protocol):
         ...
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class MovePlan(Struct, frozen=True, kw_only=True):
     """The steps of a move.
 
     `present` is the number of memories in the source. `copy` and `discard` list what the target
@@ -97,7 +97,7 @@ class Verified(Struct, frozen=True, kw_only=True):
     different: tuple[str, ...] = ()
 
 
-class Journal:
+class MoveJournal:
     """The versions of memories that the target has acknowledged, one line of JSON per version. A
     version is usually the time of the memory's last change."""
 
@@ -142,12 +142,12 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 class Relocation:
     """Moves the memories of `source` to `target`. The methods raise StoreError if a store fails."""
 
-    def __init__(self, source: Movable, target: Movable, journal: Journal) -> None:
+    def __init__(self, source: Movable, target: Movable, journal: MoveJournal) -> None:
         self._source = source
         self._target = target
         self._journal = journal
 
-    async def plan(self) -> Plan:
+    async def plan(self) -> MovePlan:
         """Compare both stores, without changing anything."""
         versions = self._journal.read()
         here = await self._source.stamps(limit=EVERYTHING)
@@ -176,7 +176,7 @@ class Relocation:
             and versions.get(_in_trash(item.memory.id)) != item.deleted_at
             and there.get(item.memory.id, item.deleted_at) <= item.deleted_at
         ]
-        return Plan(present=len(here), copy=copy, discard=discard, newer=newer, deleted=deleted)
+        return MovePlan(present=len(here), copy=copy, discard=discard, newer=newer, deleted=deleted)
 
     async def run(self, progress: Progress) -> Verified:
         """Copy everything that the target lacks, including memories added during the copy, and

@@ -26,7 +26,7 @@ from upwell.ground.types.memory import Memory, Trust
 from upwell.memory.documents.recall import Documents, Progress
 from upwell.memory.documents.scan import Problem
 from upwell.memory.library import Library
-from upwell.memory.line import Line, read_line
+from upwell.memory.line import MemoryLine, read_line
 from upwell.memory.notes.file import Origin
 from upwell.memory.notes.reading import read_notes
 from upwell.memory.notes.stm import ShortTerm
@@ -205,7 +205,7 @@ class Copied(Struct):
 class _Item(Struct, frozen=True):
     """A line of a file, which ends at the byte offset `end`."""
 
-    line: Line
+    line: MemoryLine
     end: int
 
 
@@ -294,7 +294,9 @@ async def copy_memories(
             return copied
 
 
-async def _store(library: Library, lines: Sequence[Line], copied: Copied, propose: Propose) -> None:
+async def _store(
+    library: Library, lines: Sequence[MemoryLine], copied: Copied, propose: Propose
+) -> None:
     """Store a batch, propose its rules, and count both in `copied`."""
     stored = await library.store.get_many([line.memory.id for line in lines])
     known = {memory.id: memory for memory in stored}
@@ -323,7 +325,7 @@ async def _store(library: Library, lines: Sequence[Line], copied: Copied, propos
         copied.rules += len(proposed)
 
 
-def _is_admitted(line: Line, before: Memory | None) -> bool:
+def _is_admitted(line: MemoryLine, before: Memory | None) -> bool:
     """False if another memory has the line's id, unless the line is a later version of it that the
     user exported."""
     if before is None or before.text == line.memory.text:
@@ -365,7 +367,7 @@ def _with_progress(stored_count: int, hint: str) -> str:
     return f"{hint}; {progress}" if hint else progress
 
 
-def _lines(path: Path, read: Callable[[bytes], Line]) -> Iterator[_Item]:
+def _lines(path: Path, read: Callable[[bytes], MemoryLine]) -> Iterator[_Item]:
     end = 0
     for number, raw in enumerate(_rows(path), 1):
         end += len(raw)

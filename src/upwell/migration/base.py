@@ -20,7 +20,7 @@ _MILLISECONDS = 100_000_000_000
 """Larger numbers are times in milliseconds. In seconds, this number means the year 5138."""
 
 
-class Place(Struct, frozen=True):
+class StorePlace(Struct, frozen=True):
     """What determines where programs store their files. `folder` is the working directory."""
 
     user_folder: Path
@@ -50,7 +50,7 @@ class Setting(Struct, frozen=True):
     original: str = ""
 
 
-class Server(Struct, frozen=True):
+class ImportedServer(Struct, frozen=True):
     """An MCP server for the gateway. `table` is the content of `[server.NAME]`."""
 
     name: str
@@ -65,7 +65,7 @@ class LeftOut(Struct, frozen=True):
     count: int = 1
 
 
-Item = Record | Setting | Server | LeftOut
+Item = Record | Setting | ImportedServer | LeftOut
 
 
 def link_out(file: Path, folder: Path) -> LeftOut | None:
@@ -89,11 +89,11 @@ class Program(Protocol):
         """For messages: where the program usually stores its memories."""
         ...
 
-    def stores(self, place: Place) -> list[Path]:
+    def stores(self, place: StorePlace) -> list[Path]:
         """The program's stores on this machine."""
         ...
 
-    def read(self, path: Path, place: Place) -> Iterator[Item]:
+    def read(self, path: Path, place: StorePlace) -> Iterator[Item]:
         """Yield everything in a store.
 
         Raises:

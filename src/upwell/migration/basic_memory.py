@@ -19,7 +19,7 @@ from msgspec import Struct
 from upwell.ground.errors import UsageError
 from upwell.ground.foreign import read_json, read_text
 from upwell.ground.project import repository_of
-from upwell.migration.base import Item, LeftOut, Place, Record, link_out, record
+from upwell.migration.base import Item, LeftOut, Record, StorePlace, link_out, record
 from upwell.migration.front_matter import Fields, field, front_and_body, items
 
 _KINDS = {
@@ -59,7 +59,7 @@ class BasicMemory:
     name = "basic-memory"
     usual = "the folders in ~/.basic-memory/config.json"
 
-    def stores(self, place: Place) -> list[Path]:
+    def stores(self, place: StorePlace) -> list[Path]:
         config = place.folder_named("BASIC_MEMORY_CONFIG_DIR", ".basic-memory") / "config.json"
         try:
             folders = _folders(read_json(config)) if config.is_file() else []
@@ -69,7 +69,7 @@ class BasicMemory:
         present = dict.fromkeys(path for path in (*folders, home) if path.is_dir())
         return [path for path in present if _may_be_searched(path, place) and any(_files(path))]
 
-    def read(self, path: Path, place: Place) -> Iterator[Item]:
+    def read(self, path: Path, place: StorePlace) -> Iterator[Item]:
         files = [path] if path.is_file() else sorted(_files(path))
         if not files:
             raise UsageError(f"{path} has no notes of basic-memory", hint=f"usually {self.usual}")
@@ -84,7 +84,7 @@ class BasicMemory:
                 yield LeftOut(error.message, str(file))
 
 
-def _may_be_searched(folder: Path, place: Place) -> bool:
+def _may_be_searched(folder: Path, place: StorePlace) -> bool:
     """False for the home folder and its parents, where most Markdown files are not notes."""
     user = place.user_folder.resolve()
     return folder.resolve() not in (user, *user.parents)

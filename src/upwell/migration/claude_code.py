@@ -16,7 +16,7 @@ from pathlib import Path
 from upwell.ground.errors import UsageError
 from upwell.ground.foreign import read_text
 from upwell.ground.project import project_of
-from upwell.migration.base import Item, LeftOut, Place, Record, link_out, record, texts
+from upwell.migration.base import Item, LeftOut, Record, StorePlace, link_out, record, texts
 from upwell.migration.front_matter import field, front_and_body
 
 MEMORY = "memory"
@@ -37,11 +37,11 @@ class ClaudeCode:
     name = "claude-code"
     usual = "~/.claude/projects/*/memory"
 
-    def stores(self, place: Place) -> list[Path]:
+    def stores(self, place: StorePlace) -> list[Path]:
         root = place.folder_named("CLAUDE_CONFIG_DIR", ".claude") / "projects"
         return sorted(folder for folder in root.glob(f"*/{MEMORY}") if any(folder.glob("*.md")))
 
-    def read(self, path: Path, place: Place) -> Iterator[Item]:
+    def read(self, path: Path, place: StorePlace) -> Iterator[Item]:
         files = [path] if path.is_file() else _files(path)
         if not files:
             raise UsageError(

@@ -15,7 +15,7 @@ from upwell.ground.foreign import parsed_json, read_text
 from upwell.migration.base import (
     Item,
     LeftOut,
-    Place,
+    StorePlace,
     record,
     string,
     texts,
@@ -38,11 +38,11 @@ class Mem0:
     name = "mem0"
     usual = "an export in JSON: give its path"
 
-    def stores(self, place: Place) -> list[Path]:
+    def stores(self, place: StorePlace) -> list[Path]:
         file = place.folder_named("MEM0_DIR", ".mem0") / _FILE
         return [file] if file.is_file() else []
 
-    def read(self, path: Path, place: Place) -> Iterator[Item]:
+    def read(self, path: Path, place: StorePlace) -> Iterator[Item]:
         file = path / _FILE if path.is_dir() else path
         if not file.exists():
             raise UsageError(f"{path} has no export of mem0", hint=f"usually {self.usual}")

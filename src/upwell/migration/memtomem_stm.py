@@ -22,7 +22,7 @@ from upwell.hosts.memtomem import (
     read_proxy,
     registered_environment,
 )
-from upwell.migration.base import Item, LeftOut, Place, Server, Setting
+from upwell.migration.base import ImportedServer, Item, LeftOut, Setting, StorePlace
 
 PREFIX = "MEMTOMEM_STM_"
 _KEYS = {
@@ -71,17 +71,17 @@ class MemtomemStm:
     name = "memtomem-stm"
     usual = "~/.memtomem/stm_proxy.json"
 
-    def stores(self, place: Place) -> list[Path]:
+    def stores(self, place: StorePlace) -> list[Path]:
         path = proxy_file(_environment(place), place.user_folder)
         return [path] if path.is_file() else []
 
-    def read(self, path: Path, place: Place) -> Iterator[Item]:
+    def read(self, path: Path, place: StorePlace) -> Iterator[Item]:
         content = read_proxy(path / "stm_proxy.json" if path.is_dir() else path)
         for server in proxied_servers(content):
             if not server.entry.table:
                 yield LeftOut(server.entry.left, server.entry.name)
                 continue
-            yield Server(server.entry.name, server.entry.table)
+            yield ImportedServer(server.entry.name, server.entry.table)
             for tool, limits in server.tools.items():
                 pattern = f"{server.entry.name}__{tool}"
                 for key, value in limits.items():
@@ -92,7 +92,7 @@ class MemtomemStm:
         yield from (_setting(name, value) for name, value in settings.items())
 
 
-def _environment(place: Place) -> dict[str, str]:
+def _environment(place: StorePlace) -> dict[str, str]:
     """The shell's environment, overridden by the variables that agents give the proxy."""
     user = Installation(user_folder=place.user_folder, environment=place.environment, command=())
     return {**place.environment, **registered_environment(server_files().values(), user)}

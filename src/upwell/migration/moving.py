@@ -20,15 +20,15 @@ from upwell.memory.library import Library
 from upwell.memory.records import check, content_hash, masked, validated
 from upwell.memory.transfer import exported
 from upwell.migration.base import (
+    ImportedServer,
     Item,
     LeftOut,
-    Place,
     Program,
     Record,
-    Server,
     Setting,
+    StorePlace,
 )
-from upwell.migration.plan import Plan
+from upwell.migration.plan import ImportPlan
 from upwell.migration.projects import Projects
 
 BATCH = 1_000
@@ -44,11 +44,11 @@ Progress = Callable[[int, int], None]
 class Configuration(Protocol):
     """The configuration file for imported settings and servers."""
 
-    def obstacle(self, item: Setting | Server) -> str:
+    def obstacle(self, item: Setting | ImportedServer) -> str:
         """Why this setting or server cannot be written, or "" if it can."""
         ...
 
-    def write(self, settings: Sequence[Setting], servers: Sequence[Server]) -> None:
+    def write(self, settings: Sequence[Setting], servers: Sequence[ImportedServer]) -> None:
         """Write all these settings and servers, or nothing.
 
         Raises:
@@ -75,26 +75,26 @@ class MovingIn:
         self._configuration = configuration
 
     async def plan(
-        self, program: Program, stores: Sequence[Path], place: Place, projects: Projects
-    ) -> Plan:
+        self, program: Program, stores: Sequence[Path], place: StorePlace, projects: Projects
+    ) -> ImportPlan:
         """Read a program's stores. Writes nothing.
 
         Raises:
             UsageError: a store cannot be read.
             StoreError: upwell's own memories cannot be read.
         """
-        plan = Plan(program.name, list(map(str, stores)))
+        plan = ImportPlan(program.name, list(map(str, stores)))
         items = await asyncio.to_thread(_read, program, stores, place)
         records = [_placed(item, projects) for item in items if isinstance(item, Record)]
         self._add_memories(plan, records, await self._present(records))
         for item in items:
             if isinstance(item, LeftOut):
                 plan.leave_out(item)
-            elif isinstance(item, Setting | Server):
+            elif isinstance(item, Setting | ImportedServer):
                 self._add_configuration(plan, item)
         return plan
 
-    async def carry_out(self, plan: Plan, progress: Progress) -> None:
+    async def carry_out(self, plan: ImportPlan, progress: Progress) -> None:
         """Write everything in the plan.
 
         Raises:
@@ -122,7 +122,7 @@ class MovingIn:
         return present
 
     def _add_memories(
-        self, plan: Plan, records: Iterable[Memory | LeftOut], present: _Present
+        self, plan: ImportPlan, records: Iterable[Memory | LeftOut], present: _Present
     ) -> None:
         for memory in records:
             item = memory if isinstance(memory, LeftOut) else _checked(memory)
@@ -140,7 +140,7 @@ class MovingIn:
             plan.changed += known is not None
             plan.redacted.update(secrets)
 
-    def _add_configuration(self, plan: Plan, item: Setting | Server) -> None:
+    def _add_configuration(self, plan: ImportPlan, item: Setting | ImportedServer) -> None:
         name = item.original if isinstance(item, Setting) else item.name
         if why := self._configuration.obstacle(item):
             plan.leave_out(LeftOut(why, name))
@@ -150,7 +150,7 @@ class MovingIn:
             plan.servers.append(item)
 
 
-def _read(program: Program, stores: Sequence[Path], place: Place) -> list[Item]:
+def _read(program: Program, stores: Sequence[Path], place: StorePlace) -> list[Item]:
     return [item for store in stores for item in program.read(store, place)]
 
 

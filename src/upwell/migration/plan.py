@@ -8,20 +8,20 @@ from msgspec import Struct, field
 
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory
-from upwell.migration.base import LeftOut, Server, Setting
+from upwell.migration.base import ImportedServer, LeftOut, Setting
 
 MAX_EXAMPLES = 5
 MAX_EXAMPLE_CHARS = 80
 
 
-class Omission(Struct):
+class SkippedItems(Struct):
     """How many items are left out for one reason, and some examples."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
 
-class Plan(Struct):
+class ImportPlan(Struct):
     """What an import writes and leaves out. `redacted` counts, for each rule, the items in which
     it masked secrets. `changed` counts the memories that replace an earlier version."""
 
@@ -29,13 +29,13 @@ class Plan(Struct):
     stores: list[str]
     memories: list[Memory] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
-    servers: list[Server] = field(default_factory=list)
+    servers: list[ImportedServer] = field(default_factory=list)
     changed: int = 0
-    left_out: dict[str, Omission] = field(default_factory=dict)
+    left_out: dict[str, SkippedItems] = field(default_factory=dict)
     redacted: Counter[str] = field(default_factory=Counter)
 
     def leave_out(self, item: LeftOut) -> None:
-        omission = self.left_out.setdefault(redact(item.why)[0], Omission())
+        omission = self.left_out.setdefault(redact(item.why)[0], SkippedItems())
         omission.count += item.count
         if item.example and len(omission.examples) < MAX_EXAMPLES:
             example = " ".join(redact(item.example)[0].split())

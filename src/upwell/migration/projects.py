@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from upwell.ground.errors import UsageError
 from upwell.ground.foreign import read_text
 from upwell.ground.project import project_of, repository_of
-from upwell.migration.base import Place
+from upwell.migration.base import StorePlace
 
 NO_PROJECT = ("", "unknown-project", "default")
 
@@ -46,7 +46,9 @@ class Projects(Struct, frozen=True):
         return None, f"{count} {name}: pass --project {name}=FOLDER, or --everywhere"
 
 
-def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = False) -> Projects:
+def projects_at(
+    place: StorePlace, given: Iterable[str] = (), *, everywhere: bool = False
+) -> Projects:
     """The projects that the user gave as NAME=FOLDER, the repository around the working directory,
     and the folders in which Claude Code has worked.
 
@@ -67,7 +69,7 @@ def projects_at(place: Place, given: Iterable[str] = (), *, everywhere: bool = F
     )
 
 
-def _folders_of_claude(place: Place) -> list[str]:
+def _folders_of_claude(place: StorePlace) -> list[str]:
     try:
         listed = json.loads(read_text(place.folder_named("CLAUDE_CONFIG_DIR", "") / ".claude.json"))
     except (UsageError, ValueError, RecursionError):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 
 MIN_EVENTS = 5
 """Sessions with fewer events may be equal by chance (`Run the tests`, and they pass)."""
@@ -23,7 +23,7 @@ class Fingerprint(Struct):
     prompts: list[int] = field(default_factory=list[int])
     events: set[int] = field(default_factory=set[int])
 
-    def add(self, event: Event) -> None:
+    def add(self, event: SessionEvent) -> None:
         """Add an event. A compaction has no content and is ignored."""
         if event.kind is Kind.COMPACT:
             return
@@ -60,12 +60,12 @@ def copied_sessions(fingerprints: Mapping[str, Fingerprint]) -> set[str]:
     return copies
 
 
-def content_digest(event: Event) -> int:
+def content_digest(event: SessionEvent) -> int:
     """A hash of an event's content, independent of its time and session."""
     return _digest((event.kind, event.text, event.tool, event.args, event.out))
 
 
-def event_digest(event: Event) -> int:
+def event_digest(event: SessionEvent) -> int:
     """A hash of an event's content and time, independent of its file and session."""
     return _digest((event.t, event.kind, event.text, event.tool, event.args, event.out))
 

@@ -9,7 +9,7 @@ from math import sqrt
 from msgspec import Struct
 
 from upwell.ground.types.memory import Hit
-from upwell.replay.run import Decision
+from upwell.replay.run import ReplayDecision
 
 Z = 1.96
 """The 97.5 % quantile of the normal distribution, for a 95 % interval."""
@@ -20,7 +20,7 @@ MIN_LABELS = 20
 class SampledHit(Struct, frozen=True):
     """A memory that surfaced, and the decision to show it."""
 
-    decision: Decision
+    decision: ReplayDecision
     hit: Hit
 
 
@@ -49,7 +49,7 @@ class Fit(Struct, frozen=True):
     others: int
 
 
-class Sample:
+class ReplaySample:
     """Draws `size` memories from a replay, all with the same probability (reservoir sampling,
     Vitter 1985, algorithm R). The same replay always gives the same sample."""
 
@@ -59,7 +59,7 @@ class Sample:
         self._offered = 0
         self._drawn: list[SampledHit] = []
 
-    def offer(self, decision: Decision) -> None:
+    def offer(self, decision: ReplayDecision) -> None:
         """Let the sample draw from the memories in a decision."""
         for hit in decision.hits:
             self._offered += 1

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.episodes.events import ROOT, Event
+from upwell.episodes.events import ROOT, SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.ground.project import link_into, repository_of
 from upwell.ground.trace import LOG
@@ -122,7 +122,7 @@ class Project(Struct):
     commits: Arrivals
 
 
-class Projects:
+class ReplayProjects:
     """The repositories of the sessions. If `named` (`--repo`) is given, all sessions belong to it.
     Otherwise a session belongs to the repository around its folder, if this repository still
     exists."""
@@ -191,7 +191,7 @@ class Projects:
         return text
 
 
-class Relocation:
+class PathRelocation:
     """Moves the paths in a session's events into the checkout.
 
     The session may have run on another machine. The repository's location there is inferred from
@@ -219,7 +219,7 @@ class Relocation:
         moved = self._text(cwd) if cwd else ""
         return moved if moved.startswith(self._project.folder) else self._project.folder
 
-    def event(self, event: Event) -> Event:
+    def event(self, event: SessionEvent) -> SessionEvent:
         """The event with its paths moved into the checkout."""
         for path in _paths_in(event.args):
             if not self._inside(path) and (root := self._root_before(path)):

@@ -9,8 +9,8 @@ from msgspec import Struct, field
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.format import counted, iso
 from upwell.ground.types.memory import Hit
-from upwell.replay.memories import Projects
-from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
+from upwell.replay.memories import ReplayProjects
+from upwell.replay.run import SAID, ReplayDecision, Summary, kind_of, name_of
 from upwell.replay.silence import Material, in_words
 
 SHOWN = 3
@@ -34,13 +34,13 @@ class _Session(Struct):
 
     began: float
     events: int = 0
-    spoken: list[Decision] = field(default_factory=list[Decision])
+    spoken: list[ReplayDecision] = field(default_factory=list[ReplayDecision])
 
 
-class Report:
+class ReplayReport:
     """Collects the decisions of a replay and formats them."""
 
-    def __init__(self, projects: Projects) -> None:
+    def __init__(self, projects: ReplayProjects) -> None:
         self.summary = Summary()
         self.verdicts: Mapping[str, int] = {}
         """How many verdicts the judge gave and what they cost; empty without a judge."""
@@ -54,7 +54,7 @@ class Report:
         self._moments: dict[str, _Moment] = {}
         self._sessions: dict[str, _Session] = {}
 
-    def add(self, decision: Decision) -> None:
+    def add(self, decision: ReplayDecision) -> None:
         """Count a decision, and keep it if a memory surfaced."""
         self.summary.add(decision)
         session = self._sessions.setdefault(decision.session, _Session(decision.t))
@@ -84,14 +84,14 @@ class Report:
             if rest > 0:
                 yield f"  … and {rest} more (--json shows all)"
 
-    def decision(self, decision: Decision) -> Iterator[str]:
+    def decision(self, decision: ReplayDecision) -> Iterator[str]:
         """Lines with the time, the event and the surfaced memories of a decision."""
         yield f"  {_moment(decision, SUBJECT_CHARS)}"
         for hit in decision.hits:
             text = _cut(self._projects.shown(hit.memory.text), TEXT_CHARS)
             yield f"    {hit.score:.2f}  {self._named(hit)}: {text}"
 
-    def sampled_hit(self, decision: Decision, hit: Hit) -> Iterator[str]:
+    def sampled_hit(self, decision: ReplayDecision, hit: Hit) -> Iterator[str]:
         """Lines with the event and the whole memory, without its score."""
         yield _moment(decision, LABEL_CHARS)
         yield f"  {self._named(hit)}"
@@ -133,7 +133,7 @@ def _row(name: str, moment: _Moment) -> Mapping[str, Any]:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def _moment(decision: Decision, chars: int) -> str:
+def _moment(decision: ReplayDecision, chars: int) -> str:
     """The time and the event. Secrets are masked, because prompts and commands may contain them."""
     subject = _cut(redact(decision.subject)[0], chars)
     return f"{_minute(decision.t)}  {decision.moment}: {subject}"

@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.text.format import iso
 from upwell.ground.text.tokens import count
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Moment, Skip, Surfacing
 from upwell.hosts import claude, events
-from upwell.replay.memories import Arrivals, Project, Projects, Relocation, With
+from upwell.replay.memories import Arrivals, PathRelocation, Project, ReplayProjects, With
 from upwell.surface.moments import moment_of, triggers_in
 
 SESSION_START, COMPACTION = "session_start", "compaction"
@@ -74,7 +74,7 @@ class Product(Protocol):
         """Memories from a repository's commits, but only from those that give a reason."""
         ...
 
-    async def learn(self, events: Sequence[Event], project: str) -> None:
+    async def learn(self, events: Sequence[SessionEvent], project: str) -> None:
         """Learn from a session's events in `project`, as capture does at the end of a turn."""
         ...
 
@@ -83,7 +83,7 @@ class Product(Protocol):
         ...
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class ReplayDecision(Struct, frozen=True, kw_only=True):
     """The outcome of an event: the memories that surfaced, or the reason for silence. `subject` is
     the event on one line."""
 
@@ -110,7 +110,7 @@ class Summary(Struct):
     outcomes: Counter[str] = field(default_factory=Counter[str])
     doors: Counter[str] = field(default_factory=Counter[str])
 
-    def add(self, decision: Decision) -> None:
+    def add(self, decision: ReplayDecision) -> None:
         """Add a decision to the totals."""
         self.sessions += decision.moment == SESSION_START
         self.events += 1
@@ -135,10 +135,10 @@ class _Session(Struct):
     """A session in progress. `turn` holds what the agent has written since the last prompt, and
     `events` holds what capture reads at the end of the turn."""
 
-    relocation: Relocation | None
+    relocation: PathRelocation | None
     prompts: int = 0
     turn: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
-    events: list[Event] = field(default_factory=list[Event])
+    events: list[SessionEvent] = field(default_factory=list[SessionEvent])
 
 
 class Replay:
@@ -150,7 +150,7 @@ class Replay:
         self,
         product: Product,
         clock: SimulatedClock,
-        projects: Projects,
+        projects: ReplayProjects,
         choices: frozenset[With],
         memories: Iterable[Memory] = (),
     ) -> None:
@@ -161,7 +161,7 @@ class Replay:
         self._notes = Arrivals(memories if With.MEMORY in choices else ())
         self._sessions: dict[str, _Session] = {}
 
-    async def decisions(self, events: Iterable[Event]) -> AsyncIterator[Decision]:
+    async def decisions(self, events: Iterable[SessionEvent]) -> AsyncIterator[ReplayDecision]:
         """Yield a decision for every session start, compaction, prompt and call.
 
         Raises:
@@ -191,12 +191,12 @@ class Replay:
         if notes := self._notes.until(self._clock.now()):
             await self._product.remember([self._projects.moved(note) for note in notes])
 
-    async def _begin(self, event: Event) -> _Session:
+    async def _begin(self, event: SessionEvent) -> _Session:
         root = self._projects.root_of(event.cwd)
         project = await self._project_at(root, event.t) if root else None
         if project is None:
             return _Session(None)
-        return _Session(Relocation(project, event.cwd))
+        return _Session(PathRelocation(project, event.cwd))
 
     async def _project_at(self, root: str, at: float) -> Project | None:
         is_new = not self._projects.knows(root)
@@ -212,7 +212,9 @@ class Replay:
             await self._product.remember(arrivals)
         return project
 
-    async def _decide(self, event: Event, event_here: Event, session: _Session) -> Decision:
+    async def _decide(
+        self, event: SessionEvent, event_here: SessionEvent, session: _Session
+    ) -> ReplayDecision:
         cue = cue_of(event_here, event_here.cwd)
         moment = moment_named(event_here, cue, session.prompts)
         if event.kind is Kind.COMPACT:
@@ -220,7 +222,7 @@ class Replay:
         outcome = await self._product.surface(cue) if cue else None
         surfacing = outcome if isinstance(outcome, Surfacing) else None
         skip = outcome if isinstance(outcome, Skip) else None
-        return Decision(
+        return ReplayDecision(
             session=event.session,
             i=event.i,
             t=event.t,
@@ -233,14 +235,14 @@ class Replay:
             detail=skip.detail if skip else "",
         )
 
-    def _record(self, event: Event, event_here: Event, session: _Session) -> None:
+    def _record(self, event: SessionEvent, event_here: SessionEvent, session: _Session) -> None:
         session.prompts += event.kind is Kind.PROMPT
         if len(session.turn) < _MAX_TEXTS:
             session.turn += _texts_written(event)
         if With.LEARNED in self._choices:
             session.events.append(event_here)
 
-    async def _end_turn(self, event: Event, session: _Session) -> None:
+    async def _end_turn(self, event: SessionEvent, session: _Session) -> None:
         turn, session.turn = session.turn, []
         over = event.kind is Kind.END
         if turn or over:
@@ -252,7 +254,7 @@ class Replay:
             await self._product.keep_record(event.session)
 
 
-def described(decision: Decision, projects: Projects) -> dict[str, Any]:
+def described(decision: ReplayDecision, projects: ReplayProjects) -> dict[str, Any]:
     """The decision as `--json` shows it."""
     return {
         "session": decision.session,
@@ -305,7 +307,7 @@ def _tokens(surfacing: Surfacing) -> int:
     return count(surfacing.text.replace(surfacing.id, "s_" + "0" * (len(surfacing.id) - 2)))
 
 
-def _texts_written(event: Event) -> list[tuple[float, str]]:
+def _texts_written(event: SessionEvent) -> list[tuple[float, str]]:
     if event.kind is Kind.SAY:
         return [(event.t, event.text)]
     if event.kind is Kind.TOOL:
@@ -314,14 +316,14 @@ def _texts_written(event: Event) -> list[tuple[float, str]]:
     return []
 
 
-def _line(event: Event) -> str:
+def _line(event: SessionEvent) -> str:
     if event.kind is not Kind.TOOL:
         return " ".join(event.text.split())
     subject = next((value for value in event.args.values() if isinstance(value, str)), "")
     return " ".join(f"{event.tool} {subject}".split())
 
 
-def cue_of(event: Event, cwd: str | None) -> Cue | None:
+def cue_of(event: SessionEvent, cwd: str | None) -> Cue | None:
     """The cue for an event in the folder `cwd`; None if hooks do not report the event."""
     if event.kind in (Kind.START, Kind.COMPACT):
         reason = "compact" if event.kind is Kind.COMPACT else event.text or events.STARTED
@@ -349,7 +351,7 @@ def surfacing_tool(name: str) -> str:
     return events.surfacing_tool(name, claude.EVENTS.readers, claude.EVENTS.server_marks)
 
 
-def moment_named(event: Event, cue: Cue | None, prompts_before: int) -> str:
+def moment_named(event: SessionEvent, cue: Cue | None, prompts_before: int) -> str:
     """The name of an event's moment. `prompts_before` is the number of earlier prompts in the
     session."""
     if event.kind is Kind.START:

@@ -14,19 +14,19 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.ground.project import is_below, real_folder
 from upwell.replay.copies import Fingerprint, copied_sessions, event_digest
-from upwell.replay.merge import Stream, merged
+from upwell.replay.merge import EventStream, merged
 from upwell.replay.transcripts import Transcript
-from upwell.replay.transcripts.base import Tally
+from upwell.replay.transcripts.base import ReadTally
 from upwell.replay.transcripts.census import Census
 
 Report = Callable[[str], None]
 """Receives a line about a file that is left out."""
 Progress = Callable[[int, int], None]
-Selects = Callable[[Event], bool]
+Selects = Callable[[SessionEvent], bool]
 """Decides, from the first event of a session, whether to replay the session."""
 _BOUNDARIES = frozenset({Kind.START, Kind.END})
 
@@ -43,7 +43,7 @@ class _Session(Struct):
     started: bool = False
 
 
-def every_session(_: Event) -> bool:
+def every_session(_: SessionEvent) -> bool:
     """Select every session."""
     return True
 
@@ -52,7 +52,7 @@ def selecting(since: float, folder: Path | None) -> Selects:
     """Select the sessions that began at or after `since` inside `folder`."""
     root = str(folder) if folder else ""
 
-    def selects(event: Event) -> bool:
+    def selects(event: SessionEvent) -> bool:
         return event.t >= since and (not root or is_below(real_folder(event.cwd or "/"), root))
 
     return selects
@@ -113,9 +113,9 @@ class Timeline:
         """The number of files that could not be read to their end."""
         return len(self._broken)
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[SessionEvent]:
         streams = (
-            Stream(begins, partial(self._owned, number))
+            EventStream(begins, partial(self._owned, number))
             for number, begins in self._file_begins.items()
         )
         for event in merged(streams):
@@ -123,7 +123,7 @@ class Timeline:
             if session.selected:
                 yield from self._framed(event, session)
 
-    def _framed(self, event: Event, session: _Session) -> Iterator[Event]:
+    def _framed(self, event: SessionEvent, session: _Session) -> Iterator[SessionEvent]:
         """The event, with a start before a session's first event and an end after its last. A
         session has neither if earlier files already record all of its events."""
         if not session.pending:
@@ -155,7 +155,7 @@ class Timeline:
         return len(copies)
 
     def _survey_file(self, number: int, fingerprints: dict[str, Fingerprint]) -> None:
-        tally = Tally()
+        tally = ReadTally()
         for event in self._readable(number, tally):
             self._file_begins.setdefault(number, event.t)
             session = self._sessions.get(event.session)
@@ -170,7 +170,7 @@ class Timeline:
                 fingerprints.setdefault(event.session, Fingerprint(event.t)).add(event)
         self.census.add(self.transcripts[number].format, tally)
 
-    def _readable(self, number: int, tally: Tally | None = None) -> Iterator[Event]:
+    def _readable(self, number: int, tally: ReadTally | None = None) -> Iterator[SessionEvent]:
         """The events of a file up to the first error. Errors are reported once per file."""
         transcript = self.transcripts[number]
         try:
@@ -181,12 +181,12 @@ class Timeline:
                 self._report(f"{transcript.path} is left out: {cause}")
             self._broken.add(number)
 
-    def _owned(self, number: int) -> Iterator[Event]:
+    def _owned(self, number: int) -> Iterator[SessionEvent]:
         for event in self._readable(number):
             if event.kind in _BOUNDARIES or self._owners.get(event_digest(event)) == number:
                 yield event
 
 
-def _boundary(event: Event, kind: Kind, number: int) -> Event:
+def _boundary(event: SessionEvent, kind: Kind, number: int) -> SessionEvent:
     text = "startup" if kind is Kind.START else ""
     return replace(event, kind=kind, i=number, text=text, tool="", args={}, out="", failed=False)

@@ -19,8 +19,8 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.text.format import counted
 from upwell.ground.text.words import informative, terms
 from upwell.sessions.commands import notable
-from upwell.sessions.index import Match, Scope, SessionIndex, read_turn
-from upwell.sessions.turns import Change, Run, Turn
+from upwell.sessions.index import SessionIndex, SessionMatch, SessionScope, read_turn
+from upwell.sessions.turns import FileChange, Run, Turn
 
 STANDS = "stands"
 MAX_FILES, MAX_RUNS = 5, 3
@@ -58,7 +58,7 @@ class Answer(Struct, frozen=True):
     agent wrote, if requested. `is_excerpt` is True if the transcript is gone and only excerpts are
     left."""
 
-    match: Match
+    match: SessionMatch
     question: str
     conclusion: str
     closing: str = ""
@@ -69,7 +69,11 @@ class Answer(Struct, frozen=True):
 
 
 async def answers_to(
-    index: SessionIndex, question: str, scope: Scope, limit: int, environment: Mapping[str, str]
+    index: SessionIndex,
+    question: str,
+    scope: SessionScope,
+    limit: int,
+    environment: Mapping[str, str],
 ) -> list[Answer]:
     """The sessions most relevant to the question, best first.
 
@@ -90,7 +94,7 @@ async def changes_of(
     index: SessionIndex,
     path: str,
     cwd: str,
-    scope: Scope,
+    scope: SessionScope,
     limit: int,
     environment: Mapping[str, str],
 ) -> list[Answer]:
@@ -121,7 +125,7 @@ async def turn_at(index: SessionIndex, locator: str, environment: Mapping[str, s
 
 
 async def _answers(
-    matches: Sequence[Match], environment: Mapping[str, str], question: str, file: str = ""
+    matches: Sequence[SessionMatch], environment: Mapping[str, str], question: str, file: str = ""
 ) -> list[Answer]:
     def read() -> list[Answer]:
         return [answer_of(match, question, environment, file=file) for match in matches]
@@ -130,7 +134,7 @@ async def _answers(
 
 
 def answer_of(
-    match: Match,
+    match: SessionMatch,
     question: str,
     environment: Mapping[str, str],
     *,
@@ -156,7 +160,7 @@ def answer_of(
     )
 
 
-def _closing(match: Match | None) -> str:
+def _closing(match: SessionMatch | None) -> str:
     turn = read_turn(match) if match else None
     if match is None or turn is None:
         return match.turn.conclusion if match else ""
@@ -187,7 +191,7 @@ def file_states(turn: Turn, environment: Mapping[str, str], file: str = "") -> l
     return states
 
 
-def _state(path: str, changes: Sequence[Change], ended: float, *, has_commits: bool) -> str:
+def _state(path: str, changes: Sequence[FileChange], ended: float, *, has_commits: bool) -> str:
     try:
         info = os.stat(path)
         is_newer = info.st_mtime > ended + _MARGIN_SECONDS
@@ -207,7 +211,7 @@ def _state(path: str, changes: Sequence[Change], ended: float, *, has_commits: b
     return "changed since" if verdicts or has_commits else ""
 
 
-def _verdict(change: Change, content: str) -> str:
+def _verdict(change: FileChange, content: str) -> str:
     """The state of one change, judged by the file's content; "" if the text of the change was not
     recorded. A change counts as reverted only if the lines that it removed are back and those that
     it added are gone."""

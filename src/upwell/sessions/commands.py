@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct, field
 
 from upwell.episodes.failures import asks_help, real_steps
-from upwell.episodes.signatures import Step, statuses, steps_of
+from upwell.episodes.signatures import CommandStep, statuses, steps_of
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.text.tokens import count
 from upwell.sessions.turns import Run
@@ -48,13 +48,13 @@ def worth_repeating(command: str) -> str:
     return steps[0].text
 
 
-def _is_told(step: Step, command: str) -> bool:
+def _is_told(step: CommandStep, command: str) -> bool:
     """True unless the status of the step is lost: `make || true`, `make; echo done`, `make &`."""
     named = [told for text, told in statuses(command) if step.words[0] in text.split()]
     return bool(named) and all(named)
 
 
-def _is_notable(step: Step) -> bool:
+def _is_notable(step: CommandStep) -> bool:
     if step.piped or step.program in _PLAIN or len(step.words) < 2 or asks_help(step):
         return False
     if _INLINE & set(step.args):

@@ -28,7 +28,14 @@ from upwell.replay.transcripts import Transcript, format_named, own_bytes, trans
 from upwell.sessions import tables
 from upwell.sessions.rank import MAX_RANKED, ranked, tallies, with_priors
 from upwell.sessions.record import encoded, facts_of
-from upwell.sessions.tables import Entry, KnownTranscript, Listed, Reading, SessionRow, TurnRow
+from upwell.sessions.tables import (
+    KnownTranscript,
+    Listed,
+    SessionRow,
+    TranscriptReading,
+    TurnEntry,
+    TurnRow,
+)
 from upwell.sessions.telling import telling
 from upwell.sessions.terms import (
     digest_of,
@@ -53,7 +60,7 @@ Progress = Callable[[int, int], None]
 Excludes = Callable[[str], bool]
 
 
-class Scope(Struct, frozen=True, kw_only=True):
+class SessionScope(Struct, frozen=True, kw_only=True):
     """The sessions that a search may see: those of `project` and `host` whose last turn ended at
     `since` or later. None, or 0 for `since`, means no limit. `here` is the project in which the
     question is asked, and its sessions rank higher."""
@@ -64,7 +71,7 @@ class Scope(Struct, frozen=True, kw_only=True):
     here: str | None = None
 
 
-class Match(Struct, frozen=True):
+class SessionMatch(Struct, frozen=True):
     """A session, and its most relevant turn."""
 
     session: SessionRow
@@ -139,7 +146,7 @@ class SessionIndex:
             await database.write(lambda db: tables.drop_oldest(db, MAX_TURNS))
         return True
 
-    async def search(self, question: str, scope: Scope, limit: int) -> list[Match]:
+    async def search(self, question: str, scope: SessionScope, limit: int) -> list[SessionMatch]:
         """The sessions most relevant to the question, best first. If the question contains an
         error, sessions with the same error are also found, even if paths and numbers in it differ.
 
@@ -149,7 +156,7 @@ class SessionIndex:
         database = await self._open()
         return await database.read(lambda db: self._search(db, question, scope, limit))
 
-    async def changes(self, path: str, scope: Scope, limit: int) -> list[Match]:
+    async def changes(self, path: str, scope: SessionScope, limit: int) -> list[SessionMatch]:
         """The turns that changed this file, newest first. `path` is absolute, relative to a
         project, or only a name.
 
@@ -159,7 +166,7 @@ class SessionIndex:
         database = await self._open()
         return await database.read(lambda db: _changes(db, path, scope, limit))
 
-    async def located(self, locator: str) -> Match:
+    async def located(self, locator: str) -> SessionMatch:
         """The turn with this locator, or the first turn if the locator names only a session.
 
         Raises:
@@ -169,7 +176,7 @@ class SessionIndex:
         database = await self._open()
         return await database.read(lambda db: _located(db, locator))
 
-    async def closing(self, match: Match) -> Match | None:
+    async def closing(self, match: SessionMatch) -> SessionMatch | None:
         """The last turn with a conclusion in the session of `match`, if `match` is the session's
         first turn and not that turn itself. A session's first request describes its subject; what
         was settled stands at its end.
@@ -182,10 +189,10 @@ class SessionIndex:
         database = await self._open()
         turns = await database.read(lambda db: tables.turns_in(db, match.session.no))
         last = next((turn for turn in reversed(turns[1:]) if turn.conclusion), None)
-        return Match(match.session, last, match.score) if last else None
+        return SessionMatch(match.session, last, match.score) if last else None
 
     async def listed(
-        self, scope: Scope, before: tuple[float, str] | None, limit: int
+        self, scope: SessionScope, before: tuple[float, str] | None, limit: int
     ) -> list[Listed]:
         """A page of sessions, the most recently ended first. `before` is the end time and name of
         the last session on the previous page; None starts with the newest session.
@@ -206,7 +213,7 @@ class SessionIndex:
         """Those of `names` that belong to sessions in the index."""
         return await (await self._open()).read(lambda db: tables.known_names(db, names))
 
-    async def recorded(self, name: str) -> list[Match]:
+    async def recorded(self, name: str) -> list[SessionMatch]:
         """Every turn of the session with this name, oldest first. Empty if there is no such
         session.
 
@@ -214,14 +221,14 @@ class SessionIndex:
             StoreError: the database cannot be read.
         """
         pairs = await (await self._open()).read(lambda db: tables.recorded(db, name))
-        return [Match(session, turn, 0.0) for session, turn in pairs]
+        return [SessionMatch(session, turn, 0.0) for session, turn in pairs]
 
     async def add(self, turns: Sequence[Turn]) -> None:
         """Keep the record of a session that is over and that no file on this machine holds, such as
         one in a replay. A search for its words does not find it."""
         if turns:
             entries = [replace(_entry(turn), impacts={}) for turn in turns]
-            reading = Reading(turns[0].session, "", len(turns), 0, None, entries)
+            reading = TranscriptReading(turns[0].session, "", len(turns), 0, None, entries)
             database, ended = await self._open(), max(turn.ended for turn in turns)
             await database.write(lambda db: tables.put(db, [reading]))
             await database.write(lambda db: tables.close(db, entries[0].name, ended))
@@ -241,8 +248,8 @@ class SessionIndex:
             await self._database.aclose()
 
     def _search(
-        self, db: sqlite3.Connection, question: str, scope: Scope, limit: int
-    ) -> list[Match]:
+        self, db: sqlite3.Connection, question: str, scope: SessionScope, limit: int
+    ) -> list[SessionMatch]:
         words, exact = question_terms(question), error_terms(question)
         postings = tables.postings_of(db, [*words, *exact])
         visible = tables.visible(db, scope.project, scope.host, scope.since)
@@ -252,7 +259,7 @@ class SessionIndex:
         known_turns = tables.turns(db, [key for _, _, key in best])
         now = self._clock.now()
         matches = [
-            Match(
+            SessionMatch(
                 rows[no],
                 known_turns[key],
                 with_priors(score, rows[no], now=now, project=scope.here),
@@ -277,7 +284,7 @@ class SessionIndex:
         return self._database
 
 
-def read_turn(match: Match) -> Turn | None:
+def read_turn(match: SessionMatch) -> Turn | None:
     """The turn as it is in its transcript now. None if the transcript is gone or was replaced."""
     transcript = Transcript(Path(match.session.path), format_named(match.session.format))
     number, offset = match.turn.number, match.turn.offset
@@ -327,7 +334,7 @@ def _read_all(
     chunk: Sequence[tuple[Transcript, int]],
     known: dict[str, KnownTranscript],
     excludes: Excludes,
-) -> list[Reading]:
+) -> list[TranscriptReading]:
     readings = []
     for transcript, _ in chunk:
         try:
@@ -339,7 +346,9 @@ def _read_all(
     return readings
 
 
-def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Excludes) -> Reading:
+def _read(
+    transcript: Transcript, known: KnownTranscript | None, excludes: Excludes
+) -> TranscriptReading:
     """The new turns of a transcript, except those in excluded folders. If the first turn is in an
     excluded folder, the rest is not read."""
     info = transcript.path.stat()
@@ -347,7 +356,7 @@ def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Exclu
     if known and transcript.format.resumes and known.resume > 0 and info.st_size >= known.size:
         start, first = known.resume, max(0, known.turns - 1)
     cwd = known.cwd if known else None
-    entries: list[Entry] = []
+    entries: list[TurnEntry] = []
     for turn in turns_of(transcript.events(start), first):
         turn.cwd = turn.cwd or cwd
         if turn.cwd and excludes(turn.cwd):
@@ -355,7 +364,7 @@ def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Exclu
                 break
             continue
         entries.append(_entry(turn))
-    return Reading(
+    return TranscriptReading(
         str(transcript.path),
         transcript.format.name,
         info.st_size,
@@ -365,9 +374,9 @@ def _read(transcript: Transcript, known: KnownTranscript | None, excludes: Exclu
     )
 
 
-def _entry(turn: Turn) -> Entry:
+def _entry(turn: Turn) -> TurnEntry:
     project = project_of(turn.cwd)
-    return Entry(
+    return TurnEntry(
         name=turn.session[:MAX_STORED_CHARS],
         host=turn.host,
         cwd=turn.cwd or "",
@@ -399,21 +408,23 @@ def _excerpt(text: str, limit: int) -> str:
     return redact(text)[0]
 
 
-def _changes(db: sqlite3.Connection, path: str, scope: Scope, limit: int) -> list[Match]:
+def _changes(
+    db: sqlite3.Connection, path: str, scope: SessionScope, limit: int
+) -> list[SessionMatch]:
     term = named_file(path, changed=True)
     posting = tables.postings_of(db, [term]).get(term)
     rows = tables.turns(db, set(posting[0]) if posting else ())
     sessions = tables.sessions(db, {row.session for row in rows.values()})
     visible = tables.visible(db, scope.project, scope.host, scope.since)
     matches = [
-        Match(sessions[row.session], row, 0.0)
+        SessionMatch(sessions[row.session], row, 0.0)
         for row in rows.values()
         if row.session in sessions and (visible is None or row.session in visible)
     ]
     return sorted(matches, key=lambda match: (-match.turn.at, -match.turn.key))[:limit]
 
 
-def _located(db: sqlite3.Connection, locator: str) -> Match:
+def _located(db: sqlite3.Connection, locator: str) -> SessionMatch:
     name, _, number = locator.removeprefix(SESSION_LOCATOR).partition("#")
     named = tables.session_named(db, name) if name else []
     exact = [row for row in named if row.name == name]
@@ -429,4 +440,4 @@ def _located(db: sqlite3.Connection, locator: str) -> Match:
         raise UsageError(
             f"{session.name} has no turn {number or 0}", hint=f"it has {session.turns} turns"
         )
-    return Match(session, turn, 0.0)
+    return SessionMatch(session, turn, 0.0)

@@ -20,7 +20,7 @@ from upwell.sessions.tables import TURN_BITS, SessionRow
 from upwell.sessions.terms import MAX_IMPACT
 
 WHOLE_SHARE = 0.25
-"""The share of `Tally.whole` that is added to the score of the session's best turn."""
+"""The share of `ScoreTally.whole` that is added to the score of the session's best turn."""
 NEW_BONUS, HALF_LIFE_DAYS = 0.05, 60.0
 PROJECT_BONUS = 0.1
 MAX_RANKED = 60
@@ -35,7 +35,7 @@ _DAY_SECONDS = 86_400.0
 Posting = tuple["array[int]", bytes]
 
 
-class Tally(Struct):
+class ScoreTally(Struct):
     """The parts of a session's score. `turns` maps the keys of its turns to their scores. `whole`
     is the sum of every term's highest weight in any turn."""
 
@@ -56,14 +56,14 @@ def tallies(
     postings: Mapping[int, Posting],
     turns: int,
     visible: Collection[int] | None,
-) -> dict[int, Tally]:
+) -> dict[int, ScoreTally]:
     """The tallies of the sessions that contain any of these terms, keyed by session number. `words`
     are the terms of the words in the question, and `exact` are the terms of its errors. `turns` is
     the total number of turns. `visible` are the sessions to consider, or None for all."""
     corpus = Corpus(scopes=(), memories=turns, words=0)
     weights = {term: corpus.idf(len(postings[term][0])) for term in words if term in postings}
     weights |= {term: EXACT_RARITY * corpus.rarest for term in exact if term in postings}
-    by_session: dict[int, Tally] = {}
+    by_session: dict[int, ScoreTally] = {}
     read = 0
     for term in sorted(weights, key=lambda term: -weights[term]):
         keys, impacts = postings[term]
@@ -75,7 +75,7 @@ def tallies(
 
 
 def _count(
-    by_session: dict[int, Tally],
+    by_session: dict[int, ScoreTally],
     keys: "array[int]",
     impacts: bytes,
     weight: float,
@@ -91,7 +91,7 @@ def _count(
         if tally is None:
             if only_known or (visible is not None and session not in visible):
                 continue
-            tally = by_session[session] = Tally()
+            tally = by_session[session] = ScoreTally()
         tally.turns[key] = tally.turns.get(key, 0.0) + weight * impact / MAX_IMPACT
         if impact > best.get(session, 0):
             best[session] = impact
@@ -99,7 +99,9 @@ def _count(
         by_session[session].whole += weight * impact / MAX_IMPACT
 
 
-def ranked(by_session: Mapping[int, Tally], most: int = MAX_RANKED) -> list[tuple[int, float, int]]:
+def ranked(
+    by_session: Mapping[int, ScoreTally], most: int = MAX_RANKED
+) -> list[tuple[int, float, int]]:
     """The best sessions, best first. Each row has the session's number and score, and the key of
     its best turn."""
     rows = [(no, *tally.score) for no, tally in by_session.items()]

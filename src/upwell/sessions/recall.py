@@ -13,7 +13,7 @@ from upwell.ground.types.memory import Found, Hit, Memory, Query, QuerySource
 from upwell.ground.types.principal import is_visible
 from upwell.ground.types.rpc import Ping
 from upwell.sessions import tables
-from upwell.sessions.record import Request, SessionRecord, decoded
+from upwell.sessions.record import RecordedRequest, SessionRecord, decoded
 from upwell.sessions.relation import Past, Relation, Words, is_superseded, past_of, taken_up
 from upwell.sessions.state import ID, NAMESPACE, state_of
 from upwell.sessions.tables import SessionRow
@@ -110,7 +110,7 @@ class States:
         hits = []
         for relation, number, place in best:
             record = known[number].record
-            request: Request | None = record.requests[place]
+            request: RecordedRequest | None = record.requests[place]
             if (later := taken_up(known, number)) is not None:
                 record, request = later.record, None
             state = state_of(record, now, request, words.weight_in)
@@ -138,7 +138,7 @@ class States:
 def record_at(db: sqlite3.Connection, session: SessionRow) -> SessionRecord:
     """The record of a session, from its turns."""
     requests = [
-        Request(turn.number, turn.at, turn.question, turn.conclusion, decoded(turn.facts))
+        RecordedRequest(turn.number, turn.at, turn.question, turn.conclusion, decoded(turn.facts))
         for turn in tables.turns_in(db, session.no)
     ]
     return SessionRecord(

@@ -39,7 +39,7 @@ class Facts(Struct, frozen=True, omit_defaults=True):
     pulls: tuple[str, ...] = ()
 
 
-class Request(Struct, frozen=True):
+class RecordedRequest(Struct, frozen=True):
     """A turn of a record: the masked excerpts of its question and its conclusion."""
 
     number: int
@@ -56,7 +56,7 @@ class SessionRecord(Struct, frozen=True):
     host: str
     project: str
     ended: float
-    requests: tuple[Request, ...]
+    requests: tuple[RecordedRequest, ...]
 
     @property
     def changed(self) -> tuple[str, ...]:

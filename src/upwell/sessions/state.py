@@ -7,7 +7,7 @@ from upwell.episodes.events import ACCEPTED_PLAN
 from upwell.ground.types.memory import STATE, Memory, Provenance, Trust
 from upwell.memory.records import content_hash
 from upwell.sessions.landmarks import TRUNKS
-from upwell.sessions.record import Request, SessionRecord
+from upwell.sessions.record import RecordedRequest, SessionRecord
 from upwell.sessions.telling import telling
 
 MAX_CHARS = 500
@@ -23,7 +23,7 @@ Bears = Callable[[str], float]
 def state_of(
     record: SessionRecord,
     now: float,
-    request: Request | None = None,
+    request: RecordedRequest | None = None,
     bears: Bears = lambda sentence: 0.0,
 ) -> Memory:
     """The state in which a session left its work, as a memory. `request` is the turn that bears on
@@ -48,7 +48,7 @@ def state_of(
     )
 
 
-def state_text(record: SessionRecord, now: float, told: Request, bears: Bears) -> str:
+def state_text(record: SessionRecord, now: float, told: RecordedRequest, bears: Bears) -> str:
     """At most `MAX_CHARS` characters. The agent's words fill what the facts leave."""
     asked = _shortened(_subject(told.question), REQUEST_CHARS)
     facts = "; ".join(filter(None, (_files(record, told), _landmarks(record), _red(record))))
@@ -70,7 +70,7 @@ def age(seconds: float) -> str:
     return ""
 
 
-def _conclusion(record: SessionRecord, told: Request, bears: Bears) -> str:
+def _conclusion(record: SessionRecord, told: RecordedRequest, bears: Bears) -> str:
     """The conclusion of the request. What became of the first one stands at the end, unless the
     session had turned to something else by then. What a discussion came to stands only there:
     before it, the agent proposes what the user may reject."""
@@ -82,7 +82,7 @@ def _conclusion(record: SessionRecord, told: Request, bears: Bears) -> str:
     return f"{closing}\n{told.conclusion}"
 
 
-def _last(record: SessionRecord) -> Request:
+def _last(record: SessionRecord) -> RecordedRequest:
     concluded = [request for request in record.requests if request.conclusion]
     return (concluded or list(record.requests))[-1]
 
@@ -97,7 +97,7 @@ def _subject(question: str) -> str:
     )
 
 
-def _files(record: SessionRecord, told: Request) -> str:
+def _files(record: SessionRecord, told: RecordedRequest) -> str:
     paths = list(dict.fromkeys([*told.facts.changed, *record.changed]))
     shown: list[str] = []
     for path in paths[:MAX_FILES]:

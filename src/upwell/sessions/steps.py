@@ -11,12 +11,12 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.episodes.failures import is_refused, succeeded
 from upwell.ground.errors import UsageError
 from upwell.ground.secrets.redact import redacted_start
 from upwell.replay.transcripts import Transcript, format_named
-from upwell.sessions.index import MAX_STORED_CHARS, Match
+from upwell.sessions.index import MAX_STORED_CHARS, SessionMatch
 from upwell.sessions.turns import error_lines
 from upwell.surface.journal import file_of, subject_of
 
@@ -29,7 +29,7 @@ MAX_STEPS = 200
 _SHOWN = frozenset({Kind.SAY, Kind.TOOL, Kind.COMPACT})
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class SessionStep(Struct, frozen=True, kw_only=True):
     """A step of a turn. `text` is the agent's remark, or the command, pattern or question in a
     call. `trouble` is the line in a failed call's result that reports an error, or else its first
     line."""
@@ -43,21 +43,21 @@ class Step(Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-class Part(Struct, kw_only=True):
+class SessionPart(Struct, kw_only=True):
     """A turn with its first `MAX_STEPS` steps. `left_out` counts the others. If the transcript is
     gone, `is_excerpt` is True, and the only step is the excerpt of the turn's conclusion."""
 
     number: int
     at: float
     prompt: str
-    steps: list[Step] = field(default_factory=list[Step])
+    steps: list[SessionStep] = field(default_factory=list[SessionStep])
     left_out: int = 0
     is_excerpt: bool = False
 
 
-def parts_of(matches: Sequence[Match]) -> list[Part]:
+def parts_of(matches: Sequence[SessionMatch]) -> list[SessionPart]:
     """These turns, step by step. `matches` must be sorted by time."""
-    parts: list[Part] = []
+    parts: list[SessionPart] = []
     for _, group in groupby(matches, key=lambda match: match.session.no):
         own = list(group)
         read = _read(own)
@@ -65,9 +65,9 @@ def parts_of(matches: Sequence[Match]) -> list[Part]:
     return parts
 
 
-def _read(matches: Sequence[Match]) -> dict[int, Part]:
+def _read(matches: Sequence[SessionMatch]) -> dict[int, SessionPart]:
     numbers = {match.turn.number: match.turn for match in matches}
-    parts: dict[int, Part] = {}
+    parts: dict[int, SessionPart] = {}
     try:
         for number, event in _numbered(matches):
             if number > max(numbers):
@@ -79,7 +79,7 @@ def _read(matches: Sequence[Match]) -> dict[int, Part]:
                 # A different file may now be at this path.
                 if abs(event.t - turn.at) <= 1.0:
                     prompt = _cut(event.text, PROMPT_CHARS)
-                    parts[number] = Part(number=number, at=event.t, prompt=prompt)
+                    parts[number] = SessionPart(number=number, at=event.t, prompt=prompt)
             elif event.kind in _SHOWN and number in parts:
                 _add(parts[number], event)
     except (UsageError, OSError):
@@ -87,7 +87,7 @@ def _read(matches: Sequence[Match]) -> dict[int, Part]:
     return parts
 
 
-def _numbered(matches: Sequence[Match]) -> Iterator[tuple[int, Event]]:
+def _numbered(matches: Sequence[SessionMatch]) -> Iterator[tuple[int, SessionEvent]]:
     """The events of a session with the numbers of their turns. If the format can be read from an
     offset, they begin with the first of the given turns; otherwise, at the start of the session."""
     session = matches[0].session
@@ -103,19 +103,19 @@ def _numbered(matches: Sequence[Match]) -> Iterator[tuple[int, Event]]:
             yield number, event
 
 
-def _add(part: Part, event: Event) -> None:
+def _add(part: SessionPart, event: SessionEvent) -> None:
     if len(part.steps) >= MAX_STEPS:
         part.left_out += 1
     else:
         part.steps.append(_step(event))
 
 
-def _step(event: Event) -> Step:
+def _step(event: SessionEvent) -> SessionStep:
     if event.kind is not Kind.TOOL:
-        return Step(kind=event.kind, at=event.t, text=_cut(event.text, REMARK_CHARS))
+        return SessionStep(kind=event.kind, at=event.t, text=_cut(event.text, REMARK_CHARS))
     failed = event.failed or is_refused(event) or (event.tool == "Bash" and not succeeded(event))
     trouble = _trouble(event.out[:MAX_TROUBLE_CHARS]) if failed else ""
-    return Step(
+    return SessionStep(
         kind=event.kind,
         at=event.t,
         text=_cut(" ".join(subject_of(event.args)[: 4 * SUBJECT_CHARS].split()), SUBJECT_CHARS),
@@ -131,10 +131,12 @@ def _trouble(out: str) -> str:
     return next(iter(error_lines(out)), lines[0] if lines else "")
 
 
-def _excerpt(match: Match) -> Part:
+def _excerpt(match: SessionMatch) -> SessionPart:
     turn = match.turn
-    conclusion = [Step(kind=Kind.SAY, at=turn.at, text=turn.conclusion)] if turn.conclusion else []
-    return Part(
+    conclusion = (
+        [SessionStep(kind=Kind.SAY, at=turn.at, text=turn.conclusion)] if turn.conclusion else []
+    )
+    return SessionPart(
         number=turn.number, at=turn.at, prompt=turn.question, steps=conclusion, is_excerpt=True
     )
 

@@ -97,7 +97,7 @@ class Listed(Struct, frozen=True):
     conclusion: str
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class TurnEntry(Struct, frozen=True, kw_only=True):
     """A turn to store, with the fields of its session, its masked excerpts, its part of the
     session's record (`facts`), and its terms with their weights (`impacts`)."""
 
@@ -116,7 +116,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     impacts: Mapping[int, int]
 
 
-class Reading(Struct):
+class TranscriptReading(Struct):
     """A transcript that was read up to `size`. `known` is its stored state before this reading."""
 
     path: str
@@ -124,7 +124,7 @@ class Reading(Struct):
     size: int
     mtime_ns: int
     known: KnownTranscript | None
-    entries: list[Entry] = field(default_factory=list[Entry])
+    entries: list[TurnEntry] = field(default_factory=list[TurnEntry])
 
     @property
     def is_rewritten(self) -> bool:
@@ -180,10 +180,10 @@ def known_transcripts(db: sqlite3.Connection) -> dict[str, KnownTranscript]:
     }
 
 
-def put(db: sqlite3.Connection, readings: Sequence[Reading]) -> None:
+def put(db: sqlite3.Connection, readings: Sequence[TranscriptReading]) -> None:
     """Store these readings in one transaction, except transcripts that another process has stored
     in the meantime."""
-    postings = Postings()
+    postings = TurnPostings()
     for reading in readings:
         if _is_current(db, reading):
             _put_one(db, reading, postings)
@@ -195,7 +195,7 @@ def put(db: sqlite3.Connection, readings: Sequence[Reading]) -> None:
         merge(db)
 
 
-def _is_current(db: sqlite3.Connection, reading: Reading) -> bool:
+def _is_current(db: sqlite3.Connection, reading: TranscriptReading) -> bool:
     row = db.execute(
         "SELECT size, mtime_ns FROM transcript WHERE path = ?", (reading.path,)
     ).fetchone()
@@ -203,7 +203,7 @@ def _is_current(db: sqlite3.Connection, reading: Reading) -> bool:
     return bool(row == ((known.size, known.mtime_ns) if known else None))
 
 
-def _put_one(db: sqlite3.Connection, reading: Reading, postings: "Postings") -> None:
+def _put_one(db: sqlite3.Connection, reading: TranscriptReading, postings: "TurnPostings") -> None:
     last = max(reading.entries, key=lambda entry: entry.number, default=None)
     resume = last.offset if last else reading.known.resume if reading.known else 0
     (no,) = db.execute(
@@ -232,7 +232,7 @@ def _detach_sessions(db: sqlite3.Connection, transcript: int) -> None:
         db.execute("UPDATE session SET transcript = ? WHERE no = ?", (-session, session))
 
 
-def _session(db: sqlite3.Connection, transcript: int, entry: Entry) -> int:
+def _session(db: sqlite3.Connection, transcript: int, entry: TurnEntry) -> int:
     row = db.execute(
         "INSERT INTO session (transcript, name, host, project, cwd, began, ended, turns) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT (transcript, name) DO UPDATE "
@@ -245,7 +245,9 @@ def _session(db: sqlite3.Connection, transcript: int, entry: Entry) -> int:
     return int(row[0])
 
 
-def _put_turn(db: sqlite3.Connection, session: int, entry: Entry, postings: "Postings") -> None:
+def _put_turn(
+    db: sqlite3.Connection, session: int, entry: TurnEntry, postings: "TurnPostings"
+) -> None:
     """Store a turn, unless another session of the project already contains it or it has not
     changed. Anybody can write a history that repeats a turn, so no history stands in for the
     transcript of a host."""
@@ -279,7 +281,7 @@ def _digest_of(impacts: Mapping[int, int]) -> bytes:
     return blake2b(repr(sorted(impacts.items())).encode(), digest_size=8).digest()
 
 
-class Postings:
+class TurnPostings:
     """The postings of a batch: for each term, the keys of turns and the term's weights in them."""
 
     def __init__(self) -> None:

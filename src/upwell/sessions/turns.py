@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from upwell.episodes.events import WRITERS, Event, Kind
+from upwell.episodes.events import WRITERS, Kind, SessionEvent
 from upwell.episodes.failures import is_refused, succeeded
 from upwell.episodes.signatures import command_of
 from upwell.sessions.landmarks import branch_in, commits_in, issues_in, numbers_in, pulls_in
@@ -39,7 +39,7 @@ class Run(Struct, frozen=True):
     worked: bool
 
 
-class Change(Struct, frozen=True):
+class FileChange(Struct, frozen=True):
     """A change to a file: the text that was removed, and the text in its place. Both are empty if
     the host does not record them."""
 
@@ -91,7 +91,7 @@ class Turn(Struct, kw_only=True):
     ended: float = 0.0
     remarks: list[str] = field(default_factory=list[str])
     runs: list[Run] = field(default_factory=list[Run])
-    changes: list[Change] = field(default_factory=list[Change])
+    changes: list[FileChange] = field(default_factory=list[FileChange])
     read: dict[str, None] = field(default_factory=dict[str, None])
     errors: dict[str, None] = field(default_factory=dict[str, None])
     landmarks: Landmarks = field(default_factory=Landmarks)
@@ -111,7 +111,7 @@ class Turn(Struct, kw_only=True):
         """The files that the turn changed, in the order of their first changes."""
         return list(dict.fromkeys(change.path for change in self.changes))
 
-    def add(self, event: Event) -> None:
+    def add(self, event: SessionEvent) -> None:
         """Add the next event of the turn."""
         self.ended = max(self.ended, event.t)
         self.cwd = self.cwd or event.cwd
@@ -120,7 +120,7 @@ class Turn(Struct, kw_only=True):
         elif event.kind is Kind.TOOL and not is_refused(event):
             self._add_call(event)
 
-    def _add_call(self, event: Event) -> None:
+    def _add_call(self, event: SessionEvent) -> None:
         if command := command_of(event).strip():
             worked = succeeded(event)
             if len(self.runs) < MAX_RUNS:
@@ -141,7 +141,7 @@ class Turn(Struct, kw_only=True):
                 self.errors[line] = None
 
 
-def turns_of(events: Iterable[Event], first: int = 0) -> Iterator[Turn]:
+def turns_of(events: Iterable[SessionEvent], first: int = 0) -> Iterator[Turn]:
     """Yield the turns in these events as they are completed, numbered from `first` in each session.
     Events before the first question of a session are left out."""
     open_turns: dict[str, Turn] = {}
@@ -159,7 +159,7 @@ def turns_of(events: Iterable[Event], first: int = 0) -> Iterator[Turn]:
     yield from open_turns.values()
 
 
-def _opened(event: Event, number: int) -> Turn:
+def _opened(event: SessionEvent, number: int) -> Turn:
     question = event.text[:MAX_QUESTION_CHARS]
     turn = Turn(
         session=event.session,
@@ -189,15 +189,15 @@ def error_lines(text: str) -> list[str]:
     return list(lines)[:MAX_ERRORS]
 
 
-def changes_of(path: str, args: Any) -> list[Change]:
+def changes_of(path: str, args: Any) -> list[FileChange]:
     """The changes that a call makes to a file."""
     edits = args.get("edits") if isinstance(args.get("edits"), list) else [args]
     changes = []
     for edit in edits:
         if isinstance(edit, dict):
             added = _text(edit, "new_string") or _text(edit, "content")
-            changes.append(Change(path, _text(edit, "old_string"), added))
-    return changes or [Change(path)]
+            changes.append(FileChange(path, _text(edit, "old_string"), added))
+    return changes or [FileChange(path)]
 
 
 def _path(args: Any) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from upwell.ground.errors import ConfigError
-from upwell.hosts.install import Plan, backups_of, readable
+from upwell.hosts.install import FilePlan, backups_of, readable
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 
@@ -24,8 +24,8 @@ class GivingBack(Struct):
     hold servers, with their agents.
     """
 
-    plans: list[Plan] = field(default_factory=list)
-    settled: list[Plan] = field(default_factory=list)
+    plans: list[FilePlan] = field(default_factory=list)
+    settled: list[FilePlan] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     files: list[tuple[str, Path]] = field(default_factory=list)
 
@@ -33,11 +33,11 @@ class GivingBack(Struct):
 def improvised(
     file: ServerFile,
     installation: Installation,
-    plan: Plan,
+    plan: FilePlan,
     servers: Servers,
     absent: Collection[str] = (),
     lost: Collection[str] = (),
-) -> Plan:
+) -> FilePlan:
     """The plan that replaces our entry by the servers that were there before, as far as that can
     still be known. `plan` would only remove our entry. `absent` names servers that upwell took
     from agents and that `config.toml` no longer has, and `lost` those of them that no agent's file

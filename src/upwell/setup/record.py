@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
-from upwell.hosts.install import Plan, digest
+from upwell.hosts.install import FilePlan, digest
 from upwell.setup.config_file import read_document
 
 CAPTURE = ("hook", "capture")
@@ -158,7 +158,7 @@ def config_plan(
     capture: bool = True,
     shorten: Sequence[str] = (),
     lessons: str = "",
-) -> Plan:
+) -> FilePlan:
     """Plan the change from `before` to `text`. The plan also switches on `capture`, shortening for
     the agents in `shorten`, and the model `lessons` for lessons. A key that `text` already sets
     keeps its value.
@@ -169,7 +169,7 @@ def config_plan(
         if value and key not in document.get(section, {}):
             document.setdefault(section, tomlkit.table())[key] = value
             text = tomlkit.dumps(document)
-    return Plan("config", path, before, text)
+    return FilePlan("config", path, before, text)
 
 
 def switch_of(text: str | None, switch: tuple[str, str]) -> object:
@@ -178,7 +178,7 @@ def switch_of(text: str | None, switch: tuple[str, str]) -> object:
     return tomlkit.parse(text or "").get(section, {}).get(key)
 
 
-def switches_on(plan: Plan, switch: tuple[str, str]) -> bool:
+def switches_on(plan: FilePlan, switch: tuple[str, str]) -> bool:
     """True if the plan sets a switch that was not set before."""
     return switch_of(plan.before, switch) is None and switch_of(plan.after, switch) is not None
 

@@ -20,8 +20,8 @@ from upwell.ground.files import exclusively
 from upwell.ground.home import Home
 from upwell.ground.names import MAX_SERVER_NAME_CHARS, check_server_name
 from upwell.hosts import server_files
-from upwell.hosts.entries import Entry
-from upwell.hosts.install import Installer, Plan, backups_of, readable
+from upwell.hosts.entries import ServerEntry
+from upwell.hosts.install import FilePlan, Installer, backups_of, readable
 from upwell.hosts.installation import Installation
 from upwell.hosts.memtomem import servers_behind
 from upwell.hosts.servers import ServerFile
@@ -31,7 +31,7 @@ from upwell.setup.servers import written
 from upwell.setup.wrapping import Wrapping
 
 
-class Server(Struct, frozen=True):
+class AgentServer(Struct, frozen=True):
     """A server in an agent's file. `name` is its name behind the gateway, or "" if it cannot be
     there for the reason in `left`. `known` is True if the gateway already has it. `proxy` is the
     name of the proxy in front of it.
@@ -49,12 +49,12 @@ class Server(Struct, frozen=True):
 class Addition(Struct):
     """A plan for `config.toml`. `refused` gives the reason for each file that cannot be read."""
 
-    config: Plan
-    servers: list[Server] = field(default_factory=list)
+    config: FilePlan
+    servers: list[AgentServer] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
     @property
-    def added(self) -> list[Server]:
+    def added(self) -> list[AgentServer]:
         """The servers that are new to the gateway."""
         return [server for server in self.servers if server.name and not server.known]
 
@@ -96,7 +96,7 @@ class Clients:
         document = read_document(self._home.config_file)
         before = tomlkit.dumps(document) if self._home.config_file.exists() else None
         servers = document.setdefault("server", tomlkit.table(is_super_table=True))
-        addition = Addition(Plan("config", self._home.config_file, None, None))
+        addition = Addition(FilePlan("config", self._home.config_file, None, None))
         for name, client in self._files.items():
             try:
                 entries = client.entries(self._installer.text_of(name))
@@ -110,10 +110,12 @@ class Clients:
                 for server in self._added(name, client.agent, entry, servers)
             ]
         after = tomlkit.dumps(document) if addition.added else before
-        addition.config = Plan("config", self._home.config_file, before, after)
+        addition.config = FilePlan("config", self._home.config_file, before, after)
         return addition
 
-    def _added(self, client: str, agent: str, entry: Entry, servers: Any) -> list[Server]:
+    def _added(
+        self, client: str, agent: str, entry: ServerEntry, servers: Any
+    ) -> list[AgentServer]:
         """The agent's server or, for a proxy that upwell replaces, the servers behind it. New ones
         are added to `servers`."""
         user = self._installation
@@ -127,7 +129,7 @@ class Clients:
             for inner in behind
         ] or [_added(client, agent, entry, servers)]
 
-    def take(self, config: Plan) -> None:
+    def take(self, config: FilePlan) -> None:
         """Write `config.toml`.
 
         Raises:
@@ -145,7 +147,7 @@ class Clients:
                 raise ConfigError(f"{config.path} changed in the meantime", hint="try again")
             write_document(config.path, tomlkit.parse(config.after or ""))
 
-    def apply(self, plan: Plan) -> str:
+    def apply(self, plan: FilePlan) -> str:
         """Write an agent's file. Returns the path of the backup, or "" if there is none."""
         return self._installer.apply(plan)
 
@@ -189,7 +191,7 @@ class Clients:
         servers: Servers,
         absent: Collection[str],
         lost: Collection[str],
-    ) -> Plan:
+    ) -> FilePlan:
         plan, file = self._installer.uninstalling(name, path), self._all_files[name]
         is_known = self._installer.moved(name, path) is not None
         if is_known or plan.before is None or not file.has_ours(plan.before):
@@ -248,15 +250,15 @@ class Clients:
         return list(dict.fromkeys([*here, *recorded]))
 
 
-def _added(client: str, agent: str, entry: Entry, servers: Any) -> Server:
+def _added(client: str, agent: str, entry: ServerEntry, servers: Any) -> AgentServer:
     """Add the server to `servers`, unless it cannot be there or already is."""
     table = entry.table
     if not table:
-        return Server(client, entry.name, table, left=entry.left)
+        return AgentServer(client, entry.name, table, left=entry.left)
     name, known = _name(entry.name, agent, table, servers)
     if not known:
         servers[name] = written(table)
-    return Server(client, entry.name, table, name, known=known)
+    return AgentServer(client, entry.name, table, name, known=known)
 
 
 def _name(

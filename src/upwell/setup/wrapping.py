@@ -6,13 +6,13 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from upwell.ground.errors import UpwellError
-from upwell.hosts.install import Installer, Plan
+from upwell.hosts.install import FilePlan, Installer
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.wrapped import WrappedServers
 
 
-class Place(Struct, frozen=True):
+class ServerPlace(Struct, frozen=True):
     """A server in an agent's file, and why it is not wrapped there, or ""."""
 
     client: str
@@ -24,8 +24,8 @@ class WrappingPlan(Struct):
     """Changes of agents' files. `refused` gives the reason for each file that cannot be
     changed."""
 
-    files: list[Plan] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    files: list[FilePlan] = field(default_factory=list)
+    places: list[ServerPlace] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -55,7 +55,7 @@ class Wrapping:
                 now = self._installer.text_of(name) if text is None else text
                 places = file.places(now)
                 plan.files.append(self._installer.installing(name, text))
-                plan.places += [Place(name, server, left) for server, left in places]
+                plan.places += [ServerPlace(name, server, left) for server, left in places]
             except (UpwellError, OSError) as error:
                 plan.refused[str(self._installer.path_of(name))] = str(error)
         return plan
@@ -76,10 +76,10 @@ class Wrapping:
                     plan.files.append(change)
         return plan
 
-    def is_recorded(self, plan: Plan) -> bool:
+    def is_recorded(self, plan: FilePlan) -> bool:
         """True if the record names the file of this plan."""
         return plan.path in self._installer.paths(plan.agent)
 
-    def apply(self, plan: Plan) -> str:
+    def apply(self, plan: FilePlan) -> str:
         """See `Installer.apply()`."""
         return self._installer.apply(plan)

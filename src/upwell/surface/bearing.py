@@ -105,7 +105,7 @@ _EVERYDAY_ELSEWHERE = frozenset(
 """Everyday words of other languages than English, folded."""
 
 
-class Phrase(Struct, frozen=True):
+class LessonPhrase(Struct, frozen=True):
     """A tag, file or identifier of a lesson: as written, as the words of the index joined by
     spaces, and as stems. `is_command` is True if the lesson tells to run it."""
 
@@ -120,11 +120,11 @@ class Phrase(Struct, frozen=True):
         return bool(_NAME.search(self.text))
 
 
-class Lesson(Struct, frozen=True):
+class PreparedLesson(Struct, frozen=True):
     """A memory that is prepared for matching."""
 
     memory: Memory
-    phrases: tuple[Phrase, ...]
+    phrases: tuple[LessonPhrase, ...]
     stems: frozenset[str]
 
     @property
@@ -137,25 +137,25 @@ class Bearing(Struct, frozen=True):
     """How much a lesson bears on a cue (`weight`, 1 at the threshold), and which of its words do.
     `is_remedy` is True if the cue is a call that went wrong."""
 
-    lesson: Lesson
+    lesson: PreparedLesson
     weight: float
     words: frozenset[str] = frozenset()
     is_remedy: bool = False
 
 
-def prepared(memory: Memory) -> Lesson:
+def prepared(memory: Memory) -> PreparedLesson:
     """The phrases and stems of a lesson."""
     texts = dict.fromkeys((*memory.tags, *memory.symbols, *memory.paths))
     phrases = tuple(
         phrase for text in texts if (phrase := _phrase(text, _is_command(text, memory.text))).stems
     )
     words = (word for phrase in phrases for word in phrase.stems)
-    return Lesson(memory, phrases, frozenset((*stems_of(memory.text), *words)))
+    return PreparedLesson(memory, phrases, frozenset((*stems_of(memory.text), *words)))
 
 
 @lru_cache(maxsize=8_192)
-def _phrase(text: str, is_command: bool) -> Phrase:
-    return Phrase(text, " ".join(word_list(sound(text))), tuple(stems_of(text)), is_command)
+def _phrase(text: str, is_command: bool) -> LessonPhrase:
+    return LessonPhrase(text, " ".join(word_list(sound(text))), tuple(stems_of(text)), is_command)
 
 
 def _is_command(text: str, lesson: str) -> bool:
@@ -183,7 +183,7 @@ class Text(Struct, frozen=True):
     run: str
     stems: Mapping[str, int]
 
-    def has(self, phrase: Phrase) -> bool:
+    def has(self, phrase: LessonPhrase) -> bool:
         """True if the phrase occurs as written."""
         return f" {phrase.run} " in self.run
 
@@ -200,7 +200,7 @@ def text_of(text: str) -> Text:
 _NO_CALL = Text(" ", {})
 
 
-class Prompt(Struct, frozen=True):
+class PreparedPrompt(Struct, frozen=True):
     """A prompt that is prepared for matching. `known` contains the stems of the session's earlier
     prompts. `is_brief` is True for a plan or a paste."""
 
@@ -209,7 +209,7 @@ class Prompt(Struct, frozen=True):
     is_brief: bool
     is_question: bool
 
-    def factor(self, lesson: Lesson) -> float:
+    def factor(self, lesson: PreparedLesson) -> float:
         """How much a prompt at this point of its session needs such a lesson."""
         if not self.known:
             return 1.0
@@ -218,7 +218,7 @@ class Prompt(Struct, frozen=True):
         return ADVICE_FACTOR if lesson.kind in ADVICE else REQUEST_FACTOR
 
 
-def prompt_of(prompt: str, known: Set[str]) -> Prompt:
+def prompt_of(prompt: str, known: Set[str]) -> PreparedPrompt:
     """A prompt after prompts with the stems `known`. The hosts of its links are left out, but not
     their paths, which may have a ticket's number."""
     bare = _HOST.sub(" ", prompt[:MAX_PROMPT_CHARS])
@@ -227,21 +227,21 @@ def prompt_of(prompt: str, known: Set[str]) -> Prompt:
     is_output = not is_line and bool(_TRACE.search(bare))
     is_paste = letters < MIN_LETTERS * len(bare) or is_output
     is_brief = len(bare) > LONG_PROMPT or is_paste or bool(_HEADING.search(bare))
-    return Prompt(text_of(bare), known, is_brief, is_question(prompt))
+    return PreparedPrompt(text_of(bare), known, is_brief, is_question(prompt))
 
 
 class Book:
     """The lessons that one cue may get, and how many sessions taught something with each word. A
     session that wrote several lessons on one thing does not make its name common."""
 
-    def __init__(self, lessons: Sequence[Lesson]) -> None:
+    def __init__(self, lessons: Sequence[PreparedLesson]) -> None:
         self.lessons = lessons
         sources = [lesson.memory.provenance.session or lesson.memory.id for lesson in lessons]
         self._holders: defaultdict[str, list[int]] = defaultdict(list)
         for number, lesson in enumerate(lessons):
             for stem in lesson.stems:
                 self._holders[stem].append(number)
-        self._of_name: defaultdict[str, list[Lesson]] = defaultdict(list)
+        self._of_name: defaultdict[str, list[PreparedLesson]] = defaultdict(list)
         for lesson in lessons:
             for name in {path.rpartition("/")[2] for path in lesson.memory.paths}:
                 self._of_name[name].append(lesson)
@@ -275,29 +275,29 @@ class Book:
             return EVERYDAY_WEIGHT * (1 - share)
         return (NUMBER_WEIGHT if stem.isdigit() and len(stem) < 3 else 1.0) * (1 - share)
 
-    def _name_rarity(self, phrase: Phrase, text: Text) -> float:
+    def _name_rarity(self, phrase: LessonPhrase, text: Text) -> float:
         """The rarity of an identifier that occurs as written. It may be rare although its parts are
         everyday words (`apply_updates`)."""
         if not phrase.is_name or _FILE.search(phrase.text) or not text.has(phrase):
             return 0.0
         return 1 - math.log(max(1, self._names[phrase.run])) / self._scale
 
-    def sharing(self, stems: Iterable[str]) -> list[Lesson]:
+    def sharing(self, stems: Iterable[str]) -> list[PreparedLesson]:
         """The lessons that contain one of these stems."""
         numbers = {number for stem in stems for number in self._holders.get(stem, ())}
         return [self.lessons[number] for number in sorted(numbers)]
 
-    def at_prompt(self, prompt: Prompt) -> list[Bearing]:
+    def at_prompt(self, prompt: PreparedPrompt) -> list[Bearing]:
         """The lessons that bear on a prompt, in no particular order."""
         mass = self.mass(prompt)
         lessons = self.sharing(prompt.text.stems)
         return [self.on_prompt(lesson, prompt, mass) for lesson in lessons]
 
-    def mass(self, prompt: Prompt) -> float:
+    def mass(self, prompt: PreparedPrompt) -> float:
         """The weight of all words of a prompt."""
         return sum(map(self.rarity, prompt.text.stems)) or 1.0
 
-    def on_prompt(self, lesson: Lesson, prompt: Prompt, mass: float) -> Bearing:
+    def on_prompt(self, lesson: PreparedLesson, prompt: PreparedPrompt, mass: float) -> Bearing:
         """How much a lesson bears on a prompt, whose words weigh `mass` together."""
         text = prompt.text
         if prompt.is_brief:
@@ -344,7 +344,9 @@ class Book:
         )
         return [bearing for bearing in bearings if bearing.weight]
 
-    def _on_failure(self, lesson: Lesson, error: Text, call: Text, noise: Set[str]) -> Bearing:
+    def _on_failure(
+        self, lesson: PreparedLesson, error: Text, call: Text, noise: Set[str]
+    ) -> Bearing:
         """An error counts if the lesson quotes three words of it, or its name or code. The command
         adds to that, but does not count alone: most commands that fail do so for a new reason."""
         quoted = [
@@ -371,7 +373,7 @@ class Book:
         total *= FIX_FACTOR if lesson.kind == "error_fix" else 1.0
         return Bearing(lesson, total / FAILURE_UNIT, frozenset(weights), is_remedy=True)
 
-    def at_file(self, file: str, prompt: Prompt) -> list[Bearing]:
+    def at_file(self, file: str, prompt: PreparedPrompt) -> list[Bearing]:
         """The lessons that warn of this file, if they also bear on what the user asked for. A file
         alone says nothing: an agent that opens it will see what it contains."""
         path = "/".join(path_parts(file))
@@ -408,7 +410,7 @@ class Book:
         ]
 
 
-def _on_brief(lesson: Lesson, brief: Text) -> Bearing:
+def _on_brief(lesson: PreparedLesson, brief: Text) -> Bearing:
     """A plan or a paste brings its own context. A lesson still helps if it is about a command or an
     error that the prompt quotes."""
     if lesson.kind not in FIXES:
@@ -424,7 +426,7 @@ def _on_brief(lesson: Lesson, brief: Text) -> Bearing:
     return Bearing(lesson, float(len(named)), stems)
 
 
-def _weight_at_prompt(phrase: Phrase, text: Text) -> float:
+def _weight_at_prompt(phrase: LessonPhrase, text: Text) -> float:
     present = [stem for stem in phrase.stems if stem in text.stems]
     if not present:
         return 0.0
@@ -449,7 +451,7 @@ def _ends_of(run: str) -> tuple[str, str]:
     return run.partition(" ")[2], run.rpartition(" ")[0]
 
 
-def _error_weight(phrase: Phrase) -> float:
+def _error_weight(phrase: LessonPhrase) -> float:
     """How much it says that an output contains this phrase. A file or a name says nothing: it is
     what the work is about. Nor does an error that any program may report."""
     if phrase.is_command or _STATUS.search(phrase.run):
@@ -468,17 +470,17 @@ def _program(call: Text) -> list[str]:
     return [stem for stem in list(call.stems)[:3] if stem not in everyday()]
 
 
-def _is_about(lesson: Lesson, path: str) -> bool:
+def _is_about(lesson: PreparedLesson, path: str) -> bool:
     """True if the lesson names this file with its folder."""
     return any("/" in other and f"/{path}".endswith(f"/{other}") for other in lesson.memory.paths)
 
 
-def _tells_of(lesson: Lesson, name: str) -> bool:
+def _tells_of(lesson: PreparedLesson, name: str) -> bool:
     lower = name.casefold()
     return lower in lesson.memory.text.casefold() and any(
         phrase.text.casefold().rpartition("/")[2] == lower for phrase in lesson.phrases
     )
 
 
-def _subjects(lesson: Lesson) -> Set[str]:
+def _subjects(lesson: PreparedLesson) -> Set[str]:
     return {phrase.run for phrase in lesson.phrases}

@@ -15,13 +15,13 @@ from upwell.surface.filters import Pace
 from upwell.surface.judge import is_judged
 from upwell.surface.late_hits import LateHits
 from upwell.surface.record import DecisionRecord
-from upwell.surface.rules import Rules
+from upwell.surface.rules import StandingRules
 from upwell.surface.seen_log import SeenLog
 from upwell.surface.session_start import SessionStart
 
 _OPENING = frozenset({"pinned", "kind", "told"})
-"""A hit with one of these signals is a standing rule or a note for the start of a session. `Rules`
-and `SessionStart` record such deliveries."""
+"""A hit with one of these signals is a standing rule or a note for the start of a session.
+`StandingRules` and `SessionStart` record such deliveries."""
 
 
 class Deliveries:
@@ -33,7 +33,7 @@ class Deliveries:
         seen_log: SeenLog,
         pace: Pace,
         late_hits: LateHits,
-        rules: Rules,
+        rules: StandingRules,
         session_start: SessionStart,
         query_of: Callable[[Cue], Query | None],
     ) -> None:

@@ -19,7 +19,7 @@ from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Query
 from upwell.ground.types.surfacing import Moment
 from upwell.memory.recall import MemoryReader
-from upwell.surface.moments import NAMED, Kind, event_of, kind_of
+from upwell.surface.moments import NAMED, MemoryKind, event_of, kind_of
 
 HEAD_CHARS, TAIL_CHARS, MAX_LINE_CHARS = 2_000, 1_500, 300
 MAX_NAMES, MAX_FOUND = 4, 8
@@ -80,7 +80,7 @@ class FailureNames:
         return [
             replace(hit, score=max(hit.score, NAMED_SCORE), signals={**hit.signals, NAMED: 1.0})
             for hit in hits
-            if kind_of(hit.memory) in (Kind.DOCUMENT, Kind.COMMIT)
+            if kind_of(hit.memory) in (MemoryKind.DOCUMENT, MemoryKind.COMMIT)
             and any(_contains(hit.memory.text, name) for name in names)
         ]
 

@@ -24,7 +24,7 @@ from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import applicable
 from upwell.surface.learning import Learning
 from upwell.surface.moments import case_of, suited, triggers_in
-from upwell.surface.options import InjectionMode, Options
+from upwell.surface.options import InjectionMode, PipelineOptions
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog
 from upwell.surface.worth import lack_of, without_outdated
@@ -34,7 +34,7 @@ from upwell.surface.write_tools import writes
 class Gate:
     """The checks on a cue and its query before the search."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: PipelineOptions) -> None:
         self._options = options
 
     def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
@@ -111,7 +111,7 @@ class Pace:
     minute, and not twice for similar queries within the cooldown. All of a session's tools share
     the counts; the limits are those of the tool being called."""
 
-    def __init__(self, state: SessionState, options: Options, clock: Clock) -> None:
+    def __init__(self, state: SessionState, options: PipelineOptions, clock: Clock) -> None:
         self._state = state
         self._options = options
         self._clock = clock
@@ -161,7 +161,7 @@ class PostFilter:
 
     def __init__(
         self,
-        options: Options,
+        options: PipelineOptions,
         learning: Learning,
         seen_log: SeenLog,
         sketches: ContextSketches,
@@ -296,7 +296,7 @@ hits left (our own constant)."""
 _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 
-def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
+def ranked(hits: Sequence[Hit], intent: Intent, options: PipelineOptions, now: float) -> list[Hit]:
     """Sort `hits` by score × namespace weight × recency × multi-query boost (seeds 003 and 004 in
     tests/NAMES.md), drop near-identical texts, and mix the sources.
     """
@@ -343,7 +343,7 @@ def distinct(hits: Sequence[Hit]) -> list[Hit]:
     return [hit for hit, _ in retained]
 
 
-def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
+def _weight(hit: Hit, intent: Intent, options: PipelineOptions, now: float) -> float:
     weight = hit.score
     weights = options.surface.namespace_weights.get(intent.kind, {})
     name = hit.memory.namespace

@@ -15,7 +15,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of
 from upwell.ground.trace import LOG, contained
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Scope, Trust
 from upwell.memory.recall import MemoryReader
@@ -84,7 +84,7 @@ class Guards:
         """Take back a refusal that did not reach the agent, so that the guard refuses the next
         matching call."""
         with contained("taking a refusal back"):
-            await self._ttl_store.delete(Kind.RULES, [refusal.key])
+            await self._ttl_store.delete(EntryKind.RULES, [refusal.key])
 
     async def _refusal(self, cue: Cue) -> Refusal | None:
         if not cue.session or not cue.tool:
@@ -102,7 +102,7 @@ class Guards:
         """Record the refusal. Returns False if this guard has already refused a call in this
         session."""
         return await self._ttl_store.compare_and_set(
-            Kind.RULES, key, None, b"refused", ttl_seconds=TTL_SECONDS
+            EntryKind.RULES, key, None, b"refused", ttl_seconds=TTL_SECONDS
         )
 
     def _cached(self, project: str | None) -> list[Memory] | None:

@@ -30,7 +30,7 @@ from upwell.ground.types.surfacing import Intent, IntentKind
 from upwell.memory.ranking.terms import EVERYDAY_WORDS
 from upwell.surface.options import IntentOptions
 from upwell.surface.phrases import Phrases
-from upwell.usage.counts import Counts, Event
+from upwell.usage.counts import CountedEvent, Counts
 
 HEAD_CHARS, TAIL_CHARS = 1200, 600
 """Only the head and the tail of a longer prompt are read. Pasted text is usually in between."""
@@ -216,7 +216,7 @@ class Classifier:
     def _count(self, result: str, detail: str) -> None:
         if detail:
             LOG.warning("intent by the language model: %s", detail)
-        self._counts.add(Event.INTENT, result)
+        self._counts.add(CountedEvent.INTENT, result)
 
 
 def question(prompt: str) -> str:

@@ -26,11 +26,11 @@ from upwell.ground.secrets.redact import redact, redacted_start
 from upwell.ground.text.surrogates import dumped
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Entries, Item, Kind, TtlStore
+from upwell.ground.ttl_store import Entries, EntryKind, Item, TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.surface.options import Options
+from upwell.surface.options import PipelineOptions
 
 RETENTION_DAYS = 90
 DIGEST = "sha256:"
@@ -61,7 +61,9 @@ class _Decision(Struct, frozen=True):
 class Journal:
     """Queues decisions, writes them to the TTL store, and reads them back."""
 
-    def __init__(self, ttl_store: TtlStore, options: Options, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, ttl_store: TtlStore, options: PipelineOptions, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._ttl_store = ttl_store
         self._options = options
         self._clock = clock
@@ -98,7 +100,7 @@ class Journal:
             StoreError: the store cannot be read.
         """
         await self.flush()
-        item = (await self._ttl_store.get(Kind.DECISION, [key])).get(key)
+        item = (await self._ttl_store.get(EntryKind.DECISION, [key])).get(key)
         return _decoded(item) if item else None
 
     async def recent(self) -> list[dict[str, Any]]:
@@ -108,9 +110,9 @@ class Journal:
             StoreError: the store cannot be read.
         """
         await self.flush()
-        texts = await self._ttl_store.scan(Kind.QUERY)
+        texts = await self._ttl_store.scan(EntryKind.QUERY)
         queries = {item.key: {"queries": orjson.loads(item.value)} for item in texts}
-        items = await self._ttl_store.scan(Kind.DECISION)
+        items = await self._ttl_store.scan(EntryKind.DECISION)
         decisions = [_decoded(item) | queries.get(item.key, {}) for item in items]
         return sorted(decisions, key=lambda decision: decision["at"])
 
@@ -143,7 +145,7 @@ class Journal:
         await self.flush()
         holding = [dumped({name: value})[1:-1] for name, value in (matching or {}).items()]
         items = await self._ttl_store.newest(
-            Kind.DECISION, limit=limit, before=before, holding=holding
+            EntryKind.DECISION, limit=limit, before=before, holding=holding
         )
         return [_decoded(item) | {"written": item.created_at} for item in items]
 
@@ -156,7 +158,7 @@ class Journal:
         """
         texts: dict[str, str] = {}
         for start in range(0, len(keys), _MAX_KEYS):
-            items = await self._ttl_store.get(Kind.STEP, keys[start : start + _MAX_KEYS])
+            items = await self._ttl_store.get(EntryKind.STEP, keys[start : start + _MAX_KEYS])
             texts |= {key: item.value.decode() for key, item in items.items()}
         return texts
 
@@ -172,35 +174,35 @@ class Journal:
     async def _clear_steps(self) -> int:
         horizon = self._clock.now() - self.retention_seconds()
         if not self._options.surface.persist_query_text:
-            return await self._ttl_store.drop(Kind.STEP)
-        items = await self._ttl_store.scan(Kind.STEP)
+            return await self._ttl_store.drop(EntryKind.STEP)
+        items = await self._ttl_store.scan(EntryKind.STEP)
         expired = [item.key for item in items if item.created_at <= horizon]
         owners = {item.key: item.key.removesuffix(_FILE) for item in items}
         tools: dict[str, str | None] = {}
-        for kind in (Kind.DECISION, Kind.CUT):
+        for kind in (EntryKind.DECISION, EntryKind.CUT):
             rows = await self._ttl_store.get(kind, list(set(owners.values())))
             tools |= {key: orjson.loads(row.value).get("tool") for key, row in rows.items()}
         forbidden = [k for k, owner in owners.items() if not self.may_persist(tools.get(owner))]
-        return await self._ttl_store.delete(Kind.STEP, list({*expired, *forbidden}))
+        return await self._ttl_store.delete(EntryKind.STEP, list({*expired, *forbidden}))
 
     async def _clear_texts(self) -> int:
         horizon = self._clock.now() - self.retention_seconds()
-        items = await self._ttl_store.scan(Kind.QUERY)
+        items = await self._ttl_store.scan(EntryKind.QUERY)
         expired = [item.key for item in items if item.created_at <= horizon]
         readable = [item.key for item in items if _is_readable(item)]
-        decisions = await self._ttl_store.get(Kind.DECISION, readable)
+        decisions = await self._ttl_store.get(EntryKind.DECISION, readable)
         tools = {key: orjson.loads(item.value).get("tool") for key, item in decisions.items()}
         forbidden = [key for key in readable if not self.may_persist(tools.get(key))]
-        return await self._ttl_store.delete(Kind.QUERY, list({*expired, *forbidden}))
+        return await self._ttl_store.delete(EntryKind.QUERY, list({*expired, *forbidden}))
 
     async def _write(self, pending: Mapping[str, _Decision]) -> None:
         if len(pending) <= _MAX_INLINE:
             entries, queries, steps = self._encoded(pending)
         else:
             entries, queries, steps = await asyncio.to_thread(self._encoded, pending)
-        writes = [Entries(Kind.DECISION, entries, RETENTION_DAYS * _DAY_SECONDS)]
+        writes = [Entries(EntryKind.DECISION, entries, RETENTION_DAYS * _DAY_SECONDS)]
         if self._options.surface.query_retention_days > 0:
-            texts = ((Kind.QUERY, queries), (Kind.STEP, steps))
+            texts = ((EntryKind.QUERY, queries), (EntryKind.STEP, steps))
             writes += [Entries(kind, t, self.retention_seconds()) for kind, t in texts if t]
         try:
             await self._ttl_store.put_all(*writes)

@@ -31,13 +31,13 @@ from upwell.surface.options import JudgeOptions
 from upwell.surface.verdict import (
     MAX_CANDIDATES,
     SYSTEM,
-    Question,
+    JudgeQuestion,
     Steps,
     Verdict,
     parsed,
     question_of,
 )
-from upwell.usage.counts import Counts, Event
+from upwell.usage.counts import CountedEvent, Counts
 
 JUDGED = "judged"
 """The signal that marks a hit chosen by the judge."""
@@ -79,12 +79,14 @@ class JudgeModel:
         self._calls: OrderedDict[str, int] = OrderedDict()
         self._threads: ThreadPoolExecutor | None = None
 
-    def question(self, cue: Cue, moment: Moment | None, hits: Sequence[Hit]) -> Question | None:
+    def question(
+        self, cue: Cue, moment: Moment | None, hits: Sequence[Hit]
+    ) -> JudgeQuestion | None:
         """The question of which `hits` to mention in response to this cue."""
         now = self._clock.now()
         return question_of(cue, moment, hits, self.steps, self._secret, now, self._replaced)
 
-    def remembered(self, cue: Cue, question: Question) -> Verdict | None:
+    def remembered(self, cue: Cue, question: JudgeQuestion) -> Verdict | None:
         """The earlier verdict on the same question, if any."""
         if question.digest not in self._cache:
             return None
@@ -108,7 +110,7 @@ class JudgeModel:
             return False
         return self._breaker.allow()
 
-    async def verdict(self, cue: Cue, question: Question) -> Verdict | None:
+    async def verdict(self, cue: Cue, question: JudgeQuestion) -> Verdict | None:
         """The model's verdict. None after a failure, which is counted and logged."""
         self._calls[cue.session] = self._calls.get(cue.session, 0) + 1
         self._calls.move_to_end(cue.session)
@@ -143,7 +145,7 @@ class JudgeModel:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _ask(self, question: Question) -> Completion:
+    async def _ask(self, question: JudgeQuestion) -> Completion:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="judge")
         deadline = Deadline.after(VERDICT_SECONDS)
@@ -166,14 +168,14 @@ class JudgeModel:
         ):
             if number:
                 self.totals[kind] += number
-                self._counts.add(Event.JUDGE, kind, by=number)
+                self._counts.add(CountedEvent.JUDGE, kind, by=number)
 
     def _failed(self, kind: str, cue: Cue, message: str) -> None:
         self._breaker.fail()
         self._count(kind, cue)
         LOG.info("no verdict: %s", message)
 
-    def _remember(self, question: Question, hit: Hit | None) -> None:
+    def _remember(self, question: JudgeQuestion, hit: Hit | None) -> None:
         hits = list(question.hits.values())
         self._cache[question.digest] = None if hit is None else hits.index(hit)
         if len(self._cache) > MAX_CACHED:
@@ -181,7 +183,7 @@ class JudgeModel:
 
     def _count(self, kind: str, cue: Cue) -> None:
         self.totals[kind] += 1
-        self._counts.add(Event.JUDGE, kind, door=str(cue.door), tool=cue.tool or "")
+        self._counts.add(CountedEvent.JUDGE, kind, door=str(cue.door), tool=cue.tool or "")
 
 
 def judge_ping(llm: LlmOptions) -> Ping:

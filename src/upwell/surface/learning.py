@@ -15,15 +15,15 @@ from upwell.ground.types.surfacing import Rating, Skip, SkipReason, Surfacing
 from upwell.ground.uris import STM_ID
 from upwell.learn.feedback import Rated, without_rater
 from upwell.learn.implicit import Observation, Rare, Sighting, Uses, Watching, Written
-from upwell.learn.learned import Learned, Limits
+from upwell.learn.learned import Learned, LearnedLimits
 from upwell.learn.options import LearnOptions
-from upwell.learn.thresholds import Use
+from upwell.learn.thresholds import MemoryUse
 from upwell.surface.journal import shown_project
 from upwell.surface.moments import case_of
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.render import ENTRY_MARK
-from upwell.usage.breakdown import Breakdown, Place
-from upwell.usage.counts import Counts, Event
+from upwell.usage.breakdown import Breakdown, UsagePlace
+from upwell.usage.counts import CountedEvent, Counts
 
 _SESSION_DIGEST_CHARS = 12
 MarkUsed = Callable[[Sequence[str]], Awaitable[None]]
@@ -39,9 +39,9 @@ async def mark_nothing(_: Sequence[str]) -> None:
     """Do nothing, for a store that does not track use."""
 
 
-def place_of(cue: Cue) -> Place:
+def place_of(cue: Cue) -> UsagePlace:
     """The host, the project and the tool (or the door) of a cue."""
-    return Place(cue.host, shown_project(cue.cwd), cue.tool or str(cue.door))
+    return UsagePlace(cue.host, shown_project(cue.cwd), cue.tool or str(cue.door))
 
 
 @lru_cache(maxsize=64)
@@ -98,7 +98,7 @@ class Learning:
     def none(cls, ttl_store: TtlStore, surface: SurfaceOptions, clock: Clock) -> "Learning":
         """A `Learning` that counts decisions and learns nothing."""
         options = LearnOptions(auto_tune=False, implicit_signals=False)
-        limits = Limits(min_score=surface.min_score)
+        limits = LearnedLimits(min_score=surface.min_score)
         return cls(Learned(None, Uses(ttl_store), options, limits), ttl_store, options, clock=clock)
 
     def jobs(self) -> Sequence[Callable[[], Awaitable[None]]]:
@@ -125,7 +125,7 @@ class Learning:
         """True if agents ignored the memory the last two times."""
         samples = [sighting.sample for sighting in await self._uses.all(memory_id)]
         latest = sorted(samples, key=lambda sample: sample.at)[-2:]
-        return len(latest) == 2 and all(sample.evidence is Use.IGNORED for sample in latest)
+        return len(latest) == 2 and all(sample.evidence is MemoryUse.IGNORED for sample in latest)
 
     def notice(self, cue: Cue, outcome: Surfacing | Skip) -> None:
         """Record a decision."""
@@ -136,30 +136,30 @@ class Learning:
         numbers = {"asked": 1} if cue.door == Door.ASK else {"events": 1}
         if isinstance(outcome, Surfacing):
             tokens = count(outcome.text)
-            self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=tokens)
+            self.counts.add(CountedEvent.SAID, "tokens", door=door, tool=tool, by=tokens)
             if cue.door != Door.ASK:
                 numbers |= {"spoke": 1, "memories": memories, "said_tokens": tokens}
         self.breakdown.add(place_of(cue), **numbers)
         for place in outcome.missing:
-            self.counts.add(Event.MISSING, place.partition(":")[0], door=door)
+            self.counts.add(CountedEvent.MISSING, place.partition(":")[0], door=door)
         if cue.session:
-            self.counts.add(Event.SESSION, _digest_of(cue.session))
+            self.counts.add(CountedEvent.SESSION, _digest_of(cue.session))
         # The thresholds apply to all principals, so only the owner's agents may shift them.
         if self._watching and not cue.principal.name:
             self._watching.noticed(cue, outcome)
 
     def count_decision(self, outcome: str, *, door: str, tool: str, memories: int) -> None:
         """Count a decision and the memories that it delivered."""
-        self.counts.add(Event.DECISION, outcome, door=door, tool=tool)
+        self.counts.add(CountedEvent.DECISION, outcome, door=door, tool=tool)
         if memories:
-            self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=memories)
+            self.counts.add(CountedEvent.SAID, "memories", door=door, tool=tool, by=memories)
 
     def undo(self, surfacing: Surfacing, cue: Cue, *, late: bool) -> None:
         """Subtract `surfacing`, which did not reach the agent, from the counts."""
         door, tool = str(cue.door), cue.tool or ""
-        self.counts.add(Event.DECISION, "surfaced", door=door, tool=tool, by=-1)
-        self.counts.add(Event.DECISION, SkipReason.NOT_DELIVERED, door=door, tool=tool)
-        self.counts.add(Event.LATE, "missed" if late else "no_reply", door=door, tool=tool)
+        self.counts.add(CountedEvent.DECISION, "surfaced", door=door, tool=tool, by=-1)
+        self.counts.add(CountedEvent.DECISION, SkipReason.NOT_DELIVERED, door=door, tool=tool)
+        self.counts.add(CountedEvent.LATE, "missed" if late else "no_reply", door=door, tool=tool)
         self.breakdown.add(place_of(cue), spoke=-1)
         self.undo_part(surfacing, cue)
 
@@ -167,18 +167,20 @@ class Learning:
         """Subtract the memories and tokens of `surfacing` from the counts, but not the decision
         itself."""
         door, tool = str(cue.door), cue.tool or ""
-        self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
+        self.counts.add(
+            CountedEvent.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits)
+        )
         tokens = _tokens_of(surfacing)
-        self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=-tokens)
+        self.counts.add(CountedEvent.SAID, "tokens", door=door, tool=tool, by=-tokens)
         self.breakdown.add(place_of(cue), memories=-len(surfacing.hits), said_tokens=-tokens)
         if self._watching:
             self._watching.undo(surfacing)
 
     def offered_late(self, cue: Cue) -> None:
         """Count that late hits (`LateHits`) were offered to this cue."""
-        self.counts.add(Event.LATE, "offered", door=str(cue.door), tool=cue.tool or "")
+        self.counts.add(CountedEvent.LATE, "offered", door=str(cue.door), tool=cue.tool or "")
 
-    def shortened(self, place: Place, tokens_before: int, tokens_after: int) -> None:
+    def shortened(self, place: UsagePlace, tokens_before: int, tokens_after: int) -> None:
         """Count a tool's result that was shortened."""
         tool = place.tool
         self.breakdown.add(place, results=1, before=tokens_before, after=tokens_after)
@@ -187,11 +189,11 @@ class Learning:
             ("tokens_before", tokens_before),
             ("tokens_saved", tokens_before - tokens_after),
         ):
-            self.counts.add(Event.COMPRESSED, kind, tool=tool, by=number)
+            self.counts.add(CountedEvent.COMPRESSED, kind, tool=tool, by=number)
 
     def listed(self, host: str, tokens: int) -> None:
         """Count the descriptions of upwell's own tools, which a session has listed."""
-        self.breakdown.add(Place(host=host), tool_tokens=tokens)
+        self.breakdown.add(UsagePlace(host=host), tool_tokens=tokens)
 
     async def store_figures(self) -> None:
         """Store the counts, so that other processes can show them."""
@@ -229,7 +231,7 @@ class Learning:
         for rating in ratings:
             tool = without_rater(rating.tool)
             tool = tool if tool != rating.door else ""
-            self.counts.add(Event.RATING, str(rating.rating), door=rating.door, tool=tool)
+            self.counts.add(CountedEvent.RATING, str(rating.rating), door=rating.door, tool=tool)
         await self._mark_used(
             [without_rater(rating.memory) for rating in ratings if rating.rating is Rating.HELPFUL]
         )
@@ -243,6 +245,6 @@ class Learning:
         for observation in observations:
             watched = observation.watched
             tool = watched.tool if watched.tool != watched.door else ""
-            self.counts.add(Event.USE, str(observation.use), door=watched.door, tool=tool)
-        used = [seen.watched.memory for seen in observations if seen.use is Use.USED]
+            self.counts.add(CountedEvent.USE, str(observation.use), door=watched.door, tool=tool)
+        used = [seen.watched.memory for seen in observations if seen.use is MemoryUse.USED]
         await self._mark_used(used)

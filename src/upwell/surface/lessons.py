@@ -19,7 +19,7 @@ from upwell.ground.types.memory import LESSON, Hit, Memory, Scope, Trust
 from upwell.ground.types.principal import is_visible
 from upwell.ground.types.surfacing import Moment
 from upwell.memory.recall import MemoryReader
-from upwell.surface.bearing import Bearing, Book, Prompt, prepared, prompt_of
+from upwell.surface.bearing import Bearing, Book, PreparedPrompt, prepared, prompt_of
 from upwell.surface.moments import command_of, event_of, file_of, file_sought
 
 NAMESPACE = "lessons"
@@ -61,7 +61,7 @@ class _Shelf(Struct, frozen=True):
         return version != self.version and now - self.read_at >= seconds
 
 
-class Lessons:
+class ProjectLessons:
     """The lessons of each project, as of the last change of the memory."""
 
     def __init__(self, reader: MemoryReader, clock: Clock) -> None:
@@ -72,7 +72,7 @@ class Lessons:
         """Maps the ids of lessons to the texts of the lessons that they replaced."""
         self._noise: set[str] = set()
         self._topics: dict[str, frozenset[str]] = {}
-        self._prompts: dict[str, Prompt] = {}
+        self._prompts: dict[str, PreparedPrompt] = {}
 
     async def bearing_on(self, cue: Cue, moment: Moment | None) -> list[Hit]:
         """The lessons that bear on a cue at least a little, best first."""
@@ -99,7 +99,7 @@ class Lessons:
         self._topics.pop(session, None)
         self._prompts.pop(session, None)
 
-    def _prompt(self, cue: Cue) -> Prompt:
+    def _prompt(self, cue: Cue) -> PreparedPrompt:
         """The prompt in a cue, and from then on a part of what the session is about."""
         known = self._topics.pop(cue.session, frozenset())
         prompt = prompt_of(cue.text, known)

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
-from upwell.episodes.events import Event
 from upwell.episodes.events import Kind as EventKind
+from upwell.episodes.events import SessionEvent
 from upwell.episodes.triggers import triggers_of
 from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, ToolAnswer
@@ -30,7 +30,7 @@ MAX_QUESTION_CHARS = 1_500
 MIN_WORDS_ASKED = 3
 
 
-class Kind(StrEnum):
+class MemoryKind(StrEnum):
     """The origin of a memory, which decides where it helps."""
 
     NOTE = "note"
@@ -49,24 +49,24 @@ class Kind(StrEnum):
 
 NAMED = "named"
 """The signal of a document or commit that contains a host or file which a failure names."""
-_WRITTEN: Mapping[str, Kind] = {LESSON: Kind.LESSON, STATE: Kind.STATE}
+_WRITTEN: Mapping[str, MemoryKind] = {LESSON: MemoryKind.LESSON, STATE: MemoryKind.STATE}
 UNASKED = frozenset({Moment.FILE, Moment.NAME, Moment.TRIGGER, Moment.ROUTINE})
 """Moments of calls that ask no question in words. If the user has a template for the tool, such a
 call counts as `ASKING_CALL`."""
 
-_ANSWERS = frozenset(Kind)
-_FITTING = frozenset({Kind.NOTE, Kind.EPISODE})
-_REMEDIES = _FITTING | {Kind.LESSON}
-_ADMITTED: Mapping[Moment, frozenset[Kind]] = {
+_ANSWERS = frozenset(MemoryKind)
+_FITTING = frozenset({MemoryKind.NOTE, MemoryKind.EPISODE})
+_REMEDIES = _FITTING | {MemoryKind.LESSON}
+_ADMITTED: Mapping[Moment, frozenset[MemoryKind]] = {
     Moment.QUESTION: _ANSWERS,
     Moment.FIRST_REQUEST: _ANSWERS,
-    Moment.ASKING_CALL: frozenset({Kind.NOTE, Kind.FOREIGN, Kind.EPISODE}),
+    Moment.ASKING_CALL: frozenset({MemoryKind.NOTE, MemoryKind.FOREIGN, MemoryKind.EPISODE}),
     Moment.NOTHING_FOUND: _REMEDIES,
     Moment.FAILED: _REMEDIES,
     Moment.FILE: _REMEDIES,
     Moment.NAME: _FITTING,
-    Moment.TRIGGER: frozenset({Kind.EPISODE}),
-    Moment.LESSON: frozenset({Kind.LESSON}),
+    Moment.TRIGGER: frozenset({MemoryKind.EPISODE}),
+    Moment.LESSON: frozenset({MemoryKind.LESSON}),
     Moment.ROUTINE: frozenset(),
 }
 
@@ -97,13 +97,13 @@ def triggers_in(cue: Cue) -> tuple[str, ...]:
     return () if cue.door not in AUTOMATIC_DOORS or is_unanswered else triggers_of(event_of(cue))
 
 
-def event_of(cue: Cue) -> Event:
-    """The cue as an `Event`, like those read from past sessions."""
+def event_of(cue: Cue) -> SessionEvent:
+    """The cue as an `SessionEvent`, like those read from past sessions."""
     answer, args = cue.answer, cue.args
     tool = _USUAL.get((cue.tool or "").rpartition("__")[2], cue.tool or "")
     if tool == "Read" and "file_path" not in args and "path" in args:
         args = {**args, "file_path": args["path"]}
-    return Event(
+    return SessionEvent(
         session=cue.session,
         i=0,
         t=cue.at or 0.0,
@@ -172,17 +172,17 @@ def file_sought(cue: Cue) -> str:
     return file_of(cue).replace("\\", "/").rpartition("/")[2]
 
 
-def kind_of(memory: Memory) -> Kind:
+def kind_of(memory: Memory) -> MemoryKind:
     """The origin of `memory`."""
     if memory.triggers:
-        return Kind.EPISODE
+        return MemoryKind.EPISODE
     if memory.provenance.door in _WRITTEN:
         return _WRITTEN[memory.provenance.door]
     if memory.source.startswith("git:"):
-        return Kind.COMMIT
+        return MemoryKind.COMMIT
     if memory.lines is not None:
-        return Kind.DOCUMENT
-    return Kind.FOREIGN if memory.id.startswith("ltm:") else Kind.NOTE
+        return MemoryKind.DOCUMENT
+    return MemoryKind.FOREIGN if memory.id.startswith("ltm:") else MemoryKind.NOTE
 
 
 def case_of(moment: Moment | str, memory: Memory) -> str:
@@ -199,7 +199,7 @@ def suited(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
         hit
         for hit in hits
         if ((kind := kind_of(hit.memory)) in admitted or NAMED in hit.signals)
-        and (kind is Kind.EPISODE or _is_exact(cue, moment, hit.memory))
+        and (kind is MemoryKind.EPISODE or _is_exact(cue, moment, hit.memory))
     ]
 
 

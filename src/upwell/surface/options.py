@@ -166,7 +166,7 @@ def no_commands(transcript: str) -> Sequence[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class PipelineOptions:
     """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
     `of_cue` takes a tool (None for a message) and the size of the context window in tokens (None if
     unknown), and returns the options for them. `is_paused` returns whether the user has paused a
@@ -188,7 +188,7 @@ class Options:
         project must not be recorded."""
         return not (cue.session.startswith(PROBE_SESSIONS) or self.is_excluded(cue.cwd))
 
-    def for_cue(self, cue: Cue) -> "Options":
+    def for_cue(self, cue: Cue) -> "PipelineOptions":
         """The options for this cue's tool (`server__tool`, or the host's own name for the tool),
         with sizes that suit the context window."""
         if self.of_cue is None or (cue.tool is None and cue.window is None):

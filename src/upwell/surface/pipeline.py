@@ -32,9 +32,9 @@ from upwell.surface.journal import Journal
 from upwell.surface.judge import Case, Judge, JudgeModel
 from upwell.surface.late_hits import LateHits
 from upwell.surface.learning import Learning
-from upwell.surface.lessons import Lessons, joined
+from upwell.surface.lessons import ProjectLessons, joined
 from upwell.surface.moments import UNASKED, case_of, file_of, moment_of, triggers_in
-from upwell.surface.options import Options
+from upwell.surface.options import PipelineOptions
 from upwell.surface.query import CueReader
 from upwell.surface.rating import SurfacingRatings
 from upwell.surface.real_paths import with_real_paths
@@ -47,7 +47,7 @@ from upwell.surface.render import (
     profile_of,
     without_heading,
 )
-from upwell.surface.rules import Rules, rule_hit
+from upwell.surface.rules import StandingRules, rule_hit
 from upwell.surface.seen_log import SeenLog
 from upwell.surface.session_start import Compaction, SessionStart
 
@@ -90,7 +90,7 @@ class Surfacer:
         self,
         reader: MemoryReader,
         ttl_store: TtlStore,
-        options: Options,
+        options: PipelineOptions,
         *,
         chat: Chat | None = None,
         learning: Learning | None = None,
@@ -120,11 +120,11 @@ class Surfacer:
         self._post_filter = PostFilter(
             options, self._learning, self._seen_log, self._sketches, clock
         )
-        self._lessons = Lessons(reader, clock)
+        self._lessons = ProjectLessons(reader, clock)
         self._failure_names = FailureNames(reader)
         self._late_hits = LateHits(state, reader)
         self._judge = self._judge_by(chat) if chat and surface.judge else None
-        self._rules = Rules(reader, ttl_store, surface.dedup_ttl_seconds)
+        self._rules = StandingRules(reader, ttl_store, surface.dedup_ttl_seconds)
         self._compaction = Compaction(
             reader, self._learning, self._rules, self._seen_log, ttl_store
         )

@@ -14,7 +14,7 @@ from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.surface.journal import Journal, undelivered
 from upwell.surface.learning import Learning
-from upwell.surface.options import Options
+from upwell.surface.options import PipelineOptions
 
 WRITE_SECONDS = 0.5
 
@@ -23,9 +23,9 @@ Job = Callable[[], Awaitable[object]]
 
 class DecisionRecord:
     """Records decisions, and corrects the record if memories did not reach the agent. A cue that
-    must not be recorded (`Options.records`) leaves no trace."""
+    must not be recorded (`PipelineOptions.records`) leaves no trace."""
 
-    def __init__(self, journal: Journal, learning: Learning, options: Options) -> None:
+    def __init__(self, journal: Journal, learning: Learning, options: PipelineOptions) -> None:
         self.journal = journal
         self.learning = learning
         self._options = options

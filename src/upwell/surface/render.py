@@ -24,7 +24,7 @@ from upwell.ground.uris import LTM_ID, STM_ID, memory_uri, named_uri
 from upwell.memory.documents.quote import quoted
 from upwell.memory.documents.sections.passage import GOVERNING
 from upwell.memory.documents.sections.search import PASSAGE
-from upwell.surface.options import InjectionMode, Options
+from upwell.surface.options import InjectionMode, PipelineOptions
 
 SURE = 0.8
 """An intent with at least this confidence counts as sure (seed 004, ADR-006)."""
@@ -97,7 +97,7 @@ class Profile(Struct, frozen=True, kw_only=True):
         return len(line) <= self.chars and count(line) <= self.tokens
 
 
-def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
+def profile_of(door: Door | str, intent: Intent, options: PipelineOptions) -> Profile:
     """The limits for a door. At a prompt, the number of memories grows with the confidence of the
     intent, up to `surface.max_count` at `SURE` (ADR-006)."""
     surface, context = options.surface, options.memory_context

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from upwell.ground.project import project_of
 from upwell.ground.trace import contained
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
@@ -49,7 +49,7 @@ SILENT = frozenset(
 """A cue that was skipped for one of these reasons gets no rules either."""
 
 
-class Rules:
+class StandingRules:
     """Gives each session the rules of its project once. The rules that a session has are recorded
     for `ttl_seconds`: one entry for all rules without a scope, and one for each rule with a scope.
     """
@@ -74,13 +74,13 @@ class Rules:
 
     async def has(self, session: str) -> bool:
         """True if this session still has the rules in its context."""
-        return bool(session) and session in await self._ttl_store.get(Kind.RULES, [session])
+        return bool(session) and session in await self._ttl_store.get(EntryKind.RULES, [session])
 
     async def withdraw(self, session: str) -> None:
         """Record that this session has lost the rules, or never received them."""
-        await self._ttl_store.delete(Kind.RULES, [session])
+        await self._ttl_store.delete(EntryKind.RULES, [session])
         if session:
-            await self._ttl_store.drop(Kind.RULES, _key(session, ""))
+            await self._ttl_store.drop(EntryKind.RULES, _key(session, ""))
 
     async def take_back(self, session: str, memories: Sequence[Memory]) -> None:
         """Record that the rules among these memories did not reach the session, so that the session
@@ -88,7 +88,7 @@ class Rules:
         rules = [memory for memory in memories if memory.pinned]
         keys = {_key(session, rule.id) if _is_scoped(rule) else session for rule in rules}
         if keys:
-            await self._ttl_store.delete(Kind.RULES, sorted(keys))
+            await self._ttl_store.delete(EntryKind.RULES, sorted(keys))
 
     async def add_if_due(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
         """`outcome` with the rules for this cue that the session lacks. Unchanged if the rules
@@ -123,7 +123,7 @@ class Rules:
         if not matching:
             return []
         refusals = {key: refusal_key(cue.session, rule) for key, rule in matching.items()}
-        entries = await self._ttl_store.get(Kind.RULES, [*matching, *refusals.values()])
+        entries = await self._ttl_store.get(EntryKind.RULES, [*matching, *refusals.values()])
         return [
             rule
             for key, rule in matching.items()
@@ -133,7 +133,7 @@ class Rules:
     async def _record(self, keys: Sequence[str]) -> None:
         values = dict.fromkeys(keys, b"told")
         if values:
-            await self._ttl_store.put(Kind.RULES, values, ttl_seconds=self._ttl_seconds)
+            await self._ttl_store.put(EntryKind.RULES, values, ttl_seconds=self._ttl_seconds)
 
 
 def _takes_rules(cue: Cue, outcome: Surfacing | Skip) -> bool:

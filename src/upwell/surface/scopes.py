@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.episodes.signatures import Step, steps_of
+from upwell.episodes.signatures import CommandStep, steps_of
 from upwell.ground.errors import UsageError
 from upwell.ground.names import names_tool
 from upwell.ground.project import project_of
@@ -182,7 +182,7 @@ def _lines(cue: Cue) -> Iterator[str]:
             yield value
 
 
-def _from_program(step: Step) -> list[str]:
+def _from_program(step: CommandStep) -> list[str]:
     """The forms of a command that a pattern may match: without assignments and wrappers, and also
     without the folder of its program. A runner such as `sudo` may have options of its own, so every
     later word may begin the command that it runs."""

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from upwell.ground.host_sessions import is_of_subagent
-from upwell.ground.ttl_store import Entries, Item, Kind, TtlStore
+from upwell.ground.ttl_store import Entries, EntryKind, Item, TtlStore
 from upwell.ground.types.memory import Hit, Memory
 
 SESSION_SECONDS = 30 * 86_400.0
@@ -53,7 +53,7 @@ class SeenLog:
         own_keys = [_session_key(hit.memory, session, principal) for hit in hits]
         shared_keys = [_shared_key(hit.memory, principal) for hit in hits]
         marks = [_mark(hit.memory.id, principal) for hit in hits]
-        entries = await self._ttl_store.get(Kind.SEEN, [*own_keys, *shared_keys, *marks])
+        entries = await self._ttl_store.get(EntryKind.SEEN, [*own_keys, *shared_keys, *marks])
         new, repeated = dict[int, Hit](), dict[int, Hit]()
         keys = zip(hits, own_keys, shared_keys, marks, strict=True)
         for place, (hit, own_key, shared_key, mark) in enumerate(keys):
@@ -87,7 +87,7 @@ class SeenLog:
         if not is_of_subagent(session):
             keys = [_shared_key(memory, principal) for memory in memories]
             shared = dict.fromkeys(keys, _value(session))
-            entries.append(Entries(Kind.SEEN, shared, self._ttl_seconds))
+            entries.append(Entries(EntryKind.SEEN, shared, self._ttl_seconds))
         await self._ttl_store.put_all(*entries)
 
     async def record_at_start(self, memories: Sequence[Memory], session: str) -> None:
@@ -100,10 +100,10 @@ class SeenLog:
         """Undo `reserve()`, `record()` or `record_at_start()` for memories that did not arrive."""
         keys = [_session_key(memory, session, principal) for memory in memories]
         shared_keys = [_shared_key(memory, principal) for memory in memories]
-        entries = await self._ttl_store.get(Kind.SEEN, shared_keys)
+        entries = await self._ttl_store.get(EntryKind.SEEN, shared_keys)
         # An entry whose value is another session is kept, because that session received the memory.
         own = [key for key, entry in entries.items() if entry.value == _value(session)]
-        await self._ttl_store.delete(Kind.SEEN, [*keys, *own])
+        await self._ttl_store.delete(EntryKind.SEEN, [*keys, *own])
 
     async def ids_of(self, session: str) -> list[str]:
         """The ids of the memories that this session received, the latest last."""
@@ -113,7 +113,7 @@ class SeenLog:
     async def forget(self, session: str) -> None:
         """Allow everything that this session received to surface in it again."""
         await self._ttl_store.delete(
-            Kind.SEEN, [item.key for item in await self._entries_of(session)]
+            EntryKind.SEEN, [item.key for item in await self._entries_of(session)]
         )
 
     async def known(self, memory_id: str, principal: str = "") -> None:
@@ -122,14 +122,14 @@ class SeenLog:
         recorded (for example, after an explicit request outside any session), the entry's key has
         no content hash, so the entry still applies after the text is edited."""
         if self._ttl_seconds > 0:
-            entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
+            entries = await self._ttl_store.scan(EntryKind.SEEN, f"{memory_id}:")
             marked = {
                 entry.key: KNOWN
                 for entry in entries
                 if _SEPARATOR not in entry.key and entry.key.partition("@")[2] == principal
             }
             marked = marked or {_mark(memory_id, principal): KNOWN}
-            await self._ttl_store.put(Kind.SEEN, marked, ttl_seconds=self._ttl_seconds)
+            await self._ttl_store.put(EntryKind.SEEN, marked, ttl_seconds=self._ttl_seconds)
 
     async def _put(
         self, memories: Sequence[Memory], session: str, principal: str, ttl_seconds: float
@@ -140,14 +140,14 @@ class SeenLog:
             )
 
     async def _entries_of(self, session: str) -> list[Item]:
-        return await self._ttl_store.scan(Kind.SEEN, session + _SEPARATOR)
+        return await self._ttl_store.scan(EntryKind.SEEN, session + _SEPARATOR)
 
 
 def _session_entries(
     memories: Sequence[Memory], session: str, principal: str, ttl_seconds: float
 ) -> Entries:
     keys = [_session_key(memory, session, principal) for memory in memories] if session else []
-    return Entries(Kind.SEEN, dict.fromkeys(keys, b""), ttl_seconds)
+    return Entries(EntryKind.SEEN, dict.fromkeys(keys, b""), ttl_seconds)
 
 
 def _value(session: str) -> bytes:

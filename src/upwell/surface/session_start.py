@@ -19,18 +19,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from upwell.ground.project import is_here, is_own, project_of
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.learn.implicit import Uses
-from upwell.learn.thresholds import Use
+from upwell.learn.thresholds import MemoryUse
 from upwell.memory.recall import MemoryReader
 from upwell.memory.team.sharing import own_name
 from upwell.surface.context_sketch import COMPACTED
 from upwell.surface.filters import distinct
 from upwell.surface.learning import Learning
-from upwell.surface.options import Options
+from upwell.surface.options import PipelineOptions
 from upwell.surface.render import (
     REMINDER,
     WHOLE,
@@ -41,7 +41,7 @@ from upwell.surface.render import (
     lines_of,
     reminder_of,
 )
-from upwell.surface.rules import SILENT, Rules, rule_hit, rule_lines
+from upwell.surface.rules import SILENT, StandingRules, rule_hit, rule_lines
 from upwell.surface.seen_log import SeenLog
 
 COMPACTION_SECONDS = 86_400.0
@@ -55,7 +55,7 @@ class Compaction(Struct, frozen=True):
 
     reader: MemoryReader
     learning: Learning
-    rules: Rules
+    rules: StandingRules
     seen_log: SeenLog
     ttl_store: TtlStore
 
@@ -68,31 +68,33 @@ class Compaction(Struct, frozen=True):
         if ids:
             latest = orjson.dumps(ids[-MAX_CARRIED:])
             await self.ttl_store.put(
-                Kind.COMPACTION, {session: latest}, ttl_seconds=COMPACTION_SECONDS
+                EntryKind.COMPACTION, {session: latest}, ttl_seconds=COMPACTION_SECONDS
             )
             await self.seen_log.forget(session)
         await self.rules.withdraw(session)
 
     async def is_pending(self, session: str) -> bool:
         """True if the session was compacted and its saved memories have not returned since."""
-        return bool(session) and session in await self.ttl_store.get(Kind.COMPACTION, [session])
+        return bool(session) and session in await self.ttl_store.get(
+            EntryKind.COMPACTION, [session]
+        )
 
     async def after(self, cue: Cue) -> Sequence[Memory]:
         """The memories that the cue's session may need again: first those that were used when last
         observed, then those that were not observed yet. Ignored memories are left out."""
         session = cue.session
         await self.before(session)
-        item = (await self.ttl_store.get(Kind.COMPACTION, [session])).get(session)
+        item = (await self.ttl_store.get(EntryKind.COMPACTION, [session])).get(session)
         if item is None:
             return ()
-        await self.ttl_store.delete(Kind.COMPACTION, [session])
+        await self.ttl_store.delete(EntryKind.COMPACTION, [session])
         uses = Uses(self.ttl_store)
         verdicts = {
             memory_id: await uses.last(memory_id)
             for memory_id in reversed(orjson.loads(item.value))
             if not self.learning.is_demoted(memory_id, cue)
         }
-        used = [memory_id for memory_id, use in verdicts.items() if use is Use.USED]
+        used = [memory_id for memory_id, use in verdicts.items() if use is MemoryUse.USED]
         undecided = [memory_id for memory_id, use in verdicts.items() if use is None]
         memories = [await self.reader.known(memory_id) for memory_id in (*used, *undecided)]
         # A memory with triggers comes back by itself when its situation recurs.
@@ -142,11 +144,11 @@ class SessionStart(Struct, frozen=True):
 
     reader: MemoryReader
     learning: Learning
-    rules: Rules
+    rules: StandingRules
     compaction: Compaction
     seen_log: SeenLog
     ttl_store: TtlStore
-    options: Options
+    options: PipelineOptions
     owed: OrderedDict[str, Cue] = field(default_factory=OrderedDict[str, Cue])
 
     async def begin(
@@ -220,7 +222,7 @@ class SessionStart(Struct, frozen=True):
             return
         self.owe(cue)
         await self.rules.withdraw(cue.session)
-        await self.ttl_store.delete(Kind.OPENING, [cue.session])
+        await self.ttl_store.delete(EntryKind.OPENING, [cue.session])
         await self.seen_log.withdraw(surfacing.memories, cue.session)
 
     async def _has_rules(self, cue: Cue) -> bool:
@@ -234,14 +236,14 @@ class SessionStart(Struct, frozen=True):
         return await self.rules.has(cue.session)
 
     async def _has_opening(self, session: str) -> bool:
-        return bool(session) and session in await self.ttl_store.get(Kind.OPENING, [session])
+        return bool(session) and session in await self.ttl_store.get(EntryKind.OPENING, [session])
 
     async def _record(self, session: str, notes: Sequence[Hit]) -> None:
         if not session:
             return
         ttl_seconds = self.options.surface.dedup_ttl_seconds
         if notes:
-            await self.ttl_store.put(Kind.OPENING, {session: b"told"}, ttl_seconds=ttl_seconds)
+            await self.ttl_store.put(EntryKind.OPENING, {session: b"told"}, ttl_seconds=ttl_seconds)
         complete = [hit.memory for hit in notes if _is_shown_whole(hit.memory)]
         await self.seen_log.record_at_start(complete, session)
         await self.rules.record(session)

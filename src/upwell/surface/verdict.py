@@ -67,7 +67,7 @@ _ADDRESSES = (
 """Patterns of phrases that are addressed to the judge."""
 
 
-class Question(Struct, frozen=True):
+class JudgeQuestion(Struct, frozen=True):
     """`hits` maps each key to the hit that it stands for. `digest` identifies the content."""
 
     text: str
@@ -128,7 +128,7 @@ def question_of(
     secret: bytes,
     now: float,
     replaced: Mapping[str, str] = _NOTHING_REPLACED,
-) -> Question | None:
+) -> JudgeQuestion | None:
     """Write the question for the judge: which of `hits` to show the agent now. `replaced` maps the
     ids of memories to the texts that they replaced. Returns None if no hit may be shown to the
     judge."""
@@ -149,10 +149,10 @@ def question_of(
     keys = [_key(secret, digest, number) for number in range(len(shown))]
     keyed = [{"key": key, **note} for key, note in zip(keys, notes, strict=True)]
     text = _dumped({**situation, "notes": keyed})
-    return Question(text, dict(zip(keys, shown, strict=True)), digest.hex())
+    return JudgeQuestion(text, dict(zip(keys, shown, strict=True)), digest.hex())
 
 
-def parsed(reply: str, question: Question) -> Hit | None:
+def parsed(reply: str, question: JudgeQuestion) -> Hit | None:
     """The hit chosen in the reply, or None.
 
     Raises:

@@ -18,10 +18,10 @@ from upwell.ground.types.surfacing import Moment
 from upwell.memory.documents.sections.scoring import is_note
 from upwell.surface.bearing import everyday, stems_of
 from upwell.surface.context_sketch import exact_names
-from upwell.surface.moments import NAMED, Kind, kind_of
+from upwell.surface.moments import NAMED, MemoryKind, kind_of
 from upwell.surface.wording import LED, is_question
 
-MIN_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
+MIN_SCORES: Mapping[MemoryKind, float] = {MemoryKind.DOCUMENT: 0.5, MemoryKind.COMMIT: 0.8}
 """The minimum scores at which documents and commits may surface at a prompt."""
 SURE = 0.8
 """The minimum score of a document for a question that is not the first prompt of its session."""
@@ -144,15 +144,15 @@ def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
         return ""
     if hit.score < least:
         return LOW.format(score=hit.score, least=least)
-    if kind is Kind.COMMIT and moment is Moment.QUESTION and states(hit.memory.text, text):
+    if kind is MemoryKind.COMMIT and moment is Moment.QUESTION and states(hit.memory.text, text):
         is_conversation = prompts > 1 and _CONVERSATION.search(text)
         return MIDDLE if is_conversation else _prompt_lack(text)
     own = _own_lack(hit.memory, kind)
     return own or _prompt_lack(text) or _situation_lack(text, moment, prompts, hit)
 
 
-def _own_lack(memory: Memory, kind: Kind) -> str:
-    if kind is Kind.COMMIT:
+def _own_lack(memory: Memory, kind: MemoryKind) -> str:
+    if kind is MemoryKind.COMMIT:
         return "" if gives_reason(memory.text) else NO_REASON
     if is_paper(memory.source):
         return PAPER
@@ -171,7 +171,7 @@ def _prompt_lack(text: str) -> str:
 
 def _situation_lack(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
     asks = moment is Moment.QUESTION and is_question(text)
-    is_commit = kind_of(hit.memory) is Kind.COMMIT
+    is_commit = kind_of(hit.memory) is MemoryKind.COMMIT
     is_conversation = not asks or bool(_CONVERSATION.search(text)) or is_commit
     if prompts > 1 and (is_conversation or hit.score < SURE):
         return MIDDLE
@@ -211,7 +211,9 @@ def states(message: str, text: str) -> bool:
 def without_outdated(text: str, hits: Sequence[Hit]) -> list[Hit]:
     """The hits without the older ones of several commits that state the fact asked for."""
     stating = [
-        hit for hit in hits if kind_of(hit.memory) is Kind.COMMIT and states(hit.memory.text, text)
+        hit
+        for hit in hits
+        if kind_of(hit.memory) is MemoryKind.COMMIT and states(hit.memory.text, text)
     ]
     newest = max(stating, key=lambda hit: hit.memory.created_at or 0.0, default=None)
     return [hit for hit in hits if hit is newest or hit not in stating]

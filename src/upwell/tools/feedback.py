@@ -10,12 +10,16 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 from upwell.ground.types.surfacing import Feedback, Rating
 from upwell.ground.uris import memory_id as id_in
-from upwell.learn.budgets import FEW, MOVING, Report
+from upwell.learn.budgets import FEW, MOVING, ResultReport
 from upwell.learn.feedback import Rated
 from upwell.tools.base import READ_ONLY, WRITES, Result, Tool, text_result
 
-KINDS = tuple(str(report) for report in Report if report not in (Report.CAME_BACK, Report.SERVED))
-Recording = Callable[[str, Report, str], Awaitable[None]]
+KINDS = tuple(
+    str(report)
+    for report in ResultReport
+    if report not in (ResultReport.CAME_BACK, ResultReport.SERVED)
+)
+Recording = Callable[[str, ResultReport, str], Awaitable[None]]
 Rate = Callable[[str, Sequence[Feedback]], Awaitable[Sequence[Rated]]]
 Served = Callable[[str, str], str]
 """Returns a tool's full name, `server__tool`, from the two parts of its public name.
@@ -111,7 +115,7 @@ def compression_feedback_tool(record: Recording, served: Served) -> Tool:
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         tool = served(args["server"], args["tool"])
-        kind = Report(args.get("kind", Report.OTHER))
+        kind = ResultReport(args.get("kind", ResultReport.OTHER))
         await record(tool, kind, args.get("missing", ""))
         moves = (
             f"after {FEW} such reports, the tool's budget changes from the next session on"

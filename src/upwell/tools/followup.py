@@ -29,7 +29,7 @@ gets.
 """
 
 
-class Originals(Protocol):
+class StoredOriginals(Protocol):
     """The stored originals."""
 
     async def find(self, key: str) -> StoredOriginal: ...
@@ -39,7 +39,7 @@ class Originals(Protocol):
     async def slice(self, key: str, start: int, end: int | None) -> str: ...
 
 
-def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
+def read_more_tool(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Tool:
     """Return the tool `read_more(key, lines?, query?, sections?, offset?, limit?)`. Its result
     contains lines of an original, passages of it, sections of it, or a chunk that starts at
     `offset`."""
@@ -94,7 +94,9 @@ def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
     )
 
 
-async def _lines(originals: Originals, on_follow_up: OnFollowUp, key: str, lines: str) -> Result:
+async def _lines(
+    originals: StoredOriginals, on_follow_up: OnFollowUp, key: str, lines: str
+) -> Result:
     first, last = line_range(lines)
     original = await originals.find(key)
     text = lines_of(await originals.get(original.key), first, last)
@@ -110,7 +112,7 @@ async def _lines(originals: Originals, on_follow_up: OnFollowUp, key: str, lines
     return text_result(part, f'[upwell] more: call again with lines="{rest}-{last}"')
 
 
-def _select(originals: Originals, on_follow_up: OnFollowUp) -> Run:
+def _select(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Run:
     async def run(args: Mapping[str, Any], session: str) -> Result:
         from upwell.compress.selective import sections_of, select
 
@@ -140,7 +142,7 @@ def _select(originals: Originals, on_follow_up: OnFollowUp) -> Run:
     return run
 
 
-def _search(originals: Originals, on_follow_up: OnFollowUp) -> Run:
+def _search(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Run:
     async def run(args: Mapping[str, Any], session: str) -> Result:
         from upwell.compress.search import search_original
 
@@ -161,7 +163,7 @@ def _search(originals: Originals, on_follow_up: OnFollowUp) -> Run:
     return run
 
 
-def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
+def select_tool(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Tool:
     """Return the tool `select_sections(key, sections, offset?)`. `sections` contains keys from the
     table of contents."""
     return Tool(
@@ -181,7 +183,7 @@ def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
     )
 
 
-def search_original_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
+def search_original_tool(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Tool:
     """Return the tool `search_original(key, query)`. Its result contains the matching passages."""
     return Tool(
         name="search_original",

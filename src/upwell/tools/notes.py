@@ -20,11 +20,11 @@ from upwell.ground.types.memory import Memory, Trust
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.memory.notes.file import Origin
 from upwell.memory.notes.labels import GENERAL, KINDS, checked_labels
-from upwell.memory.notes.stm import Entry, ShortTerm
+from upwell.memory.notes.stm import ShortTerm, StmEntry
 from upwell.memory.records import namespace as checked_namespace
 from upwell.surface.render import preview
 from upwell.tools.base import READ_ONLY, WRITES, Result, Tool, text_result
-from upwell.tools.recall import Memories
+from upwell.tools.recall import ToolMemories
 from upwell.wire.rawjson import dumps
 
 ADDED = "STM entry added"
@@ -49,7 +49,7 @@ async def none_alike(text: str) -> Sequence[Memory]:
 
 
 async def alike(
-    memories: Memories, project: str | None, principal: Principal, text: str
+    memories: ToolMemories, project: str | None, principal: Principal, text: str
 ) -> Sequence[Memory]:
     """Find the memories that say nearly the same as `text`. If the search fails, return none."""
     try:
@@ -210,7 +210,7 @@ def delete_tool(
     )
 
 
-def described(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def described(entries: Sequence[StmEntry]) -> list[dict[str, Any]]:
     """Return notes as JSON, with the same keys as in `stm.json`."""
     return [
         {
@@ -239,7 +239,7 @@ def _duplicates(near: Sequence[Memory]) -> list[str]:
     ]
 
 
-def _missing(entry: Entry, project: str | None) -> list[str]:
+def _missing(entry: StmEntry, project: str | None) -> list[str]:
     """Return a remark if the note mentions no file, or a file that does not exist. Such a note is
     hard to find and to verify later. Notes of a kind in `GENERAL` need no file.
     """

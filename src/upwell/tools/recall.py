@@ -30,7 +30,7 @@ LINES_CITED = re.compile(r"#L(\d{1,9})(?:-L?(\d{1,9}))?$")
 SWITCHED_OFF = "memory_context is turned off (memory_context.enabled = false)"
 
 
-class Memories(Protocol):
+class ToolMemories(Protocol):
     """The part of `memory.library.Library` that upwell's own tools and resources use."""
 
     async def find(
@@ -108,7 +108,7 @@ def context_tool(
 
 
 def search_tool(
-    memories: Memories,
+    memories: ToolMemories,
     project: str | None,
     principal: Principal = OWNER,
     sessions: Sessions | None = None,
@@ -175,7 +175,7 @@ async def _past(question: str, limit: int, sessions: Sessions | None) -> Result:
 
 
 def get_tool(
-    memories: Memories,
+    memories: ToolMemories,
     document: Document,
     project: str | None,
     opened: Callable[[str, str], None] = lambda session, memory_id: None,
@@ -234,7 +234,7 @@ def get_tool(
 
 
 async def seen(
-    memories: Memories, memory_id: str, project: str | None, principal: Principal
+    memories: ToolMemories, memory_id: str, project: str | None, principal: Principal
 ) -> Memory | None:
     """Return the memory with this id, if this project and principal may see it."""
     memory = await memories.get(memory_id)

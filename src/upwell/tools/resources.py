@@ -15,7 +15,7 @@ from upwell.ground.uris import MEMORY_URI, TOPICS_URI, memory_id, memory_uri, to
 from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.memory.topics import Topic
 from upwell.surface.render import citation, preview
-from upwell.tools.recall import Memories, Viewed, seen, view_nothing
+from upwell.tools.recall import ToolMemories, Viewed, seen, view_nothing
 from upwell.wire.rawjson import dumps
 
 SEARCH_URI = "upwell://search/"
@@ -43,7 +43,7 @@ class Resources:
 
     def __init__(
         self,
-        memories: Memories,
+        memories: ToolMemories,
         topics: Topical,
         project: str | None,
         principal: Principal = OWNER,

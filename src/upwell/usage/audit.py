@@ -39,7 +39,7 @@ MAX_CHARS = 300
 UNKNOWN = "unknown"
 
 
-class Event(Struct, frozen=True):
+class AuditEntry(Struct, frozen=True):
     """One entry. `at` is in epoch seconds. `actor` is the principal's name. It is "" for the
     owner, and `UNKNOWN` with the sender's address if a request has no valid token. `outcome` is
     "done", or says why the request was refused."""
@@ -54,9 +54,9 @@ class Event(Struct, frozen=True):
 class Log(Protocol):
     """A log of events."""
 
-    async def write(self, event: Event) -> None: ...
+    async def write(self, event: AuditEntry) -> None: ...
 
-    async def latest(self, limit: int) -> Sequence[Event]:
+    async def latest(self, limit: int) -> Sequence[AuditEntry]:
         """Return the latest events, newest first."""
         ...
 
@@ -69,7 +69,7 @@ class FileLog:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def write(self, event: Event) -> None:
+    async def write(self, event: AuditEntry) -> None:
         with suppress(FileNotFoundError):
             if self._path.stat().st_size > MAX_FILE_BYTES:
                 self._path.replace(self._older)
@@ -80,8 +80,8 @@ class FileLog:
         finally:
             os.close(descriptor)
 
-    async def latest(self, limit: int) -> Sequence[Event]:
-        events: list[Event] = []
+    async def latest(self, limit: int) -> Sequence[AuditEntry]:
+        events: list[AuditEntry] = []
         for path in (self._older, self._path):
             with suppress(FileNotFoundError):
                 lines = path.read_text(encoding="utf-8").splitlines()
@@ -97,10 +97,10 @@ class FileLog:
         return self._path.with_suffix(".1.jsonl")
 
 
-def _event(line: str) -> Event | None:
+def _event(line: str) -> AuditEntry | None:
     """Read a line of the file. A full disk may have left half a line, which is None."""
     try:
-        return Event(**json.loads(line))
+        return AuditEntry(**json.loads(line))
     except (ValueError, TypeError):
         return None
 
@@ -112,20 +112,20 @@ class PostgresLog:
         self._postgres = postgres
         self._tenant = tenant
 
-    async def write(self, event: Event) -> None:
+    async def write(self, event: AuditEntry) -> None:
         from upwell.ground.postgres.connection import Statement
 
         sql = """INSERT INTO upwell.audit (tenant, at, actor, action, subject, outcome) VALUES
                  (%(tenant)s, %(at)s, %(actor)s, %(action)s, %(subject)s, %(outcome)s)"""
         await self._postgres.ask(self._tenant, Statement(sql, asdict(event)))
 
-    async def latest(self, limit: int) -> Sequence[Event]:
+    async def latest(self, limit: int) -> Sequence[AuditEntry]:
         from upwell.ground.postgres.connection import Statement
 
         sql = """SELECT at, actor, action, subject, outcome FROM upwell.audit
                  WHERE tenant = %(tenant)s ORDER BY at DESC, id LIMIT %(limit)s"""
         (rows,) = await self._postgres.ask(self._tenant, Statement(sql, {"limit": limit}))
-        return [Event(*row) for row in rows]
+        return [AuditEntry(*row) for row in rows]
 
     async def expire(self, now: float) -> None:
         from upwell.ground.postgres.connection import Statement
@@ -176,7 +176,7 @@ class Audit:
     def record(self, actor: str, action: str, subject: str, outcome: str) -> None:
         """Record a change, or an attempt to make one."""
         parts = (_plain(part) for part in (actor, action, subject, outcome))
-        self._tasks.start(self._write(Event(self._clock.now(), *parts)))
+        self._tasks.start(self._write(AuditEntry(self._clock.now(), *parts)))
 
     def denied(self, actor: str, why: str) -> None:
         """Record that a principal's request was denied, at most once a minute for each `why`."""
@@ -195,7 +195,7 @@ class Audit:
         if self._strangers.is_new(address, why, now):
             self._record_denial(f"{UNKNOWN} at {address}" if address else UNKNOWN, why)
 
-    async def latest(self, limit: int = 100) -> Sequence[Event]:
+    async def latest(self, limit: int = 100) -> Sequence[AuditEntry]:
         """Return the latest events, newest first.
 
         Raises:
@@ -221,7 +221,7 @@ class Audit:
     def _record_denial(self, actor: str, why: str) -> None:
         self.record(actor, "request", "", f"denied: {why}")
 
-    async def _write(self, event: Event) -> None:
+    async def _write(self, event: AuditEntry) -> None:
         with contained("writing the audit log"):
             try:
                 await self._log.write(event)

@@ -10,11 +10,11 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.usage.daily import DailyNumbers
 
 
-class Metric(StrEnum):
+class UsageMetric(StrEnum):
     """The totals. Token counts are estimates from `ground.text.tokens`."""
 
     EVENTS = "events"
@@ -56,7 +56,7 @@ class Dimension(StrEnum):
     TOOL = "tool"
 
 
-class Place(Struct, frozen=True):
+class UsagePlace(Struct, frozen=True):
     """Where something happened. Unknown fields are ""."""
 
     host: str = ""
@@ -68,24 +68,24 @@ class Total(Struct, frozen=True):
     """One metric's total for one day and place."""
 
     day: str
-    place: Place
-    metric: Metric
+    place: UsagePlace
+    metric: UsageMetric
     number: int
 
 
-class Row(Struct, frozen=True):
+class UsageRow(Struct, frozen=True):
     """The totals for one value of a dimension."""
 
     name: str
     totals: Mapping[str, int] = field(default_factory=dict)
 
-    def __getitem__(self, metric: Metric) -> int:
+    def __getitem__(self, metric: UsageMetric) -> int:
         return self.totals.get(metric, 0)
 
     @property
     def saved(self) -> int:
         """Tokens that shortening kept out of the context."""
-        return self[Metric.BEFORE] - self[Metric.AFTER]
+        return self[UsageMetric.BEFORE] - self[UsageMetric.AFTER]
 
     @property
     def net(self) -> int:
@@ -94,7 +94,7 @@ class Row(Struct, frozen=True):
 
     def described(self) -> dict[str, object]:
         """Return the totals as JSON."""
-        numbers = {str(metric): self[metric] for metric in Metric}
+        numbers = {str(metric): self[metric] for metric in UsageMetric}
         return {"name": self.name, **numbers, "saved": self.saved, "net": self.net}
 
 
@@ -102,12 +102,12 @@ class Breakdown:
     """The stored totals, and those of this process that are not stored yet."""
 
     def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._numbers = DailyNumbers(ttl_store, Kind.USAGE, clock, max_name_chars=300)
+        self._numbers = DailyNumbers(ttl_store, EntryKind.USAGE, clock, max_name_chars=300)
 
-    def add(self, place: Place, **numbers: int) -> None:
+    def add(self, place: UsagePlace, **numbers: int) -> None:
         """Add to the totals of a place. The keywords are the names of metrics."""
         for name, number in numbers.items():
-            self._numbers.add(place.host, place.project, place.tool, Metric(name), by=number)
+            self._numbers.add(place.host, place.project, place.tool, UsageMetric(name), by=number)
 
     async def flush(self) -> None:
         """Store the pending totals. If the store fails, they are lost."""
@@ -120,28 +120,28 @@ class Breakdown:
             StoreError: the store cannot be read.
         """
         return [
-            Total(day, Place(host, project, tool), Metric(metric), number)
+            Total(day, UsagePlace(host, project, tool), UsageMetric(metric), number)
             for day, (host, project, tool, metric), number in await self._numbers.since(days)
-            if metric in Metric
+            if metric in UsageMetric
         ]
 
 
-def rows_by(totals: Iterable[Total], dimension: Dimension) -> list[Row]:
+def rows_by(totals: Iterable[Total], dimension: Dimension) -> list[UsageRow]:
     """Add up the totals for each value of a dimension. Days are in chronological order. Other
     values are sorted by tokens saved, in descending order."""
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for total in totals:
         name = total.day if dimension is Dimension.DAY else getattr(total.place, dimension)
         sums[name][total.metric] += total.number
-    rows = [Row(name, numbers) for name, numbers in sums.items()]
+    rows = [UsageRow(name, numbers) for name, numbers in sums.items()]
     if dimension is Dimension.DAY:
         return sorted(rows, key=lambda row: row.name)
-    return sorted(rows, key=lambda row: (-row.saved, -row[Metric.EVENTS], row.name))
+    return sorted(rows, key=lambda row: (-row.saved, -row[UsageMetric.EVENTS], row.name))
 
 
-def whole(totals: Iterable[Total]) -> Row:
+def whole(totals: Iterable[Total]) -> UsageRow:
     """Add up all totals."""
     numbers: Counter[str] = Counter()
     for total in totals:
         numbers[total.metric] += total.number
-    return Row("", numbers)
+    return UsageRow("", numbers)

@@ -10,11 +10,11 @@ from enum import StrEnum
 from msgspec import Struct
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.usage.daily import DailyNumbers
 
 
-class Event(StrEnum):
+class CountedEvent(StrEnum):
     """The events that are counted."""
 
     DECISION = "decision"
@@ -53,7 +53,7 @@ class Count(Struct, frozen=True):
     """How many times an event happened on one day."""
 
     day: str
-    event: Event
+    event: CountedEvent
     door: str
     tool: str
     kind: str
@@ -64,9 +64,11 @@ class Counts:
     """The stored counters, and those of this process that are not stored yet."""
 
     def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._numbers = DailyNumbers(ttl_store, Kind.COUNT, clock, max_name_chars=200)
+        self._numbers = DailyNumbers(ttl_store, EntryKind.COUNT, clock, max_name_chars=200)
 
-    def add(self, event: Event, kind: str, *, door: str = "", tool: str = "", by: int = 1) -> None:
+    def add(
+        self, event: CountedEvent, kind: str, *, door: str = "", tool: str = "", by: int = 1
+    ) -> None:
         """Count an event."""
         self._numbers.add(event, door, tool, kind, by=by)
 
@@ -81,6 +83,6 @@ class Counts:
             StoreError: the store cannot be read.
         """
         return [
-            Count(day, Event(event), door, tool, kind, number)
+            Count(day, CountedEvent(event), door, tool, kind, number)
             for day, (event, door, tool, kind), number in await self._numbers.since(days)
         ]

@@ -8,7 +8,7 @@ from functools import lru_cache
 from upwell.ground.clock import Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 
 RETENTION_DAYS = 90
 _SEPARATOR = "\t"
@@ -18,7 +18,7 @@ class DailyNumbers:
     """The stored and pending numbers of one kind. Names are truncated to `max_name_chars`."""
 
     def __init__(
-        self, ttl_store: TtlStore, kind: Kind, clock: Clock, *, max_name_chars: int
+        self, ttl_store: TtlStore, kind: EntryKind, clock: Clock, *, max_name_chars: int
     ) -> None:
         self._ttl_store = ttl_store
         self._kind = kind

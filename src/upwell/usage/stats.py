@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from upwell.ground.types.cue import Door
 from upwell.ground.types.surfacing import Rating, SkipReason
-from upwell.usage.counts import Count, Event
+from upwell.usage.counts import Count, CountedEvent
 
 SURFACED = "surfaced"
 
@@ -93,16 +93,16 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 def stats_of(counts: Sequence[Count]) -> Stats:
     """Add up the counters."""
-    decided = [count for count in counts if count.event is Event.DECISION]
+    decided = [count for count in counts if count.event is CountedEvent.DECISION]
     explicit = _summed(count for count in decided if count.door == Door.ASK)
     decided = [count for count in decided if count.door != Door.ASK]
     by_kind = _summed(decided)
-    use = _summed(count for count in counts if count.event is Event.USE)
-    late = _summed(count for count in counts if count.event is Event.LATE)
+    use = _summed(count for count in counts if count.event is CountedEvent.USE)
+    late = _summed(count for count in counts if count.event is CountedEvent.LATE)
     surfaced_counts = _summed(
-        count for count in counts if count.event is Event.SAID and count.door != Door.ASK
+        count for count in counts if count.event is CountedEvent.SAID and count.door != Door.ASK
     )
-    rated = _summed(count for count in counts if count.event is Event.RATING)
+    rated = _summed(count for count in counts if count.event is CountedEvent.RATING)
     return Stats(
         decisions=sum(by_kind.values()),
         surfaced=by_kind[SURFACED],
@@ -110,7 +110,7 @@ def stats_of(counts: Sequence[Count]) -> Stats:
         tokens=surfaced_counts["tokens"],
         asked=sum(explicit.values()),
         answered=explicit[SURFACED],
-        sessions=len({count.kind for count in counts if count.event is Event.SESSION}),
+        sessions=len({count.kind for count in counts if count.event is CountedEvent.SESSION}),
         used=use["used"],
         ignored=use["ignored"],
         late=late["missed"],
@@ -118,12 +118,14 @@ def stats_of(counts: Sequence[Count]) -> Stats:
         skips={str(reason): by_kind[str(reason)] for reason in SkipReason},
         ratings={str(rating): rated[str(rating)] for rating in Rating},
         beside=tuple(_beside(decided)),
-        saved=tuple(_saved([count for count in counts if count.event is Event.COMPRESSED])),
-        missing=dict(_summed(count for count in counts if count.event is Event.MISSING)),
+        saved=tuple(_saved([count for count in counts if count.event is CountedEvent.COMPRESSED])),
+        missing=dict(_summed(count for count in counts if count.event is CountedEvent.MISSING)),
         per_day=_by_day(decided),
-        intent_model=dict(_summed(count for count in counts if count.event is Event.INTENT)),
-        judge=judge_totals(_summed(count for count in counts if count.event is Event.JUDGE)),
-        lessons=lesson_totals(_summed(count for count in counts if count.event is Event.LESSON)),
+        intent_model=dict(_summed(count for count in counts if count.event is CountedEvent.INTENT)),
+        judge=judge_totals(_summed(count for count in counts if count.event is CountedEvent.JUDGE)),
+        lessons=lesson_totals(
+            _summed(count for count in counts if count.event is CountedEvent.LESSON)
+        ),
     )
 
 

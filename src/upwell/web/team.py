@@ -22,12 +22,12 @@ from upwell.memory.team.exchange import (
     PATH,
     PROTOCOL,
     WRITES_PATH,
+    ErrorBody,
     Greeting,
     Malformed,
     OtherProtocol,
     PagesReply,
     PagesRequest,
-    Problem,
     WritesReply,
     WritesRequest,
 )
@@ -166,7 +166,7 @@ async def _check_source(memories: AccessedMemories, source: str) -> None:
 
 
 def _problem(status: int, why: str) -> Response:
-    answer = _response(status, exchange.encoded(Problem(error=why, protocol=PROTOCOL)))
+    answer = _response(status, exchange.encoded(ErrorBody(error=why, protocol=PROTOCOL)))
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         answer.headers["retry-after"] = str(RETRY_SECONDS)
     return answer

@@ -57,7 +57,7 @@ complete.
 """
 
 
-class Command(Struct, frozen=True, kw_only=True):
+class ChildCommand(Struct, frozen=True, kw_only=True):
     """A program and its arguments, never a shell command line. On Linux, a `tied` child and
     its process group die with the gateway, but starting it takes longer. A child that starts
     no processes and exits when its stdin closes need not be tied.
@@ -189,7 +189,7 @@ class Child:
             self._stderr.append(partial.decode(errors="replace"))
 
 
-async def start(command: Command, environment: Mapping[str, str]) -> Child:
+async def start(command: ChildCommand, environment: Mapping[str, str]) -> Child:
     """Run `command` with the allowed part of `environment` and its own `env`.
 
     Raises:

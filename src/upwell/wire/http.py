@@ -22,12 +22,12 @@ from upwell.ground.secrets.mask import masked_address
 from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
-from upwell.wire.lines import MAX_LINE_BYTES, Inbox, Line
+from upwell.wire.lines import MAX_LINE_BYTES, Line, LineQueue
 from upwell.wire.logins import REQUIREMENT, LoginNeeded
 from upwell.wire.mirrors import Mirrors
 from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, own_id, read_message
 from upwell.wire.rawjson import NotJson, RawObject
-from upwell.wire.sse import Event, read_events
+from upwell.wire.sse import SseEvent, read_events
 
 if TYPE_CHECKING:
     import httpx2
@@ -105,7 +105,7 @@ def too_large(identity: bytes, size: int) -> Line:
     return Line(b'{"id":%b' % identity, oversize=size)
 
 
-def is_answer(event: Event, identity: bytes) -> bool:
+def is_answer(event: SseEvent, identity: bytes) -> bool:
     """Return whether an event answers the request with the id `identity`."""
     try:
         message = read_message(event.data)
@@ -202,7 +202,7 @@ class HttpLink:
         self._url = "" if address.sse else address.url
         self._url_known = asyncio.Event()
         self._session: dict[str, str] = {}
-        self._inbox = Inbox()
+        self._inbox = LineQueue()
         self._tasks = BackgroundTasks(address.shown)
         self._posts: dict[bytes, _Post] = {}
         self._reason = ""

@@ -38,7 +38,7 @@ class Line(Struct, frozen=True):
     not_run: bool = False
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """A source of bytes. `b""` marks its end."""
 
     async def read(self, most: int) -> bytes: ...
@@ -58,7 +58,7 @@ class Sink(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Link(Protocol):
+class ServerLink(Protocol):
     """A connection to a server: a child process or a URL."""
 
     @property
@@ -76,7 +76,7 @@ class Link(Protocol):
     async def stop(self, grace_seconds: float = 2.0) -> None: ...
 
 
-async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIterator[Line]:
+async def read_lines(source: ByteSource, max_bytes: int = MAX_LINE_BYTES) -> AsyncIterator[Line]:
     """Yield the non-blank lines of `source` until its end, in linear time. A line over `max_bytes`
     is reported as soon as it exceeds the limit, and the rest of it is dropped."""
     # Many parts of a large line would leave holes all over the heap. This grows in place, and its
@@ -204,7 +204,7 @@ def _is_pipe(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-async def open_stdio() -> tuple[Source, Sink]:
+async def open_stdio() -> tuple[ByteSource, Sink]:
     """Return our own stdin and stdout, whatever they are connected to.
 
     Afterwards, file descriptor 1 points to stderr, so that a stray print cannot corrupt the
@@ -213,7 +213,7 @@ async def open_stdio() -> tuple[Source, Sink]:
     loop = asyncio.get_running_loop()
     out = os.dup(1)
     os.dup2(2, 1)
-    source: Source = FileSource(0)
+    source: ByteSource = FileSource(0)
     if _is_pipe(0):
         reader = asyncio.StreamReader(limit=_CHUNK_BYTES)
         await loop.connect_read_pipe(
@@ -233,7 +233,7 @@ MAX_QUEUED_BYTES = 4 * 1024 * 1024
 message."""
 
 
-class Inbox:
+class LineQueue:
     """A queue of lines for one reader, bounded by size."""
 
     def __init__(self, max_bytes: int = MAX_QUEUED_BYTES) -> None:

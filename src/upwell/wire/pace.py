@@ -25,7 +25,7 @@ class Flood(ValueError):
     """A server has sent too much for too long."""
 
 
-class Pace:
+class ServerPace:
     """The rate limit of the server `name`."""
 
     def __init__(self, name: str, *, now: Callable[[], float] = time.monotonic) -> None:

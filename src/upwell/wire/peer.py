@@ -9,7 +9,7 @@ from msgspec import Struct
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import Line, Sink
-from upwell.wire.pace import Pace
+from upwell.wire.pace import ServerPace
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, loads, one_line
 
 PARSE_ERROR = -32700
@@ -191,7 +191,7 @@ class Peer:
         on_message: Incoming,
         *,
         answers_malformed: bool = False,
-        pace: Pace | None = None,
+        pace: ServerPace | None = None,
     ) -> None:
         self._lines = lines
         self._sink = sink

@@ -15,7 +15,7 @@ _ID = re.compile(rb"[\x21-\x7e]{1,1024}")
 _RETRY = re.compile(rb"[0-9]{1,9}")
 
 
-class Event(Struct):
+class SseEvent(Struct):
     """One event. `oversize` is the size of the data if it exceeds the limit, and otherwise 0."""
 
     name: str = "message"
@@ -26,7 +26,7 @@ class Event(Struct):
 
 
 class _Building(Struct):
-    event: Event = field(default_factory=Event)
+    event: SseEvent = field(default_factory=SseEvent)
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
 
@@ -47,13 +47,13 @@ class _Building(Struct):
         elif name == b"retry" and _RETRY.fullmatch(value):
             self.event.retry_ms = int(value)
 
-    def done(self, max_bytes: int) -> Event:
+    def done(self, max_bytes: int) -> SseEvent:
         self.event.data = b"\n".join(self.parts)
         self.event.oversize = self.size if self.size > max_bytes else 0
         return self.event
 
 
-async def read_events(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[Event]:
+async def read_events(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[SseEvent]:
     """Yield the events of a body, in linear time. An unfinished event at the end of the body is
     dropped, as the specification requires."""
     building = _Building()

@@ -13,7 +13,7 @@ from _json import encode_basestring_ascii as quoted
 
 from upwell import __version__
 from upwell.hook.client import MAX_HEAD_BYTES, PROTOCOL, TAKEN
-from upwell.hook.place import Place, is_private, socket_inode
+from upwell.hook.place import DaemonPlace, is_private, socket_inode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def description(identity: str, client: str) -> bytes:
     return f'{{{identity},"client":{quoted(client)}}}'.encode()
 
 
-def start_daemon(place: Place) -> None:
+def start_daemon(place: DaemonPlace) -> None:
     """Start the daemon, unless one is starting. It must not be a child of this process, because
     agents end all descendants of their servers."""
     from upwell.hook.start import start
@@ -110,7 +110,7 @@ class Ask:
         self.is_refused = False
         self.is_late = False
 
-    def begin(self, place: Place, concluded: "Concluded") -> None:
+    def begin(self, place: DaemonPlace, concluded: "Concluded") -> None:
         """Connect and send. May conclude before it returns."""
         self._concluded = concluded
         if not is_private(place.folder) or not socket_inode(place.socket):

@@ -13,7 +13,7 @@ _IGNORED_BY_PYTHON = [
 _LOCALE = "LC_CTYPE"
 
 
-class CannotStart(Exception):
+class ServerCannotStart(Exception):
     """The server cannot be started. `status` is the exit status of a shell in this case."""
 
     def __init__(self, reason: str, status: int) -> None:
@@ -21,7 +21,7 @@ class CannotStart(Exception):
         self.status = status
 
 
-class Server:
+class WrappedServer:
     """A running server. `stdin` and `stdout` are our ends of its pipes. `wait_status` is None while
     the process runs."""
 
@@ -47,7 +47,9 @@ class Server:
             )
         except OSError as error:
             status = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-            raise CannotStart(f"cannot run {command[0]!r}: {error.strerror}", status) from None
+            raise ServerCannotStart(
+                f"cannot run {command[0]!r}: {error.strerror}", status
+            ) from None
         finally:
             os.close(their_stdin)
             os.close(their_stdout)

@@ -21,7 +21,7 @@ from upwell.ground.names import MAX_SERVER_NAME_CHARS
 from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, conclude, present_trace_id, span
 from upwell.ground.types.rpc import Reply, ToolCall
-from upwell.hook.daemon import Request
+from upwell.hook.daemon import HookRequest
 from upwell.hosts import host_of_client
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 from upwell.wrap.asking import LIST, NEW, SAME
@@ -39,7 +39,7 @@ _SUFFIXES = frozenset({".js", ".mjs", ".cjs", ".ts", ".py"})
 _host_of = lru_cache(256)(host_of_client)
 
 
-class Relay(Struct, frozen=True):
+class RelayDescription(Struct, frozen=True):
     """A relay, as it describes itself. `parent` is the process that started it."""
 
     session: str
@@ -49,7 +49,7 @@ class Relay(Struct, frozen=True):
     parent: int
 
     @classmethod
-    def described(cls, raw: bytes, parent: int) -> "Relay":
+    def described(cls, raw: bytes, parent: int) -> "RelayDescription":
         """Read a description.
 
         Raises:
@@ -74,7 +74,9 @@ class _Asking(Nobody):
         NotJson: the facts or the request are malformed.
     """
 
-    def __init__(self, relay: Relay, facts: RawObject, request: bytes, receipt: Receipt) -> None:
+    def __init__(
+        self, relay: RelayDescription, facts: RawObject, request: bytes, receipt: Receipt
+    ) -> None:
         params = RawObject.parse(RawObject.parse(request).get("params") or b"{}")
         envelope = envelope_of(params)
         tool, annotations = params.value("name"), facts.value("annotations")
@@ -108,14 +110,14 @@ class WrapDoor:
         self._pipelines: dict[tuple[int, str], Pipeline] = {}
         self._tasks = BackgroundTasks("wrapped servers")
 
-    async def answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
+    async def answer(self, request: HookRequest, body: bytes, receipt: Receipt) -> bytes:
         """Return `SAME`, or `NEW` with the message that replaces the server's."""
         if not self._is_loaded:
             self._is_loaded = True
             self._tasks.start(asyncio.to_thread(self._load))
         try:
             about, *rest = body.split(b"\n", 1 if request.name == LIST else 3)
-            relay = Relay.described(about, request.parent)
+            relay = RelayDescription.described(about, request.parent)
             if request.name == LIST:
                 return NEW + dumps(self._with_schema(relay, loads(rest[0])))
             facts, asked, answer = rest
@@ -136,7 +138,7 @@ class WrapDoor:
             await pipeline.aclose()
         await self._tasks.drain()
 
-    def _with_schema(self, relay: Relay, names: Any) -> list[str]:
+    def _with_schema(self, relay: RelayDescription, names: Any) -> list[str]:
         """Return those of the tools that keep their `outputSchema`."""
         known = names if isinstance(names, list) else []
         return [name for name in known if not self._may_shorten(relay.name, str(name))]
@@ -158,7 +160,7 @@ class WrapDoor:
             conclude(current, "unchanged" if reply is given else "changed")
         return reply
 
-    def _pipeline(self, relay: Relay) -> Pipeline:
+    def _pipeline(self, relay: RelayDescription) -> Pipeline:
         key = (relay.parent, relay.cwd)
         pipeline = self._pipelines.pop(key, None) or self._pipeline_of(*key)
         self._pipelines[key] = pipeline

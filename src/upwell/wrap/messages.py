@@ -35,7 +35,7 @@ Malformed = (ValueError, IndexError, RuntimeError, StopIteration)
 """What the functions below raise for JSON that is malformed or nested too deeply."""
 
 
-class Tool:
+class ListedTool:
     """A tool as its server lists it. `annotations` is raw JSON, and `schema` tells whether the
     agent sees an `outputSchema`."""
 
@@ -157,7 +157,7 @@ class ToolList:
 
     def __init__(self, line: bytes) -> None:
         self.text = line.decode()
-        self.tools: dict[str, Tool] = {}
+        self.tools: dict[str, ListedTool] = {}
         self._places: list[tuple[str, int, int]] = []
         at = _place_of(
             self.text, _place_of(self.text, _past_space(self.text, 0), "result"), "tools"
@@ -166,7 +166,7 @@ class ToolList:
             self._add(start, end)
 
     def _add(self, start: int, end: int) -> None:
-        name, tool = "", Tool()
+        name, tool = "", ListedTool()
         for key, _, at, stop in _members(self.text, start):
             if key == "name":
                 name = str(_scan(self.text, at)[0])

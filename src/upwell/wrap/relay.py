@@ -14,7 +14,7 @@ import select
 import time
 from _json import encode_basestring_ascii as quoted
 
-from upwell.hook.place import Place, socket_inode
+from upwell.hook.place import DaemonPlace, socket_inode
 from upwell.wrap.asking import (
     CALL,
     LIST,
@@ -25,14 +25,14 @@ from upwell.wrap.asking import (
     identity,
     start_daemon,
 )
-from upwell.wrap.child import Server
+from upwell.wrap.child import WrappedServer
 from upwell.wrap.messages import (
     CALLED,
     END_BYTES,
     HELLO,
     LISTED,
+    ListedTool,
     Malformed,
-    Tool,
     ToolList,
     member,
     outline,
@@ -84,7 +84,9 @@ class Asked:
 class Relay:
     """`name`, or else `command`, identifies the server, and `place` is that of the daemon."""
 
-    def __init__(self, server: Server, place: Place, name: str, command: list[str]) -> None:
+    def __init__(
+        self, server: WrappedServer, place: DaemonPlace, name: str, command: list[str]
+    ) -> None:
         self._server = server
         self._place = place
         self._parent = os.getppid()
@@ -97,7 +99,7 @@ class Relay:
         self._request = Lines(MAX_REQUEST_BYTES)
         self._response = Lines(MAX_RESULT_BYTES)
         self._asked: dict[str, Asked] = {}
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, ListedTool] = {}
         self._asks: set[Ask] = set()
         self._late_lines: list[tuple[list[bytes], Written | None]] = []
         self._late_answers = 0
@@ -215,9 +217,9 @@ class Relay:
             return False
         if asked.tool is None:
             return self._take_list(line)
-        return self._ask_about(asked.line, self._tools.get(asked.tool) or Tool(), line)
+        return self._ask_about(asked.line, self._tools.get(asked.tool) or ListedTool(), line)
 
-    def _ask_about(self, request: bytes, tool: Tool, line: list[bytes]) -> bool:
+    def _ask_about(self, request: bytes, tool: ListedTool, line: list[bytes]) -> bool:
         size = sum(map(len, line))
         if time.monotonic() < self._quiet_until or (size <= SMALL_BYTES and tool.writes):
             return False

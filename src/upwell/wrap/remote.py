@@ -11,7 +11,7 @@ from collections.abc import Container
 from upwell.gateway.upstreams.connection import filled_in
 from upwell.ground.types.rpc import Reply
 from upwell.wire.http import Address, HttpLink, open_link
-from upwell.wire.lines import FileSink, Line, Sink, Source, open_stdio, read_lines
+from upwell.wire.lines import ByteSource, FileSink, Line, Sink, open_stdio, read_lines
 from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, one_line
 
@@ -50,7 +50,7 @@ async def _connect(address: Address) -> str:
     return reason
 
 
-async def _send(source: Source, link: HttpLink, waiting: dict[bytes, str]) -> None:
+async def _send(source: ByteSource, link: HttpLink, waiting: dict[bytes, str]) -> None:
     """Pass on what the agent sends. `waiting` has the methods of its unanswered requests."""
     async for line in read_lines(source):
         try:

@@ -12,7 +12,7 @@ import time
 from _json import encode_basestring_ascii as quoted
 
 from upwell.hook.client import MAX_SENT_BYTES, exchanged
-from upwell.hook.place import Place, is_private, socket_inode
+from upwell.hook.place import DaemonPlace, is_private, socket_inode
 from upwell.wrap.asking import NEW, TOOLS, description, identity, start_daemon
 from upwell.wrap.messages import member, outline, parsed
 
@@ -23,10 +23,10 @@ LOOK_SECONDS = 0.02
 READ_BYTES = 262_144
 
 
-class Tools:
+class ToolsConnection:
     """The agent's connection to upwell's own tools. `place` is that of the daemon."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DaemonPlace) -> None:
         self._place = place
         self._identity = identity("tools")
         self._client = ""

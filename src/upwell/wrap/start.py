@@ -8,8 +8,8 @@ if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
 from upwell.hook.client import OFF
-from upwell.hook.place import Place, default_home
-from upwell.wrap.child import NOT_FOUND, CannotStart, Server, end_as, environment
+from upwell.hook.place import DaemonPlace, default_home
+from upwell.wrap.child import NOT_FOUND, ServerCannotStart, WrappedServer, end_as, environment
 from upwell.wrap.relay import Relay
 
 USAGE = "upwell wrap [--name NAME] [--home DIR] -- COMMAND [ARGS]... | --url URL [--header 'K: V']"
@@ -32,10 +32,10 @@ def main(args: list[str]) -> int:
             command = _remote(url, options.get("--header", []))
         if os.environ.get(OFF):
             os.execvpe(command[0], command, environment())
-        server = Server(command)
+        server = WrappedServer(command)
     except Wrong as error:
         return _complain(f"{error}; usage: {USAGE}", USAGE_STATUS)
-    except CannotStart as error:
+    except ServerCannotStart as error:
         return _complain(str(error), error.status)
     except OSError as error:
         return _complain(f"cannot run {command[0]!r}: {error.strerror}", NOT_FOUND)
@@ -44,18 +44,18 @@ def main(args: list[str]) -> int:
 
 def serve_tools(args: list[str]) -> int:
     """Serve upwell's own tools. Returns the exit status."""
-    from upwell.wrap.serve import Tools
+    from upwell.wrap.serve import ToolsConnection
 
     try:
         options, _ = _read([*args, "--", "tools"])
     except Wrong as error:
         return _complain(f"{error}; usage: upwell serve --tools [--home DIR]", USAGE_STATUS)
-    return Tools(_place(options)).run()
+    return ToolsConnection(_place(options)).run()
 
 
-def _place(options: dict[str, list[str]]) -> Place:
+def _place(options: dict[str, list[str]]) -> DaemonPlace:
     home = options.get("--home", [""])[-1]
-    return Place(os.path.abspath(os.path.expanduser(home)) if home else default_home())
+    return DaemonPlace(os.path.abspath(os.path.expanduser(home)) if home else default_home())
 
 
 def _read(args: list[str]) -> tuple[dict[str, list[str]], list[str]]:

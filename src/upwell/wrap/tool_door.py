@@ -6,14 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from upwell.gateway.clients import Refused
+from upwell.gateway.clients import RequestRefused
 from upwell.gateway.eras import IMPLEMENTATION, MODERN_VERSIONS, envelope_of, negotiated
 from upwell.gateway.routing.router import shaped, supported
 from upwell.ground.errors import UpwellError
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
-from upwell.hook.daemon import Request
+from upwell.hook.daemon import HookRequest
 from upwell.hosts import host_of_client
 from upwell.tools.base import Toolbox
 from upwell.wire.peer import (
@@ -29,7 +29,7 @@ from upwell.wire.peer import (
 )
 from upwell.wire.rawjson import NotJson, RawObject, dumps
 from upwell.wrap.asking import NEW
-from upwell.wrap.door import Relay
+from upwell.wrap.door import RelayDescription
 
 INSTRUCTIONS = (
     "Notes and past sessions from earlier work, and the originals of shortened results: if a "
@@ -56,7 +56,7 @@ class ToolDoor:
         self._added = added
         self._listed: dict[str, None] = {}
 
-    async def answer(self, request: Request, body: bytes) -> bytes:
+    async def answer(self, request: HookRequest, body: bytes) -> bytes:
         """Answer one message. `body` is a line that describes the agent, then the message. Returns
         `NEW` and the line of the answer, or `NEW` alone if the message needs none."""
         about, _, line = body.partition(b"\n")
@@ -75,12 +75,12 @@ class ToolDoor:
         try:
             params = RawObject.parse(message.params)
             envelope = supported(envelope_of(params))
-            agent = Relay.described(about, parent)
+            agent = RelayDescription.described(about, parent)
             if envelope is not None:
                 agent = replace(agent, client=envelope.client)
             reply = await self._answered(message.method or "", params, agent)
             return await shaped(message.method or "", reply, modern=envelope is not None)
-        except Refused as refused:
+        except RequestRefused as refused:
             return Reply(error=refused.body)
         except NotJson as error:
             return Reply(error=error_body(INVALID_REQUEST, f"the request cannot be read: {error}"))
@@ -90,7 +90,7 @@ class ToolDoor:
             LOG.exception("one of upwell's own tools failed")
             return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
 
-    async def _answered(self, method: str, params: RawObject, agent: Relay) -> Reply:
+    async def _answered(self, method: str, params: RawObject, agent: RelayDescription) -> Reply:
         if method == "initialize":
             version = negotiated(params.value("protocolVersion"))
             return _result({"protocolVersion": version, "serverInfo": IMPLEMENTATION, **_OFFER})
@@ -108,12 +108,12 @@ class ToolDoor:
                 self._added(host, count(reply.result.decode()))
             return reply
         if method != "tools/call":
-            raise Refused(METHOD_NOT_FOUND, f"upwell does not offer {method}")
+            raise RequestRefused(METHOD_NOT_FOUND, f"upwell does not offer {method}")
         name, arguments = params.value("name"), params.value("arguments") or {}
         if name not in [tool["name"] for tool in toolbox.listed()]:
-            raise Refused(INVALID_PARAMS, f"Unknown tool: {name}")
+            raise RequestRefused(INVALID_PARAMS, f"Unknown tool: {name}")
         if not isinstance(arguments, dict):
-            raise Refused(INVALID_PARAMS, "arguments must be an object")
+            raise RequestRefused(INVALID_PARAMS, "arguments must be an object")
         session = await self._session_of(host, agent.parent, agent.cwd)
         return await toolbox.call(str(name), arguments, session or agent.session)
 

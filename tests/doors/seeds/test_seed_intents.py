@@ -16,7 +16,7 @@ from tests.doors.seeds.rows import row
 from upwell import Skip, Surfacing
 from upwell.ground.types.surfacing import IntentKind
 from upwell.surface.options import SurfaceOptions
-from upwell.usage.counts import Event
+from upwell.usage.counts import CountedEvent
 
 PROMPTS = {
     "howto": "how do I root juniper cuttings?",
@@ -102,7 +102,7 @@ async def test_a_slow_model_is_not_waited_for(lab: Lab) -> None:
             (asked,) = [
                 count
                 for count in await bench.app.learning.counts.since(1)
-                if count.event is Event.INTENT
+                if count.event is CountedEvent.INTENT
             ]
     assert isinstance(said, Surfacing)
     assert said.intent.source == "keyword"

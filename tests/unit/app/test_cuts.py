@@ -11,7 +11,7 @@ from upwell.gateway.calls.fit import Cut
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.rpc import ToolCall
 from upwell.testing import ManualClock
-from upwell.usage.breakdown import Metric, Total, whole
+from upwell.usage.breakdown import Total, UsageMetric, whole
 from upwell.usage.stats import stats_of
 from upwell.wire.rawjson import RawObject, dumps
 
@@ -55,8 +55,8 @@ async def test_reading_the_original_again_lowers_the_gain(tmp_path: Path) -> Non
         before = whole(await _totals(app))
         await app.texts.read(cut["keys"][0], "1-200")
         after = whole(await _totals(app))
-        assert after[Metric.READ_AGAIN] > 1_000
-        assert after.net == before.net - after[Metric.READ_AGAIN]
+        assert after[UsageMetric.READ_AGAIN] > 1_000
+        assert after.net == before.net - after[UsageMetric.READ_AGAIN]
     finally:
         await app.aclose()
 
@@ -69,7 +69,7 @@ async def test_another_process_sees_the_savings_at_once(tmp_path: Path) -> None:
         [cut] = await app.cuts.latest(5)
         await app.texts.read(cut["keys"][0], "1-200")
         async with asyncio.timeout(10):
-            while (total := whole(await _totals(other)))[Metric.READ_AGAIN] == 0:
+            while (total := whole(await _totals(other)))[UsageMetric.READ_AGAIN] == 0:
                 await asyncio.sleep(0.01)
         assert total.saved > 0
         assert stats_of(await other.learning.counts.since(1)).saved

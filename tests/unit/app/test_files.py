@@ -8,7 +8,7 @@ import upwell
 from upwell.app.files import Files, open_ttl_store
 from upwell.app.results import private_ttl_store
 from upwell.config import load
-from upwell.ground.ttl_store import Kind, MemoryTtlStore, TtlStore
+from upwell.ground.ttl_store import EntryKind, MemoryTtlStore, TtlStore
 
 METHODS = {"get", "put", "scan", "drop", "delete", "touch", "incr", "compare_and_set"}
 
@@ -49,13 +49,13 @@ async def test_the_caps_belong_to_kinds(tmp_path: Path) -> None:
     result = caps(open_ttl_store(config, files))
     for database in files.databases:
         await database.aclose()
-    assert set(result) <= set(Kind)
-    assert (result[Kind.ORIGINAL], result[Kind.RESPONSE]) == (123, 64_000_000)
-    assert set(caps(private_ttl_store())) == {Kind.ORIGINAL}
+    assert set(result) <= set(EntryKind)
+    assert (result[EntryKind.ORIGINAL], result[EntryKind.RESPONSE]) == (123, 64_000_000)
+    assert set(caps(private_ttl_store())) == {EntryKind.ORIGINAL}
 
 
 async def test_a_kind_is_stored_under_its_own_name() -> None:
     """Entries of earlier versions are found again."""
     ttl_store = MemoryTtlStore()
-    await ttl_store.put(Kind.ORIGINAL, {"k": b"v"}, ttl_seconds=9)
+    await ttl_store.put(EntryKind.ORIGINAL, {"k": b"v"}, ttl_seconds=9)
     assert (await ttl_store.get("original", ["k"]))["k"].value == b"v"

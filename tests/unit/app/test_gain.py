@@ -8,7 +8,7 @@ from tests.unit.app.test_cuts import LINES, shortened
 from upwell.app import Settings, build
 from upwell.app.gain import gain, sentence
 from upwell.app.reporting import report_of
-from upwell.usage.counts import Event
+from upwell.usage.counts import CountedEvent
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ async def test_all_that_upwell_costs_is_subtracted(tmp_path: Path) -> None:
         before = (await gain(app.learning, app.config, 1))["total"]
         app.learning.listed("claude", 1_600)
         for kind, number in (("tokens_in", 200), ("tokens_out", 100), ("asked", 1)):
-            app.learning.counts.add(Event.JUDGE, kind, by=number)
-        app.learning.counts.add(Event.LESSON, "tokens_out", by=40)
-        app.learning.counts.add(Event.LESSON, "millionths", by=5_000)
+            app.learning.counts.add(CountedEvent.JUDGE, kind, by=number)
+        app.learning.counts.add(CountedEvent.LESSON, "tokens_out", by=40)
+        app.learning.counts.add(CountedEvent.LESSON, "millionths", by=5_000)
         figures = await gain(app.learning, app.config, 1)
         total = figures["total"]
         assert (total["saved"], before["net"]) == (before["saved"], before["saved"])

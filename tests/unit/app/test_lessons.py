@@ -21,17 +21,17 @@ from upwell.app.lessons import (
     READ_BEFORE,
     TOO_SHORT,
     LessonGain,
-    Lessons,
+    LessonReader,
     Model,
 )
 from upwell.capture.lessons.options import LessonOptions
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.clock import Clock, Deadline
 from upwell.ground.errors import LlmError, StoreError
 from upwell.ground.llm import Completion
 from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
-from upwell.hosts.events import Event as HookEvent
 from upwell.hosts.events import EventKind
+from upwell.hosts.events import HostEvent as HookEvent
 
 DAY = 86_400.0
 BAKE = "Bread is baked with `bake --lid`, as the user said."
@@ -80,15 +80,15 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "kitchen"
 
 
-Writing = Callable[..., Lessons]
+Writing = Callable[..., LessonReader]
 
 
 @pytest.fixture
 def writing(app: App) -> Writing:
     """`writing(script)`: lessons written by this model."""
 
-    def written(script: Script | None, **settings: int) -> Lessons:
-        return Lessons(
+    def written(script: Script | None, **settings: int) -> LessonReader:
+        return LessonReader(
             app.memory,
             app._ttl_store,
             app.learning.counts,
@@ -100,7 +100,7 @@ def writing(app: App) -> Writing:
     return written
 
 
-def session(project: Path, name: str = "s1", at: float = DAY, *more: Event) -> SessionRead:
+def session(project: Path, name: str = "s1", at: float = DAY, *more: SessionEvent) -> SessionRead:
     events = [
         prompt("Bake bread; we always use `bake --lid`", i=0),
         shell("bake", "error: the option --lid is required", i=1, failed=True),
@@ -120,7 +120,7 @@ def lesson(text: str = BAKE, **more: object) -> dict[str, object]:
 
 
 async def read(
-    lessons: Lessons, *sessions: SessionRead, max_tokens: int | None = None
+    lessons: LessonReader, *sessions: SessionRead, max_tokens: int | None = None
 ) -> LessonGain:
     gain = LessonGain()
     for each in sessions:
@@ -383,7 +383,7 @@ async def test_what_happened_in_an_excluded_folder_is_not_shown_to_a_model(
     app: App, project: Path, tmp_path: Path
 ) -> None:
     script = Script([lesson()])
-    lessons = Lessons(
+    lessons = LessonReader(
         app.memory,
         app._ttl_store,
         app.learning.counts,

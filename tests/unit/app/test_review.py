@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.app import App, Settings, build
-from upwell.app.review import Evidence, Offer, Reason, near_duplicates, offers_among
+from upwell.app.review import Evidence, RemovalOffer, RemovalReason, near_duplicates, offers_among
 from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal, inbox_at
 from upwell.ground.types.memory import Memory, Provenance, Trust
-from upwell.learn.thresholds import Use
+from upwell.learn.thresholds import MemoryUse
 
 DAY = 86_400.0
 NOW = 1_000 * DAY
@@ -36,7 +36,7 @@ def memory(id: str, text: str, project: str, **fields: object) -> Memory:
     return replace(known, **fields)
 
 
-def reasons(*memories: Memory, **evidence: object) -> dict[str, Reason]:
+def reasons(*memories: Memory, **evidence: object) -> dict[str, RemovalReason]:
     offers = offers_among(memories, Evidence(**evidence), NOW)
     return {offer.memory.id: offer.reason for offer in offers}
 
@@ -44,7 +44,7 @@ def reasons(*memories: Memory, **evidence: object) -> dict[str, Reason]:
 def test_a_good_memory_is_not_offered(project: str) -> None:
     good = memory("a", "Cash is counted twice in till.py.", project, paths=("till.py",))
     assert reasons(good) == {}
-    assert reasons(good, uses={"a": [Use.IGNORED, Use.USED, Use.IGNORED]}) == {}
+    assert reasons(good, uses={"a": [MemoryUse.IGNORED, MemoryUse.USED, MemoryUse.IGNORED]}) == {}
 
 
 def test_a_memory_whose_files_are_all_gone_is_stale(project: str) -> None:
@@ -52,7 +52,10 @@ def test_a_memory_whose_files_are_all_gone_is_stale(project: str) -> None:
     half = memory("b", "Sums and tills.", project, paths=("sum.py", "till.py"))
     folder = memory("c", "A project that was moved.", f"{project}/gone")
     outside = memory("d", "The system has it.", project, paths=("/etc/nothing",))
-    assert reasons(gone, half, folder, outside) == {"a": Reason.STALE, "c": Reason.STALE}
+    assert reasons(gone, half, folder, outside) == {
+        "a": RemovalReason.STALE,
+        "c": RemovalReason.STALE,
+    }
 
 
 def test_an_episode_needs_every_file_and_name(project: str) -> None:
@@ -60,17 +63,21 @@ def test_an_episode_needs_every_file_and_name(project: str) -> None:
     holds = memory("a", "`CashTill` is in `till.py`.", project, symbols=("CashTill",), **place)
     gone = memory("b", "`OldTill` is in `till.py`.", project, symbols=("OldTill",), **place)
     (offer,) = offers_among([holds, replace(gone, triggers=("symbol:OldTill",))], Evidence(), NOW)
-    assert (offer.memory.id, offer.reason, offer.detail) == ("b", Reason.STALE, "OldTill is gone")
+    assert (offer.memory.id, offer.reason, offer.detail) == (
+        "b",
+        RemovalReason.STALE,
+        "OldTill is gone",
+    )
 
 
 def test_a_superseded_memory_and_an_overtaken_episode_are_contradicted(project: str) -> None:
     old, new = memory("a", "Ports are 80.", project), memory("b", "Ports are 8080.", project)
-    assert reasons(old, new, successors={"a": "b"}) == {"a": Reason.CONTRADICTED}
+    assert reasons(old, new, successors={"a": "b"}) == {"a": RemovalReason.CONTRADICTED}
     situation = {"triggers": ("fails:bake:1",), "provenance": Provenance(tool=WHY_COMMAND)}
     first = memory("a", "`bake --lid` works.", project, **situation)
     second = memory("b", "`bake --cover` works.", project, updated_at=901 * DAY, **situation)
     (offer,) = offers_among([second, first], Evidence(), NOW)
-    assert (offer.memory.id, offer.reason) == ("a", Reason.CONTRADICTED)
+    assert (offer.memory.id, offer.reason) == ("a", RemovalReason.CONTRADICTED)
     assert "`bake --cover` works." in offer.detail
 
 
@@ -82,8 +89,12 @@ def test_a_memory_that_was_rated_down_or_never_used_is_useless(project: str) -> 
         memory("c", "A third thing, mentioned twice.", project),
         memory("d", "A rule that nobody quotes.", project, pinned=True),
         negatives={"a": 3.0},
-        uses={"b": [Use.IGNORED] * 3, "c": [Use.IGNORED] * 2, "d": [Use.IGNORED] * 9},
-    ) == {"a": Reason.USELESS, "b": Reason.USELESS}
+        uses={
+            "b": [MemoryUse.IGNORED] * 3,
+            "c": [MemoryUse.IGNORED] * 2,
+            "d": [MemoryUse.IGNORED] * 9,
+        },
+    ) == {"a": RemovalReason.USELESS, "b": RemovalReason.USELESS}
 
 
 def test_an_import_that_nobody_needed_in_a_month_is_unmatched(project: str) -> None:
@@ -91,7 +102,7 @@ def test_an_import_that_nobody_needed_in_a_month_is_unmatched(project: str) -> N
     own = memory("b", "An own note about sums.", project)
     later = replace(imported, id="c", text="A later import.", updated_at=999 * DAY)
     observed = {"observed_since": 800 * DAY}
-    assert reasons(imported, own, later, **observed) == {"a": Reason.UNMATCHED}
+    assert reasons(imported, own, later, **observed) == {"a": RemovalReason.UNMATCHED}
     assert reasons(imported) == {}, "upwell has not been at work"
     assert reasons(imported, observed_since=990 * DAY) == {}
 
@@ -99,8 +110,8 @@ def test_an_import_that_nobody_needed_in_a_month_is_unmatched(project: str) -> N
 def test_the_older_of_two_near_duplicates_is_offered(project: str) -> None:
     text = "The cash till rounds every sum to five cents before it prints the receipt for the guest"
     old, new = memory("a", text, project), memory("b", f"{text}.", project, updated_at=999 * DAY)
-    assert reasons(old, new) == {"a": Reason.DUPLICATE}
-    assert reasons(replace(old, pinned=True), new) == {"b": Reason.DUPLICATE}
+    assert reasons(old, new) == {"a": RemovalReason.DUPLICATE}
+    assert reasons(replace(old, pinned=True), new) == {"b": RemovalReason.DUPLICATE}
     assert reasons(old, replace(new, project="/elsewhere")).get("a") is None
     other = memory("c", text.replace("five", "ten"), project)
     assert list(near_duplicates([new, other])) == [("c", "b")]
@@ -137,9 +148,9 @@ async def test_a_declined_offer_is_not_made_again_for_the_same_reason(
     await app.memory.add(memory("a", "Sums are in `sum.py`.", project, paths=("sum.py",)))
     review = app.review()
     (offer,) = await review.offers(project)
-    assert offer.reason is Reason.STALE
+    assert offer.reason is RemovalReason.STALE
     assert await review.offers("/elsewhere") == []
-    assert await review.offers(project, Reason.DUPLICATE) == []
+    assert await review.offers(project, RemovalReason.DUPLICATE) == []
     await review.decline(offer)
     assert await review.offers(project) == []
-    assert isinstance(offer, Offer)
+    assert isinstance(offer, RemovalOffer)

@@ -6,14 +6,14 @@ import pytest
 
 from upwell.app.savings import Savings
 from upwell.config import load
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.text.tokens import count
 
 LONG = "\n".join(f"12:{n % 60:02d} worker-{n % 7} took job {n * 7919 % 10007}" for n in range(900))
 
 
-def result(tool: str, out: str) -> Event:
-    return Event(session="s", i=0, t=0.0, kind=Kind.TOOL, tool=tool, out=out, host="claude")
+def result(tool: str, out: str) -> SessionEvent:
+    return SessionEvent(session="s", i=0, t=0.0, kind=Kind.TOOL, tool=tool, out=out, host="claude")
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def savings(tmp_path: Path) -> Savings:
     return Savings(load(home=tmp_path, environment={}))
 
 
-def counts(savings: Savings, *events: Event) -> dict[str, int]:
+def counts(savings: Savings, *events: SessionEvent) -> dict[str, int]:
     assert list(savings.watch(events)) == list(events)
     return savings.described()
 
@@ -38,5 +38,5 @@ def test_files_and_edits_stay_whole(savings: Savings) -> None:
 
 
 def test_a_prompt_is_no_result(savings: Savings) -> None:
-    prompt = Event(session="s", i=0, t=0.0, kind=Kind.PROMPT, text=LONG)
+    prompt = SessionEvent(session="s", i=0, t=0.0, kind=Kind.PROMPT, text=LONG)
     assert counts(savings, prompt) == {"results": 0, "shortened": 0, "tokens": 0, "saved": 0}

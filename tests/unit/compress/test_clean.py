@@ -17,7 +17,7 @@ from upwell.compress.clean import (
     without_overstrikes,
     without_redraws,
 )
-from upwell.ground.types.compression import Kind, Passage
+from upwell.ground.types.compression import Passage, TextKind
 
 PICTURE = base64.b64encode(bytes(range(256)) * 12).decode()
 BARS = "\r".join(
@@ -85,17 +85,17 @@ def test_logs_lose_trailing_blanks_and_gaps():
 
 def test_embedded_pictures_are_replaced_by_their_size():
     page = f"# Tide\n\n![chart](data:image/png;base64,{PICTURE})\n\nHigh water.\n"
-    result = clean(Passage(text=page, kind=Kind.MARKDOWN))
+    result = clean(Passage(text=page, kind=TextKind.MARKDOWN))
     assert f"(data:image/png;base64,[…{len(PICTURE):,} chars])" in result.passage.text
     assert result.omitted[0].count == len(PICTURE)
     fenced = f"```\ndata:image/png;base64,{PICTURE}\n```\n"
-    assert cleaned(fenced, Kind.MARKDOWN) == fenced
+    assert cleaned(fenced, TextKind.MARKDOWN) == fenced
     small = "![dot](data:image/gif;base64,R0lGODlhAQABAAAAACw=)"
-    assert cleaned(small, Kind.MARKDOWN) == small
+    assert cleaned(small, TextKind.MARKDOWN) == small
 
 
 NOISE = f"\ufeffa \n{BARS}\nN\bN \u200bdata:image/png;base64,{PICTURE}\n\n\n\n\nz"
-UNTOUCHED = sorted(set(Kind) - set(STEPS))
+UNTOUCHED = sorted(set(TextKind) - set(STEPS))
 
 
 @pytest.mark.parametrize("kind", UNTOUCHED)
@@ -105,12 +105,14 @@ def test_code_and_data_are_left_alone(kind):
 
 
 def test_only_the_listed_kinds_are_cleaned():
-    assert {Kind.CODE, Kind.DIFF, Kind.CSV, Kind.GREP, Kind.GIT_LOG} <= set(UNTOUCHED)
-    assert {kind for kind in Kind if kind.startswith("json")} <= set(UNTOUCHED)
+    assert {TextKind.CODE, TextKind.DIFF, TextKind.CSV, TextKind.GREP, TextKind.GIT_LOG} <= set(
+        UNTOUCHED
+    )
+    assert {kind for kind in TextKind if kind.startswith("json")} <= set(UNTOUCHED)
 
 
 def test_markdown_keeps_the_blanks_that_break_its_lines():
-    assert cleaned("a  \nb\n\n\n\n\nc", Kind.MARKDOWN) == "a  \nb\n\n\n\n\nc"
+    assert cleaned("a  \nb\n\n\n\n\nc", TextKind.MARKDOWN) == "a  \nb\n\n\n\n\nc"
 
 
 @pytest.mark.parametrize("kind", sorted(STEPS))
@@ -129,7 +131,7 @@ LONG = ["1", "a\b", "_\b", "\r", "```\n", "```\n~~~~\n", "data:image/png;base64,
 def test_the_time_is_linear_in_the_text(unit):
     text = unit * (500_000 // len(unit)) + "\n\r%"
     began = time.process_time()
-    for kind in (Kind.LOG, Kind.MARKDOWN):
+    for kind in (TextKind.LOG, TextKind.MARKDOWN):
         clean(Passage(text=text, kind=kind))
     assert time.process_time() - began < 4.0
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from upwell.compress.options import Options
+from upwell.compress.options import CompressOptions
 from upwell.compress.originals import BUSY, LARGE, PART_CHARS, SECRET, Originals
 from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.errors import KeyUnknown
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
-from upwell.ground.ttl_store import Kind, MemoryTtlStore
+from upwell.ground.ttl_store import EntryKind, MemoryTtlStore
 
 
 @dataclass
@@ -130,14 +130,14 @@ def with_room(disk: int, memory: int) -> Originals:
     """Originals with this many bytes on disk and in memory."""
 
     def store(cap: int) -> MemoryTtlStore:
-        return MemoryTtlStore(options=ttl_stores.Options(max_bytes={Kind.ORIGINAL: cap}))
+        return MemoryTtlStore(options=ttl_stores.TtlOptions(max_bytes={EntryKind.ORIGINAL: cap}))
 
     return Originals(
         durable=store(disk),
         private=store(memory),
         secret=b"s" * 32,
         has_secret=lambda text: "ghp_" in text,
-        options=Options(original_max_bytes=disk),
+        options=CompressOptions(original_max_bytes=disk),
     )
 
 

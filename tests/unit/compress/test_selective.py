@@ -7,12 +7,12 @@ import pytest
 from upwell.compress.base import RemainingBudget
 from upwell.compress.compressor import Compressor
 from upwell.compress.selective import MAX_ENTRIES, sections_of, select, table
-from upwell.ground.types.compression import Budget, Kind, Passage
+from upwell.ground.types.compression import Budget, Passage, TextKind
 
 DOC = "\n".join(f"## Part {n}\n\nBody of part {n} with words. " * 3 for n in range(30))
 
 
-def passage(text: str, kind: Kind = Kind.MARKDOWN, query: str = "") -> Passage:
+def passage(text: str, kind: TextKind = TextKind.MARKDOWN, query: str = "") -> Passage:
     return Passage(text=text, kind=kind, query=query, key="k1")
 
 
@@ -39,7 +39,7 @@ def test_entries_are_ranked_by_the_question() -> None:
 
 def test_sections_are_verbatim_and_in_the_requested_order() -> None:
     text = json.dumps({"a": [1, 2], "b": {"c": 1.10}})
-    chosen = select(passage(text, Kind.JSON_OBJECT), ["b", "a", "zz"], RemainingBudget())
+    chosen = select(passage(text, TextKind.JSON_OBJECT), ["b", "a", "zz"], RemainingBudget())
     assert chosen.text == '{"c": 1.1}\n[1, 2]'
     assert chosen.unknown == ("zz",)
     assert chosen.next_offset is None
@@ -69,7 +69,7 @@ def test_many_tiny_paragraphs_are_grouped_and_reachable() -> None:
 
 
 def test_one_character_paragraphs() -> None:
-    document = passage("a\n\n" * 20_000, Kind.TEXT)
+    document = passage("a\n\n" * 20_000, TextKind.TEXT)
     assert len(table(document, RemainingBudget())) < 60_000
 
 
@@ -82,7 +82,7 @@ def test_the_strategy_needs_a_key() -> None:
 @pytest.mark.parametrize("chars", [1_500, 3_000, 6_000])
 def test_the_table_of_a_long_array_is_paged_within_its_budget(chars: int) -> None:
     records = [{"id": number, "body": "lorem ipsum " * 9} for number in range(300)]
-    passage = Passage(text=json.dumps(records), kind=Kind.JSON_ARRAY, key="k")
+    passage = Passage(text=json.dumps(records), kind=TextKind.JSON_ARRAY, key="k")
     toc = table(passage, RemainingBudget(chars=chars))
     assert chars / 2 < len(toc) <= chars
     keys = [entry["key"] for entry in json.loads(toc)["entries"]]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from upwell.compress.progressive import PROGRESSIVE_FOOTER_TOKEN
-from upwell.demo.play import DemoFailed, Play, Step, excerpt
+from upwell.demo.play import DemoFailed, DemoStep, Play, excerpt
 
 ORIGINAL = "order 1187 failed\n" * 50
 NOTICE = '[upwell] Shortened. The original: upwell__read_more with key="k".'
@@ -32,7 +32,7 @@ async def step(gateway: Peer, tmp_path: Path, *answers: str) -> list[str]:
     """The lines that the demo prints for one step."""
     lines: list[str] = []
     play = Play(lines.append, tmp_path, {}, no_decisions)
-    call = Step("It reads.", "shop__read", {"path": "a"}, answers=answers)
+    call = DemoStep("It reads.", "shop__read", {"path": "a"}, answers=answers)
     await play._step(call, Peer(read=[ORIGINAL]), gateway)
     return lines
 

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 
 ROOT = "/p"
 
 
 def call(
     tool: str, out: str = "", *, i: int = 0, failed: bool = False, session: str = "s", **args: Any
-) -> Event:
+) -> SessionEvent:
     """A call in the folder `ROOT`; its time in seconds equals its index in the session."""
-    return Event(
+    return SessionEvent(
         session=session,
         i=i,
         t=float(i),
@@ -26,9 +26,9 @@ def call(
 
 def shell(
     command: str, out: str = "", *, i: int = 0, failed: bool = False, session: str = "s"
-) -> Event:
+) -> SessionEvent:
     return call("Bash", out, i=i, failed=failed, session=session, command=command)
 
 
-def prompt(text: str, *, i: int = 0, session: str = "s") -> Event:
-    return Event(session=session, i=i, t=float(i), kind=Kind.PROMPT, text=text, cwd=ROOT)
+def prompt(text: str, *, i: int = 0, session: str = "s") -> SessionEvent:
+    return SessionEvent(session=session, i=i, t=float(i), kind=Kind.PROMPT, text=text, cwd=ROOT)

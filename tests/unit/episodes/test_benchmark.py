@@ -3,12 +3,12 @@
 from benchmarks.episodes import measure, moment, report
 from tests.unit.episodes.events import ROOT, call, shell
 
-from upwell.episodes.events import Event
+from upwell.episodes.events import SessionEvent
 
 ERROR = "Error: Either --session or --path must be provided"
 
 
-def session(name: str, start: int, *, remedy: bool = True) -> list[Event]:
+def session(name: str, start: int, *, remedy: bool = True) -> list[SessionEvent]:
     events = [shell("kiln pr", ERROR, i=start, failed=True, session=name)]
     if remedy:
         events.append(shell("kiln pr --path .", "fine", i=start + 1, session=name))

@@ -4,7 +4,7 @@ import pytest
 
 from upwell.episodes.corrections import rules_in, sentences
 from upwell.episodes.episode import EpisodeKind
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.episodes.miner import EpisodeMiner
 
 
@@ -206,7 +206,7 @@ def test_other_sentences_in_these_languages_are_no_rules(sentence: str) -> None:
 def rules_after(*prompts: str) -> list[tuple[str, tuple[str, ...]]]:
     miner = EpisodeMiner()
     events = [
-        Event(session="s", i=i, t=float(i), kind=Kind.PROMPT, text=text, cwd="/repo")
+        SessionEvent(session="s", i=i, t=float(i), kind=Kind.PROMPT, text=text, cwd="/repo")
         for i, text in enumerate(prompts)
     ]
     episodes = [episode for event in events for episode in miner.feed(event)]

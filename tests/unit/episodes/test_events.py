@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tests.unit.replay import samples
 
-from upwell.episodes.events import BadEvent, Event, Kind, event_of, line_of, read_events
+from upwell.episodes.events import BadEvent, Kind, SessionEvent, event_of, line_of, read_events
 
-CALL = Event(
+CALL = SessionEvent(
     session="s",
     i=3,
     t=12.5,
@@ -22,12 +22,12 @@ CALL = Event(
 
 
 def test_an_event_comes_back_from_its_line() -> None:
-    for event in (CALL, Event(session="s", i=0, t=0.0, kind=Kind.COMPACT)):
+    for event in (CALL, SessionEvent(session="s", i=0, t=0.0, kind=Kind.COMPACT)):
         assert event_of(line_of(event).encode(), "here") == event
 
 
 def test_empty_fields_are_left_out() -> None:
-    line = line_of(Event(session="s", i=0, t=1.0, kind=Kind.PROMPT, text="Hi"))
+    line = line_of(SessionEvent(session="s", i=0, t=1.0, kind=Kind.PROMPT, text="Hi"))
     assert line == '{"session": "s", "i": 0, "t": 1.0, "kind": "prompt", "text": "Hi"}'
 
 

@@ -6,14 +6,14 @@ import pytest
 from tests.unit.episodes.events import ROOT, call, prompt, shell
 
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import ACCEPTED_PLAN, Event
+from upwell.episodes.events import ACCEPTED_PLAN, SessionEvent
 from upwell.episodes.miner import EpisodeMiner
 from upwell.episodes.triggers import triggers_of
 
 NO_PATH = "Error: Either --session or --path must be provided"
 
 
-def mined(events: Iterable[Event]) -> list[Episode]:
+def mined(events: Iterable[SessionEvent]) -> list[Episode]:
     miner = EpisodeMiner()
     return [episode for event in events for episode in miner.feed(event)] + list(miner.end())
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.episodes.events import call, shell
 
-from upwell.episodes.events import Event
+from upwell.episodes.events import SessionEvent
 from upwell.episodes.searches import definitions, missing_path, names_not_found
 
 ABSENT = "<tool_use_error>File does not exist.</tool_use_error>"
@@ -27,7 +27,7 @@ ABSENT = "<tool_use_error>File does not exist.</tool_use_error>"
         (shell("kiln x.py", "kiln: x.py: No such file or directory", failed=True), ""),
     ],
 )
-def test_a_missing_file_is_the_one_that_the_call_wanted(event: Event, path: str) -> None:
+def test_a_missing_file_is_the_one_that_the_call_wanted(event: SessionEvent, path: str) -> None:
     assert missing_path(event) == path
 
 

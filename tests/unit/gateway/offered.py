@@ -1,8 +1,8 @@
 """Servers with tools, as the catalog sees them, and our own tools beside them."""
 
 from upwell.gateway.eras import Introduction
-from upwell.gateway.routing.tools import Catalog
-from upwell.gateway.upstreams.supervisor import State
+from upwell.gateway.routing.tools import ToolCatalog
+from upwell.gateway.upstreams.supervisor import ServerState
 from upwell.wire.rawjson import RawObject, dumps, loads
 
 UP = Introduction(version="2025-11-25")
@@ -12,11 +12,11 @@ OBJECT = {"type": "object"}
 class Server:
     """An upstream; only its tools matter here."""
 
-    def __init__(self, name, *tools, prefix=True, state=State.READY, about=UP):
+    def __init__(self, name, *tools, prefix=True, state=ServerState.READY, about=UP):
         self.name = name
         self.prefix = name if prefix else ""
         self.state = state
-        self.about = about if state is State.READY else Introduction()
+        self.about = about if state is ServerState.READY else Introduction()
         self.has(*tools)
 
     def has(self, *tools):
@@ -24,7 +24,7 @@ class Server:
         self.tools = tuple(RawObject.parse(dumps(tool)) for tool in full)
 
     def answers(self, *tools):
-        self.state, self.about = State.READY, UP
+        self.state, self.about = ServerState.READY, UP
         self.has(*tools)
 
 
@@ -39,7 +39,7 @@ class Ours:
 
 
 def catalog_of(*servers, own=("read_more",), may_compress=lambda server, tool: True, **options):
-    return Catalog(lambda: servers, Ours(*own), may_compress, **options)
+    return ToolCatalog(lambda: servers, Ours(*own), may_compress, **options)
 
 
 def tools_of(catalog):

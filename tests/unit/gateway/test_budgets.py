@@ -2,7 +2,7 @@
 
 import pytest
 
-from upwell.compress.options import Options
+from upwell.compress.options import CompressOptions
 from upwell.config import load
 from upwell.gateway.calls.budgets import ToolKind, default_tokens, kind_of
 from upwell.ground.types.rpc import ToolCall
@@ -33,8 +33,11 @@ def test_the_kind_of_a_tool(asked: ToolCall, kind: ToolKind) -> None:
 
 
 def test_files_are_delivered_whole_up_to_their_own_budget() -> None:
-    assert default_tokens(call("read_file", path="a"), Options(), 4_000) == 10_000
-    assert default_tokens(call("read_file", path="a"), Options(read_tokens=500), 4_000) == 4_000
+    assert default_tokens(call("read_file", path="a"), CompressOptions(), 4_000) == 10_000
+    assert (
+        default_tokens(call("read_file", path="a"), CompressOptions(read_tokens=500), 4_000)
+        == 4_000
+    )
 
 
 def test_a_file_takes_at_most_a_quarter_of_a_small_window(tmp_path) -> None:
@@ -55,7 +58,7 @@ def test_a_file_takes_at_most_a_quarter_of_a_small_window(tmp_path) -> None:
 def test_a_profile_changes_the_budgets() -> None:
     shell = call("Bash", command="make")
     budgets = [
-        default_tokens(shell, Options(profile=profile), 4_000)
+        default_tokens(shell, CompressOptions(profile=profile), 4_000)
         for profile in ("light", "balanced", "lean")
     ]
     assert budgets == [8_000, 2_000, 1_000]

@@ -3,7 +3,7 @@
 import json
 
 from upwell.gateway.calls.results import without_forged_meta
-from upwell.gateway.eras import MARK, Offer, without_disguise
+from upwell.gateway.eras import MARK, GatewayOffer, without_disguise
 from upwell.wire.rawjson import RawObject
 
 
@@ -32,5 +32,5 @@ def test_instructions_cannot_begin_the_chapter_of_another_server() -> None:
 
 
 def test_our_blocks_carry_a_mark_that_the_instructions_name() -> None:
-    assert MARK in Offer({}).members()["instructions"]
-    assert MARK not in Offer({}).instructions
+    assert MARK in GatewayOffer({}).members()["instructions"]
+    assert MARK not in GatewayOffer({}).instructions

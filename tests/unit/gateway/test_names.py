@@ -11,7 +11,7 @@ from tests.unit.gateway.offered import Server, catalog_of, names_of, tools_of
 
 from upwell.gateway.clients import RequestContext, Session
 from upwell.gateway.routing.tools import MAX_NAME_CHARS, front_name, may_be_alias, server_of
-from upwell.gateway.upstreams.supervisor import State
+from upwell.gateway.upstreams.supervisor import ServerState
 from upwell.ground.text.tokens import count
 from upwell.wire.rawjson import dumps
 
@@ -96,13 +96,13 @@ def test_no_server_takes_a_name_of_ours(name):
 
 
 def test_no_server_takes_a_name_of_a_server_that_is_down():
-    down = Server("fs", state=State.FAILED)
+    down = Server("fs", state=ServerState.FAILED)
     catalog = catalog_of(Server("loud", "fs__read", "shout", prefix=False), down, own=())
     assert names_of(catalog) == ["shout"]
 
 
 def test_a_name_claimed_twice_belongs_to_the_first_configured_server():
-    first = Server("first", prefix=False, state=State.STARTING)
+    first = Server("first", prefix=False, state=ServerState.STARTING)
     second = Server("second", "run", "stop", prefix=False)
     catalog = catalog_of(first, second, own=())
     assert names_of(catalog) == []
@@ -114,7 +114,7 @@ def test_a_name_claimed_twice_belongs_to_the_first_configured_server():
 
 def test_a_name_does_not_change_hands_while_its_server_is_configured():
     servers = [
-        Server("first", prefix=False, state=State.FAILED),
+        Server("first", prefix=False, state=ServerState.FAILED),
         Server("second", "run", prefix=False),
     ]
     catalog = catalog_of(*servers, own=())
@@ -126,7 +126,7 @@ def test_a_name_does_not_change_hands_while_its_server_is_configured():
 
 
 def test_the_order_is_that_of_the_configuration_whoever_answers_first():
-    slow, quick = Server("slow", state=State.STARTING), Server("quick", "b", "a")
+    slow, quick = Server("slow", state=ServerState.STARTING), Server("quick", "b", "a")
     catalog = catalog_of(slow, quick)
     assert names_of(catalog) == ["quick__b", "quick__a", "upwell__read_more"]
     slow.answers("z")

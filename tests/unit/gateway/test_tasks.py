@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from upwell.gateway.clients import Refused, RequestContext, Session
+from upwell.gateway.clients import RequestContext, RequestRefused, Session
 from upwell.gateway.routing.tasks import Tasks
-from upwell.gateway.upstreams.supervisor import State
+from upwell.gateway.upstreams.supervisor import ServerState
 from upwell.ground.errors import UpstreamUnavailable
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.rpc import Reply
@@ -18,7 +18,7 @@ class Server:
     """A server with two tasks."""
 
     name = "s"
-    state = State.READY
+    state = ServerState.READY
 
     async def call(self, method: str, params: RawObject, client: Any) -> Reply:
         tasks = [{"taskId": name, "status": "working"} for name in ("t1", "t2")]
@@ -49,13 +49,13 @@ async def test_a_task_is_visible_to_its_principal_in_any_session(tasks: Tasks) -
     for method in ("tasks/get", "tasks/cancel", "tasks/result"):
         assert await tasks.forward(method, asked, context("ada"))
         for other in ("bob", ""):
-            with pytest.raises(Refused):
+            with pytest.raises(RequestRefused):
                 await tasks.forward(method, asked, context(other))
 
 
 async def test_a_task_that_no_call_began_is_nobodys(tasks: Tasks) -> None:
     for name in ("ada", "bob"):
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await tasks.forward("tasks/get", RawObject.parse(b'{"taskId":"t2"}'), context(name))
     assert await tasks.forward("vendor/ask", RawObject(), context("ada"))
 
@@ -64,7 +64,7 @@ async def test_a_task_of_a_server_that_is_down_says_so() -> None:
     server: Any = Server()
     tasks, ada = Tasks(lambda: [server]), context("ada")
     tasks.record(server, Reply(result=b'{"task":{"taskId":"t1"}}'), ada)
-    server.state = State.FAILED
+    server.state = ServerState.FAILED
     with pytest.raises(UpstreamUnavailable, match="'s', which runs this task, is not connected"):
         await tasks.forward("tasks/get", RawObject.parse(b'{"taskId":"t1"}'), ada)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.host_sessions import LOOK_SECONDS, HostSessions, Joined
+from upwell.ground.host_sessions import LOOK_SECONDS, HostSessions, JoinedSessions
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.testing import ManualClock
 
@@ -17,7 +17,7 @@ AGENT, OTHER, THIRD = 4_000_000, 4_000_001, 4_000_002
 async def test_a_gateway_joins_the_session_of_its_agent():
     clock = ManualClock()
     sessions = HostSessions(MemoryTtlStore())
-    joined = Joined(sessions, AGENT, "/repo", clock)
+    joined = JoinedSessions(sessions, AGENT, "/repo", clock)
     assert await joined.session("claude", "own") == "own"
     await sessions.record("claude", AGENT, None, "first")
     assert await joined.session("claude", "own") == "own"
@@ -33,8 +33,11 @@ async def test_another_agents_session_is_not_joined():
     clock = ManualClock()
     sessions = HostSessions(MemoryTtlStore())
     await sessions.record("claude", OTHER, "/elsewhere", "theirs")
-    assert await Joined(sessions, AGENT, "/repo", clock).session("claude", "own") == "own"
-    assert await Joined(sessions, AGENT, "/elsewhere", clock).session("claude", "own") == "theirs"
+    assert await JoinedSessions(sessions, AGENT, "/repo", clock).session("claude", "own") == "own"
+    assert (
+        await JoinedSessions(sessions, AGENT, "/elsewhere", clock).session("claude", "own")
+        == "theirs"
+    )
 
 
 @pytest.mark.parametrize("host", ["cursor", "some-client", ""])
@@ -42,7 +45,7 @@ async def test_another_agents_session_is_not_joined():
 async def test_a_session_of_another_host_is_joined_neither_by_folder_nor_by_process(host, parent):
     sessions = HostSessions(MemoryTtlStore())
     await sessions.record("claude", AGENT, "/repo", "claudes")
-    joined = Joined(sessions, parent, "/repo", ManualClock())
+    joined = JoinedSessions(sessions, parent, "/repo", ManualClock())
     assert await joined.session(host, "own") == "own"
     assert joined.known(host, "own") == "own"
     assert await joined.session("claude", "own") == "claudes"
@@ -52,7 +55,7 @@ async def test_each_host_in_a_folder_has_its_own_session():
     sessions = HostSessions(MemoryTtlStore())
     await sessions.record("claude", AGENT, "/repo", "claudes")
     await sessions.record("cursor", OTHER, "/repo", "cursors")
-    joined = Joined(sessions, THIRD, "/repo", ManualClock())
+    joined = JoinedSessions(sessions, THIRD, "/repo", ManualClock())
     assert await joined.session("cursor", "own") == "cursors"
     assert await joined.session("claude", "own") == "claudes"
 

@@ -12,7 +12,7 @@ import pytest
 
 from upwell.compress.base import Tools
 from upwell.compress.compressor import Compressor
-from upwell.compress.options import Options
+from upwell.compress.options import CompressOptions
 from upwell.ground.clock import Deadline
 from upwell.ground.embed import FastEmbed, HttpEmbedder, Model2Vec, cosine
 from upwell.ground.endpoint import Endpoint
@@ -199,7 +199,9 @@ def test_a_refused_connection_is_an_llm_error() -> None:
 
 @pytest.mark.parametrize("mood", ["long", "empty", *BAD_MOODS])
 def test_a_failed_summary_falls_back_to_truncation(address: str, mood: str) -> None:
-    compressor = Compressor(Options(llm_timeout_seconds=0.3), Tools(chat=chat(address, mood)))
+    compressor = Compressor(
+        CompressOptions(llm_timeout_seconds=0.3), Tools(chat=chat(address, mood))
+    )
     budget = Budget(hard_chars=300)
     result = compressor.compress(Passage(text="words and words\n" * 99), budget, "llm_summary")
     assert result.strategy == "truncate"

@@ -5,7 +5,7 @@ import pytest
 from upwell.ground.types.cue import ToolAnswer
 from upwell.hook.asking import MIN_TURNS, AgentAsking
 from upwell.hosts import HOSTS
-from upwell.hosts.events import Event, EventKind
+from upwell.hosts.events import EventKind, HostEvent
 from upwell.hosts.prompts import QUESTION
 from upwell.testing import ManualClock
 
@@ -32,18 +32,20 @@ class Session:
     async def _name(self, *_: object) -> str:
         return self._tool
 
-    async def _commands(self, event: Event, since: float) -> list[tuple[str, bool]]:
+    async def _commands(self, event: HostEvent, since: float) -> list[tuple[str, bool]]:
         return self.transcript
 
-    async def _has_noted(self, event: Event, since: float) -> bool:
+    async def _has_noted(self, event: HostEvent, since: float) -> bool:
         return self._noted_at >= since
 
     async def prompt(self, text: str = "Run the tests.") -> None:
         self.clock.advance(1)
-        await self._asking(CLAUDE, Event(kind=EventKind.PROMPT, name="", session="s", text=text))
+        await self._asking(
+            CLAUDE, HostEvent(kind=EventKind.PROMPT, name="", session="s", text=text)
+        )
 
     async def runs(self, command: str, failed: bool | None) -> None:
-        event = Event(
+        event = HostEvent(
             kind=EventKind.TOOL,
             name="",
             session="s",
@@ -54,7 +56,7 @@ class Session:
         await self._asking(CLAUDE, event)
 
     async def stops(self, *, is_continued: bool = False, agent: str = "") -> str:
-        event = Event(
+        event = HostEvent(
             kind=EventKind.STOP,
             name="Stop",
             session="s",

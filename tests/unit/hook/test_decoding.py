@@ -12,7 +12,7 @@ from upwell.hook.client import UNNAMED, decoded
 from upwell.hook.door import HookDoor
 from upwell.hook.options import HookOptions
 from upwell.hosts import HOSTS
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall
 
@@ -51,7 +51,7 @@ def test_odd_bytes_are_decoded_as_far_as_they_go(odd: bytes, expected: bytes) ->
 
 def door() -> tuple[HookDoor, Surfacer]:
     ttl_store = MemoryTtlStore()
-    options = Options(surface=SurfaceOptions(moments="all"))
+    options = PipelineOptions(surface=SurfaceOptions(moments="all"))
     surfacer = Surfacer(FakeRecall(rules=[RULE]), ttl_store, options)
     return HookDoor(surfacer, HostSessions(ttl_store), HookOptions(prompt_ms=5_000)), surfacer
 

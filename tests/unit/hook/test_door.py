@@ -20,8 +20,8 @@ from upwell.hook.door import HookDoor, OptIns
 from upwell.hook.options import REPLACING, HookOptions
 from upwell.hook.tool_output import Shorten, texts_in, with_texts
 from upwell.hosts import HOSTS
-from upwell.hosts.events import Event, EventKind, plain_args, size_of
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.hosts.events import EventKind, HostEvent, plain_args, size_of
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.write_tools import writes
 from upwell.testing import FakeRecall, ManualClock
@@ -52,7 +52,7 @@ def door_over(
     recall: FakeRecall, clock: ManualClock | None = None, **options: Any
 ) -> tuple[HookDoor, MemoryTtlStore]:
     ttl_store = MemoryTtlStore()
-    surfacer = Surfacer(recall, ttl_store, Options(surface=SurfaceOptions(moments="all")))
+    surfacer = Surfacer(recall, ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all")))
     sessions = HostSessions(ttl_store)
     made = HookDoor(surfacer, sessions, HookOptions(**options), clock=clock or ManualClock())
     return made, ttl_store
@@ -87,7 +87,7 @@ async def test_nothing_found_is_the_neutral_answer() -> None:
 async def test_a_lone_surrogate_costs_no_decision(field: str) -> None:
     """Decisions of all sessions are written together."""
     ttl_store = MemoryTtlStore()
-    surfacer = Surfacer(FakeRecall(hits(SAID)), ttl_store, Options())
+    surfacer = Surfacer(FakeRecall(hits(SAID)), ttl_store, PipelineOptions())
     door = HookDoor(surfacer, HostSessions(ttl_store), HookOptions())
     await door.answer("claude", "", prompt(session_id="whole"))
     await door.answer("claude", "UserPromptSubmit", prompt(**{field: "/p \udfff\ud800"}))
@@ -97,7 +97,7 @@ async def test_a_lone_surrogate_costs_no_decision(field: str) -> None:
 
 
 async def test_a_folder_whose_name_is_not_utf_8_costs_no_decision() -> None:
-    surfacer = Surfacer(FakeRecall(hits(SAID)), MemoryTtlStore(), Options())
+    surfacer = Surfacer(FakeRecall(hits(SAID)), MemoryTtlStore(), PipelineOptions())
     for session, cwd in (("whole", "/p"), ("odd\udcff", "/p\udcff")):
         await surfacer.surface(Cue(door=Door.PROMPT, text=SAID, session=session, cwd=cwd))
     decisions = await surfacer.journal.recent()
@@ -228,13 +228,15 @@ def bash(out: str = "x" * 500) -> bytes:
 
 def shortening_door(shorten: Shorten, **options: Any) -> HookDoor:
     ttl_store, recall = MemoryTtlStore(), FakeRecall(hits(SAID))
-    surfacer = Surfacer(recall, ttl_store, Options(surface=SurfaceOptions(moments="all")))
+    surfacer = Surfacer(recall, ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all")))
     chosen = HookOptions(compress=("claude",), **options)
     return HookDoor(surfacer, HostSessions(ttl_store), chosen, opt_ins=OptIns(shorten=shorten))
 
 
 async def test_an_answer_can_be_shortened_and_have_a_memory_beside_it() -> None:
-    async def shorten(_: str, event: Event, texts: Sequence[str], most: int | None) -> list[str]:
+    async def shorten(
+        _: str, event: HostEvent, texts: Sequence[str], most: int | None
+    ) -> list[str]:
         return [text[:5] for text in texts]
 
     reply = json.loads(await shortening_door(shorten).answer("claude", "", bash()))
@@ -380,7 +382,7 @@ def called(tool: str = "Read", session: str = "s") -> bytes:
 def door_with_a_rule() -> tuple[HookDoor, HostSessions]:
     ttl_store = MemoryTtlStore()
     surfacer = Surfacer(
-        FakeRecall(rules=[RULE]), ttl_store, Options(surface=SurfaceOptions(moments="all"))
+        FakeRecall(rules=[RULE]), ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all"))
     )
     sessions = HostSessions(ttl_store)
     return HookDoor(surfacer, sessions, PATIENT), sessions
@@ -437,7 +439,7 @@ async def test_a_pause_holds_for_subagents(tmp_path: Path) -> None:
     surfacer = Surfacer(
         FakeRecall(hits(SAID)),
         ttl_store,
-        Options(surface=SurfaceOptions(moments="all"), is_paused=pause.holds),
+        PipelineOptions(surface=SurfaceOptions(moments="all"), is_paused=pause.holds),
     )
     door = HookDoor(surfacer, HostSessions(ttl_store), PATIENT)
     assert await door.answer("claude", "", prompt(agent_id="a1")) == b"{}"

@@ -12,8 +12,8 @@ from upwell.ground.host_sessions import HostSessions
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.hook.door import HookDoor, OptIns, TurnEnd, ignore_turn_end
 from upwell.hook.options import HookOptions
-from upwell.hosts.events import Event, EventKind
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.hosts.events import EventKind, HostEvent
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall
 
@@ -27,7 +27,7 @@ def door_at(
     ttl_store = MemoryTtlStore()
     rule = replace(RULE, project=str(project) if project else None)
     surfacer = Surfacer(
-        FakeRecall(rules=[rule]), ttl_store, Options(surface=SurfaceOptions(moments="all"))
+        FakeRecall(rules=[rule]), ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all"))
     )
     options = HookOptions(prompt_ms=5_000, tool_ms=5_000)
     sessions, chosen = HostSessions(ttl_store), OptIns(**opt_ins)
@@ -53,7 +53,7 @@ async def test_a_start_that_copilot_repeats_at_each_prompt_is_answered_once(sour
 
 
 async def test_a_repeated_start_after_a_compaction_brings_the_rules_again() -> None:
-    async def lose_context(event: Event) -> None:
+    async def lose_context(event: HostEvent) -> None:
         if event.kind is EventKind.COMPACT:
             await surfacer.compacting(event.session)
 
@@ -83,9 +83,9 @@ async def test_an_ended_session_is_not_joined_by_its_folder() -> None:
 async def test_a_turn_ends_in_the_real_folder(tmp_path: Path) -> None:
     (tmp_path / "real" / ".git").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
-    ended: list[Event] = []
+    ended: list[HostEvent] = []
 
-    async def turn_end(event: Event) -> None:
+    async def turn_end(event: HostEvent) -> None:
         ended.append(event)
 
     door, _ = door_at(tmp_path / "real", turn_end)

@@ -8,13 +8,13 @@ import pytest
 
 from upwell.hook.control import running
 from upwell.hook.daemon import take_lock
-from upwell.hook.place import Place, folder_of_user, is_private
+from upwell.hook.place import DaemonPlace, folder_of_user, is_private
 
 
 def test_the_usual_folder_is_used_where_it_is_free_or_private(tmp_path: Path) -> None:
     usual = folder_of_user(str(tmp_path))
     for _ in range(2):
-        place = Place(str(tmp_path / "home"), str(tmp_path))
+        place = DaemonPlace(str(tmp_path / "home"), str(tmp_path))
         assert place.folder == usual
         os.close(take_lock(place))
 
@@ -36,7 +36,7 @@ def test_a_taken_name_stops_no_daemon(
     home.mkdir(mode=0o700)
     monkeypatch.setenv("UPWELL_HOME", str(home))
     TAKEN[kind](Path(folder_of_user(str(tmp_path))))
-    place = Place(str(home), str(tmp_path))
+    place = DaemonPlace(str(home), str(tmp_path))
     assert place.folder == f"{home}/run"
     os.close(take_lock(place))
     assert is_private(place.folder)
@@ -50,4 +50,4 @@ def test_a_folder_of_another_user_is_not_used(
     other = os.getuid() + 1
     os.rename(folder_of_user(str(tmp_path)), tmp_path / f"upwell-{other}")
     monkeypatch.setattr(os, "getuid", lambda: other)
-    assert Place(str(tmp_path / "home"), str(tmp_path)).folder == f"{tmp_path}/home/run"
+    assert DaemonPlace(str(tmp_path / "home"), str(tmp_path)).folder == f"{tmp_path}/home/run"

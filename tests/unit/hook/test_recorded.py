@@ -9,7 +9,7 @@ from tests.doors.hook_events import RECORDED, recorded, recordings
 from upwell.ground.host_sessions import outermost, within
 from upwell.hook.client import IGNORED_TOOLS
 from upwell.hosts import HOSTS
-from upwell.hosts.events import Event, EventKind
+from upwell.hosts.events import EventKind, HostEvent
 
 CWD = "/home/ada/tide"
 ALL = [
@@ -19,7 +19,7 @@ ALL = [
 ]
 
 
-def read(host: str, name: str, event: Mapping[str, Any]) -> Event | None:
+def read(host: str, name: str, event: Mapping[str, Any]) -> HostEvent | None:
     return HOSTS[host].events.read(name, event)
 
 

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from upwell.ground.errors import ConfigError
-from upwell.hosts.edits import JSON, TOML, Format
+from upwell.hosts.edits import JSON, TOML, EditFormat
 
 SCATTERED = """model = "x"  # c
 
@@ -112,6 +112,6 @@ def test_hidden_values_in_lists_of_tables() -> None:
 
 
 @pytest.mark.parametrize(("format", "text"), [(JSON, "[1]"), (JSON, "{"), (TOML, "[a")])
-def test_an_unreadable_file_is_an_error(format: Format, text: str) -> None:
+def test_an_unreadable_file_is_an_error(format: EditFormat, text: str) -> None:
     with pytest.raises(ConfigError):
         format.value(text)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from upwell.hosts import server_files
-from upwell.hosts.entries import Entry, is_upwell, read_entry
+from upwell.hosts.entries import ServerEntry, is_upwell, read_entry
 
 
-def entry_of(agent: str, raw: Any, folder: Path | None = None) -> Entry:
+def entry_of(agent: str, raw: Any, folder: Path | None = None) -> ServerEntry:
     """The entry that is read from `raw`, a server in the file of this agent."""
     file = server_files()[agent]
     return read_entry(

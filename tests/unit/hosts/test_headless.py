@@ -6,7 +6,7 @@ import pytest
 
 from upwell.ground.errors import LlmError
 from upwell.hosts import HOSTS
-from upwell.hosts.headless import Question
+from upwell.hosts.headless import HeadlessQuestion
 
 
 def test_gemini_is_not_asked_where_it_would_ignore_our_settings(tmp_path: Path) -> None:
@@ -17,4 +17,4 @@ def test_gemini_is_not_asked_where_it_would_ignore_our_settings(tmp_path: Path) 
     (tmp_path / "open").chmod(0o777)
     folder = tmp_path / "open" / "headless"
     with pytest.raises(LlmError, match=f"no settings below {tmp_path}/open"):
-        gemini.invoke(Question(system="s", model="m", folder=folder, servers=()))
+        gemini.invoke(HeadlessQuestion(system="s", model="m", folder=folder, servers=()))

@@ -6,7 +6,7 @@ from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Surfacing
 from upwell.learn.implicit import LOOKS, Uses, Watching, spoken
-from upwell.learn.thresholds import Use
+from upwell.learn.thresholds import MemoryUse
 from upwell.testing import ManualClock
 
 TEXT = "The settlement job must run before midnight on host heron, port 7431"
@@ -67,8 +67,8 @@ async def test_two_distinctive_words_in_a_later_call_are_use(stage):
     watching.noticed(call(tool="sh__run", command="at midnight do it"), None)
     watching.noticed(call(tool="sh__run", lines=[{"text": "heron at MIDNIGHT"}]), None)
     await watching.flush()
-    assert stage.received == [("m1", Use.USED)]
-    assert await stage.verdicts() == [("fs__read", Use.USED)]
+    assert stage.received == [("m1", MemoryUse.USED)]
+    assert await stage.verdicts() == [("fs__read", MemoryUse.USED)]
     assert await stage.ttl_store.scan("watched") == []
 
 
@@ -76,14 +76,14 @@ async def test_use_is_counted_for_the_moment_and_the_kind(stage):
     watching = await surfaced(stage, what=replace(said(), moment="file"))
     watching.noticed(Cue(door="prompt", text="is 7431 open?", session="s"), None)
     await watching.flush()
-    assert await stage.verdicts() == [("file / note", Use.USED)]
+    assert await stage.verdicts() == [("file / note", MemoryUse.USED)]
 
 
 async def test_a_word_with_a_digit_is_enough(stage):
     watching = await surfaced(stage)
     watching.noticed(Cue(door="prompt", text="is 7431 open?", session="s"), None)
     await watching.flush()
-    assert stage.received == [("m1", Use.USED)]
+    assert stage.received == [("m1", MemoryUse.USED)]
 
 
 async def test_words_of_the_cue_and_common_words_prove_nothing(stage):
@@ -100,7 +100,7 @@ async def test_ten_calls_without_a_trace_mean_ignored(stage):
         assert stage.received == []
         watching.noticed(call(path=f"docs/tulips{number}.txt"), None)
         await watching.flush()
-    assert stage.received == [("m1", Use.IGNORED)]
+    assert stage.received == [("m1", MemoryUse.IGNORED)]
 
 
 async def test_another_process_of_the_session_continues_watching(stage):
@@ -108,7 +108,7 @@ async def test_another_process_of_the_session_continues_watching(stage):
     watching = stage.watching()
     watching.noticed(call(command="ssh heron # midnight"), None)
     await watching.flush()
-    assert stage.received == [("m1", Use.USED)]
+    assert stage.received == [("m1", MemoryUse.USED)]
 
 
 async def test_another_session_proves_nothing(stage):
@@ -123,7 +123,7 @@ async def test_reading_a_memory_in_full_is_use(stage):
     watching = await surfaced(stage)
     watching.opened("s", "m1")
     await watching.flush()
-    assert stage.received == [("m1", Use.USED)]
+    assert stage.received == [("m1", MemoryUse.USED)]
 
 
 async def test_an_undelivered_memory_is_not_watched(stage):
@@ -187,13 +187,13 @@ async def test_the_agents_later_texts_are_evidence_of_use(stage):
     assert (asked, stage.received) == ([100.0], [])
     watching.wrote("s", lambda since: [(102.0, "on heron, at midnight")])
     await watching.flush()
-    assert stage.received == [("m1", Use.USED)]
+    assert stage.received == [("m1", MemoryUse.USED)]
     watching.wrote("s", written)
     await watching.flush()
     assert asked == [100.0], "nothing is read when nothing is watched"
 
 
-@pytest.mark.parametrize(("calls", "verdicts"), [(2, []), (3, [("m1", Use.IGNORED)])])
+@pytest.mark.parametrize(("calls", "verdicts"), [(2, []), (3, [("m1", MemoryUse.IGNORED)])])
 async def test_the_end_of_a_session_settles_its_older_memories(stage, calls, verdicts):
     watching = await surfaced(stage)
     for number in range(calls):
@@ -209,4 +209,4 @@ async def test_a_session_that_ends_with_its_use_in_the_last_words(stage):
     watching.wrote("s", lambda since: [(since, "heron, midnight")])
     watching.ended("s")
     await watching.flush()
-    assert stage.received == [("m1", Use.USED)]
+    assert stage.received == [("m1", MemoryUse.USED)]

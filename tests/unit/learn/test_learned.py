@@ -7,9 +7,9 @@ from upwell.ground.types.surfacing import Rating
 from upwell.learn.feedback import OWNER, RETENTION_SECONDS, Rated, Ratings
 from upwell.learn.implicit import Sighting as SeenLog
 from upwell.learn.implicit import Uses
-from upwell.learn.learned import CASE_SIGN, Learned, Limits
+from upwell.learn.learned import CASE_SIGN, Learned, LearnedLimits
 from upwell.learn.options import LearnOptions
-from upwell.learn.thresholds import MIN_SAMPLES, STEP, Sample, Use, shifted
+from upwell.learn.thresholds import MIN_SAMPLES, STEP, MemoryUse, ScoreSample, shifted
 from upwell.testing import ManualClock
 
 
@@ -26,7 +26,11 @@ class House:
         database = open_database(self.path / "memory.db", [OWNER], synchronous="FULL")
         self.databases.append(database)
         return Learned(
-            Ratings(database), Uses(self.ttl_store), LearnOptions(**options), Limits(), self.clock
+            Ratings(database),
+            Uses(self.ttl_store),
+            LearnOptions(**options),
+            LearnedLimits(),
+            self.clock,
         )
 
     def rated(self, rating, number, *, memory="m", tool="fs__read"):
@@ -99,7 +103,9 @@ async def test_being_ignored_counts_weakly_against_a_memory(house):
     learned = house.learned()
     uses = Uses(house.ttl_store)
     for n in range(4):
-        sample = Sample(surfacing=f"i{n}", memory="m", evidence=Use.IGNORED, score=0.7, at=0.0)
+        sample = ScoreSample(
+            surfacing=f"i{n}", memory="m", evidence=MemoryUse.IGNORED, score=0.7, at=0.0
+        )
         await uses.add([SeenLog(tool="fs__read", sample=sample)])
     await learned.load_learned()
     assert not learned.is_demoted("m")
@@ -149,7 +155,9 @@ async def test_without_ratings_a_threshold_moves_hourly_and_returns(house):
     uses = Uses(house.ttl_store)
     for n in range(12):
         now = house.clock.now()
-        sample = Sample(surfacing=f"u{n}", memory="m", evidence=Use.USED, score=0.6, at=now)
+        sample = ScoreSample(
+            surfacing=f"u{n}", memory="m", evidence=MemoryUse.USED, score=0.6, at=now
+        )
         await uses.add([SeenLog(tool="prompt", sample=sample)])
     await learned.tune()
     await learned.load_learned()
@@ -177,7 +185,7 @@ async def test_evidence_older_than_a_year_is_removed(house):
 
 
 async def test_without_a_memory_nothing_is_learned_and_feedback_reports_this(house):
-    learned = Learned(None, Uses(house.ttl_store), LearnOptions(), Limits())
+    learned = Learned(None, Uses(house.ttl_store), LearnOptions(), LearnedLimits())
     await learned.load_learned()
     assert learned.min_score("x") == 0.5
     with pytest.raises(StoreUnwritable, match="cannot be stored"):
@@ -189,10 +197,10 @@ async def test_observed_use_of_a_case_adds_to_the_threshold_of_the_tool(house):
     ignored = [
         SeenLog(
             tool=case,
-            sample=Sample(
+            sample=ScoreSample(
                 surfacing=f"s{number}",
                 memory="m",
-                evidence=Use.IGNORED,
+                evidence=MemoryUse.IGNORED,
                 score=0.7,
                 at=house.clock.now(),
             ),

@@ -11,7 +11,7 @@ from upwell.learn.budgets import (
     MAX_RATIO,
     MIN_RATIO,
     Budgets,
-    Report,
+    ResultReport,
     forget,
     ratio_of,
     ratios,
@@ -20,26 +20,26 @@ from upwell.learn.budgets import (
 
 
 def test_few_reports_change_nothing() -> None:
-    assert ratio_of("t", {Report.TRUNCATED: 2}).ratio == 1.0
+    assert ratio_of("t", {ResultReport.TRUNCATED: 2}).ratio == 1.0
 
 
 def test_loss_raises_and_length_lowers_within_bounds() -> None:
-    assert ratio_of("t", {Report.TRUNCATED: 3}).ratio > 1.0
-    assert ratio_of("t", {Report.TOO_LONG: 3}).ratio < 1.0
-    assert ratio_of("t", {Report.MISSING_EXAMPLE: 900}).ratio == MAX_RATIO
-    assert ratio_of("t", {Report.TOO_LONG: 900}).ratio == MIN_RATIO
+    assert ratio_of("t", {ResultReport.TRUNCATED: 3}).ratio > 1.0
+    assert ratio_of("t", {ResultReport.TOO_LONG: 3}).ratio < 1.0
+    assert ratio_of("t", {ResultReport.MISSING_EXAMPLE: 900}).ratio == MAX_RATIO
+    assert ratio_of("t", {ResultReport.TOO_LONG: 900}).ratio == MIN_RATIO
 
 
 def test_frequent_reading_on_raises_the_budget() -> None:
-    assert ratio_of("t", {Report.CAME_BACK: 10, Report.SERVED: 20}).ratio > 1.0
-    assert ratio_of("t", {Report.CAME_BACK: 10, Report.SERVED: 100}).ratio == 1.0
+    assert ratio_of("t", {ResultReport.CAME_BACK: 10, ResultReport.SERVED: 20}).ratio > 1.0
+    assert ratio_of("t", {ResultReport.CAME_BACK: 10, ResultReport.SERVED: 100}).ratio == 1.0
 
 
 async def test_reports_are_counted_by_tool_and_forgotten() -> None:
     ttl_store = MemoryTtlStore()
     for _ in range(4):
-        await record(ttl_store, "fs__read", Report.TRUNCATED)
-        await record(ttl_store, "gh__list", Report.TOO_LONG)
+        await record(ttl_store, "fs__read", ResultReport.TRUNCATED)
+        await record(ttl_store, "gh__list", ResultReport.TOO_LONG)
     learned = {ratio.tool: ratio for ratio in await ratios(ttl_store)}
     assert learned["fs__read"].ratio > 1.0 > learned["gh__list"].ratio
     assert await forget(ttl_store) == 2
@@ -59,7 +59,7 @@ async def test_ratios_that_cannot_be_read_again_stay_in_use() -> None:
     ttl_store = Unreadable()
     budgets = Budgets(ttl_store, enabled=True)
     for _ in range(4):
-        await record(ttl_store, "fs__read", Report.TRUNCATED)
+        await record(ttl_store, "fs__read", ResultReport.TRUNCATED)
     await budgets.load_learned()
     in_use = dict(budgets.ratios)
     assert in_use

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from upwell.ground.types.surfacing import Rating
-from upwell.learn.thresholds import Sample, Use, shifted, stepped, target_shift
+from upwell.learn.thresholds import MemoryUse, ScoreSample, shifted, stepped, target_shift
 
 HOUR = 3600.0
 
@@ -36,12 +36,12 @@ def lived(bias, *, rated, seeds=range(4), calls=300):
                     result[1] += relevant and p >= least
             if p < threshold:
                 continue
-            verdict = Use.USED if relevant and dice.random() < 1 / 3 else Use.IGNORED
+            verdict = MemoryUse.USED if relevant and dice.random() < 1 / 3 else MemoryUse.IGNORED
             if dice.random() < rated:
                 verdict = Rating.HELPFUL if relevant else Rating.NOT_RELEVANT
             at = call * HOUR
             samples.append(
-                Sample(surfacing=str(call), memory="m", evidence=verdict, score=p, at=at)
+                ScoreSample(surfacing=str(call), memory="m", evidence=verdict, score=p, at=at)
             )
             shift = stepped(shift, target_shift(samples, at))
         ends.append(shifted(0.5, shift))

@@ -2,14 +2,14 @@ import pytest
 
 from upwell.ground.types.surfacing import Rating
 from upwell.learn.feedback import negatives
-from upwell.learn.thresholds import HALF_LIFE_SECONDS, Sample, Use, shifted, target_shift
+from upwell.learn.thresholds import HALF_LIFE_SECONDS, MemoryUse, ScoreSample, shifted, target_shift
 
 NOW = 1_000_000_000.0
 
 
 def said(verdict, number, *, score=0.7, at=NOW, first=0):
     return [
-        Sample(surfacing=f"s{first + n}", memory="m", evidence=verdict, score=score, at=at)
+        ScoreSample(surfacing=f"s{first + n}", memory="m", evidence=verdict, score=score, at=at)
         for n in range(number)
     ]
 
@@ -18,7 +18,7 @@ def threshold(samples, base=0.5, now=NOW):
     return shifted(base, target_shift(samples, now))
 
 
-@pytest.mark.parametrize("verdict", [*Rating, *Use])
+@pytest.mark.parametrize("verdict", [*Rating, *MemoryUse])
 def test_nine_surfacings_change_nothing(verdict):
     assert threshold(said(verdict, 9)) == pytest.approx(0.5)
 
@@ -30,8 +30,8 @@ def test_nine_surfacings_change_nothing(verdict):
         (Rating.PARTIALLY_HELPFUL, 0.5, 0.5),
         (Rating.NOT_RELEVANT, 0.6, 0.74),
         (Rating.ALREADY_KNOWN, 0.55, 0.74),
-        (Use.USED, 0.42, 0.499),
-        (Use.IGNORED, 0.501, 0.58),
+        (MemoryUse.USED, 0.42, 0.499),
+        (MemoryUse.IGNORED, 0.501, 0.58),
     ],
 )
 def test_ten_equal_ratings_move_the_threshold(verdict, low, high):
@@ -59,14 +59,14 @@ def test_without_new_evidence_a_threshold_returns():
 
 def test_three_memories_of_one_surfacing_are_one_sample():
     together = [
-        Sample(surfacing="s1", memory=f"m{n}", evidence=Rating.NOT_RELEVANT, score=0.7, at=NOW)
+        ScoreSample(surfacing="s1", memory=f"m{n}", evidence=Rating.NOT_RELEVANT, score=0.7, at=NOW)
         for n in range(30)
     ]
     assert threshold(together) == 0.5
 
 
 def test_observed_use_adds_little():
-    ignored = said(Use.IGNORED, 1000, first=50)
+    ignored = said(MemoryUse.IGNORED, 1000, first=50)
     assert threshold(ignored) <= shifted(0.5, 0.3) + 1e-5
     helpful = said(Rating.HELPFUL, 10)
     assert threshold([*helpful, *ignored]) < 0.5
@@ -79,7 +79,7 @@ def test_always_and_never_stay(base):
 
 def test_a_later_helpful_rating_replaces_a_negative_one():
     against = [
-        Sample(surfacing=f"s{at}", memory="m", evidence=verdict, score=0.7, at=at)
+        ScoreSample(surfacing=f"s{at}", memory="m", evidence=verdict, score=0.7, at=at)
         for at, verdict in enumerate([Rating.NOT_RELEVANT, Rating.ALREADY_KNOWN, Rating.HELPFUL])
     ]
     assert negatives(against) == 1

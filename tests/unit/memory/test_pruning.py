@@ -15,7 +15,7 @@ from upwell.memory.postgres import pruning as postgres_pruning
 from upwell.memory.postgres import shared as postgres_shared
 from upwell.memory.postgres.pruning import Pruning
 from upwell.memory.postgres.shared import PostgresSharedMemories
-from upwell.memory.team.base import Cursor, Page
+from upwell.memory.team.base import ChangePage, Cursor
 
 DAYS = 30
 
@@ -132,7 +132,7 @@ async def test_copies_that_are_up_to_date_go_on(team, log: Log, tmp_path: Path) 
     before = cursor_of(ada, tmp_path / "ada")
     assert await log.pass_and_prune() == 1
     (page,) = await ada.shared.pages([before])
-    assert page == Page([], before, is_last=True)
+    assert page == ChangePage([], before, is_last=True)
     await remote.add(tides("c"))
     (page,) = await ada.shared.pages([before])
     assert [change.id for change in page.changes] == ["c"]

@@ -13,7 +13,7 @@ from upwell.ground.errors import StoreError
 from upwell.ground.types.memory import Memory, Provenance, Query, Scope, Trust
 from upwell.memory.base import Added
 from upwell.memory.recall import StoreRecall
-from upwell.memory.relocation import BATCH, Journal, Movable, Relocation
+from upwell.memory.relocation import BATCH, Movable, MoveJournal, Relocation
 from upwell.testing import ManualClock
 
 FULL = Memory(
@@ -67,7 +67,7 @@ async def stores(
 
 
 def moving(stores: Sequence[Movable], tmp_path: Path) -> Relocation:
-    return Relocation(stores[0], stores[1], Journal(tmp_path / "journal.jsonl"))
+    return Relocation(stores[0], stores[1], MoveJournal(tmp_path / "journal.jsonl"))
 
 
 async def everything(store) -> dict[str, Memory]:
@@ -229,7 +229,7 @@ async def test_changes_at_the_target_stay(stores, tmp_path: Path, clock: ManualC
     assert (await target.get("m0001")).text == "ours"
     assert (verified.equal, verified.deleted_there, verified.different) == (1, 1, ())
     assert verified.changed_there == 1
-    again = Relocation(*stores, Journal(tmp_path / "another"))
+    again = Relocation(*stores, MoveJournal(tmp_path / "another"))
     plan = await again.plan()
     assert (plan.newer, plan.deleted) == (["m0001"], ["m0000"])
 

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from upwell.ground.types.memory import Memory
-from upwell.migration.base import Item, LeftOut, Place, Record
+from upwell.migration.base import Item, LeftOut, Record, StorePlace
 from upwell.migration.registry import program_named
 
 EPOCH = 1_753_012_800.0
 """2025-07-20T12:00:00Z."""
 
 
-def place_at(folder: Path, environment: Mapping[str, str] | None = None) -> Place:
+def place_at(folder: Path, environment: Mapping[str, str] | None = None) -> StorePlace:
     """The place of a user whose home is `folder`, and who works there."""
-    return Place(folder, environment or {}, folder)
+    return StorePlace(folder, environment or {}, folder)
 
 
-def items_of(program: str, path: Path, place: Place | None = None) -> list[Item]:
+def items_of(program: str, path: Path, place: StorePlace | None = None) -> list[Item]:
     return list(program_named(program).read(path, place or place_at(path.parent)))
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.migration.reading import items_of, place_at
 
 from upwell.config import read
-from upwell.migration.base import LeftOut, Server, Setting
+from upwell.migration.base import ImportedServer, LeftOut, Setting
 from upwell.migration.memtomem_stm import _KEYS, NO_COUNTERPART, OTHER_SCALE
 
 SERVER = {"prefix": "fs", "transport": "stdio", "command": "npx", "args": ["files-mcp"]}
@@ -30,7 +30,7 @@ def settings_of(path: Path, environment: dict[str, str] | None = None) -> dict[s
 def test_servers_and_the_limits_of_their_tools(tmp_path: Path) -> None:
     overrides = {"search": {"compression": "hybrid"}}
     path = proxy(tmp_path, upstream_servers={"files": {**SERVER, "tool_overrides": overrides}})
-    servers = [item for item in items_of("memtomem-stm", path) if isinstance(item, Server)]
+    servers = [item for item in items_of("memtomem-stm", path) if isinstance(item, ImportedServer)]
     assert [(server.name, server.table["command"]) for server in servers] == [("fs", "npx")]
     assert settings_of(path) == {"tool.fs__search.compress.strategy": "hybrid"}
 

@@ -12,9 +12,9 @@ from upwell.ground.sqlite.database import open_database
 from upwell.memory.library import Library
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.transfer import exported
-from upwell.migration.base import Item, LeftOut, Place, Server, Setting, record
+from upwell.migration.base import ImportedServer, Item, LeftOut, Setting, StorePlace, record
 from upwell.migration.moving import DELETED, EMPTY, PRESENT, SAME_TEXT, MovingIn
-from upwell.migration.plan import Plan
+from upwell.migration.plan import ImportPlan
 from upwell.migration.projects import Projects
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -29,10 +29,10 @@ class Sample:
     name: str = "sample"
     usual: str = "nowhere"
 
-    def stores(self, place: Place) -> list[Path]:
+    def stores(self, place: StorePlace) -> list[Path]:
         return []
 
-    def read(self, path: Path, place: Place) -> Iterator[Item]:
+    def read(self, path: Path, place: StorePlace) -> Iterator[Item]:
         yield from self.items
 
 
@@ -42,7 +42,7 @@ class Settings:
 
     written: list[Any] = field(default_factory=list)
 
-    def obstacle(self, item: Setting | Server) -> str:
+    def obstacle(self, item: Setting | ImportedServer) -> str:
         return "refused" if isinstance(item, Setting) and item.key == ("no",) else ""
 
     def write(self, settings: Any, servers: Any) -> None:
@@ -55,12 +55,12 @@ class Home:
     settings: Settings
     folder: Path
 
-    async def plan(self, *items: Item, projects: Projects = SHOP) -> Plan:
+    async def plan(self, *items: Item, projects: Projects = SHOP) -> ImportPlan:
         moving = MovingIn(self.library, self.settings)
         place = place_at(self.folder)
         return await moving.plan(Sample(list(items)), [self.folder], place, projects)
 
-    async def take(self, *items: Item, projects: Projects = SHOP) -> Plan:
+    async def take(self, *items: Item, projects: Projects = SHOP) -> ImportPlan:
         plan = await self.plan(*items, projects=projects)
         moving = MovingIn(self.library, self.settings)
         await moving.carry_out(plan, lambda done, total: None)
@@ -77,7 +77,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Home]:
     await database.aclose()
 
 
-def reasons(plan: Plan) -> dict[str, int]:
+def reasons(plan: ImportPlan) -> dict[str, int]:
     return {why: omission.count for why, omission in plan.left_out.items()}
 
 
@@ -86,7 +86,7 @@ async def test_a_dry_run_counts_and_writes_nothing(home: Home) -> None:
         record("sample", "1", "Prices are integers", kind="decision", project_name="shop"),
         record("sample", "2", "Ask first"),
         Setting(("surface", "enabled"), True),
-        Server("fs", {"command": "x"}),
+        ImportedServer("fs", {"command": "x"}),
     )
     assert plan.counts == {
         ("decisions", "/code/shop"): 1,
@@ -181,7 +181,7 @@ async def test_a_memory_that_cannot_be_stored_leaves_the_others(home: Home) -> N
 
 
 async def test_settings_are_written_unless_the_configuration_refuses_them(home: Home) -> None:
-    server, setting = Server("fs", {"command": "x"}), Setting(("yes",), 1)
+    server, setting = ImportedServer("fs", {"command": "x"}), Setting(("yes",), 1)
     plan = await home.take(server, setting, Setting(("no",), 1, "their.name"))
     assert home.settings.written == [setting, server]
     assert plan.left_out["refused"].examples == ["their.name"]

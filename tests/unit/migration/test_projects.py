@@ -8,7 +8,7 @@ import pytest
 from tests.unit.migration.reading import place_at
 
 from upwell.ground.errors import UsageError
-from upwell.migration.base import Place
+from upwell.migration.base import StorePlace
 from upwell.migration.projects import Projects, projects_at
 
 
@@ -22,7 +22,7 @@ def test_the_working_directory_and_the_folders_of_claude_are_known(tmp_path: Pat
     shop, blog = repository(tmp_path / "a" / "shop"), repository(tmp_path / "b" / "blog")
     listed = {str(blog): {}, str(tmp_path / "gone"): {}, "relative": {}}
     (tmp_path / ".claude.json").write_text(json.dumps({"projects": listed}))
-    projects = projects_at(Place(tmp_path, {}, shop))
+    projects = projects_at(StorePlace(tmp_path, {}, shop))
     assert projects.place("shop") == (str(shop), "")
     assert projects.place("blog") == (str(blog), "")
     folder, why = projects.place("gone")

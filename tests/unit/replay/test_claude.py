@@ -6,15 +6,17 @@ from typing import Any
 import pytest
 from tests.unit.replay import samples
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.replay.transcripts import transcripts_at
-from upwell.replay.transcripts.base import Tally
+from upwell.replay.transcripts.base import ReadTally
 
 NOTICE = "<task-notification>\n<summary>Never log the token</summary>\n</task-notification>"
 PLAN = "Implement the following plan:\n\nAlways run the migrations."
 
 
-def told(folder: Path, *records: dict[str, Any], tally: Tally | None = None) -> list[Event]:
+def told(
+    folder: Path, *records: dict[str, Any], tally: ReadTally | None = None
+) -> list[SessionEvent]:
     path = samples.lines(folder / f"{samples.SESSION}.jsonl", records)
     (transcript,) = transcripts_at([path])
     return list(transcript.events(0, tally))
@@ -208,7 +210,7 @@ def test_a_command_in_the_background_ends_with_its_notification(
 
 
 def test_records_of_an_unknown_kind_are_counted(tmp_path: Path) -> None:
-    tally = Tally()
+    tally = ReadTally()
     records = [
         said("Hello", version="2.1.400"),
         {"type": "thought-crystal", "sessionId": samples.SESSION},

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.replay import samples
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.replay.transcripts import transcripts_at
-from upwell.replay.transcripts.base import Tally
+from upwell.replay.transcripts.base import ReadTally
 
 META = samples.codex_item(
     "11:00:00", "session_meta", id=samples.SESSION, cwd="/code/harbour", cli_version="0.171.0"
@@ -18,7 +18,9 @@ SKILL = "<skill>\n<name>release</name>\nAlways bump the version.\n</skill>"
 AGENTS = "# AGENTS.md instructions for /code\n\n<INSTRUCTIONS>\nAlways test.\n</INSTRUCTIONS>"
 
 
-def told(folder: Path, *items: dict[str, Any], start: int = 0, tally: Tally | None = None) -> Any:
+def told(
+    folder: Path, *items: dict[str, Any], start: int = 0, tally: ReadTally | None = None
+) -> Any:
     path = samples.lines(folder / f"rollout-2026-01-05T11-00-00-{samples.SESSION}.jsonl", items)
     (transcript,) = transcripts_at([path])
     return list(transcript.events(start, tally))
@@ -49,7 +51,7 @@ def prompts(folder: Path, *items: dict[str, Any]) -> list[str]:
     return [entry.text for entry in told(folder, META, *items) if entry.kind is Kind.PROMPT]
 
 
-def calls(folder: Path, *items: dict[str, Any], start: int = 0) -> list[Event]:
+def calls(folder: Path, *items: dict[str, Any], start: int = 0) -> list[SessionEvent]:
     return [entry for entry in told(folder, META, *items, start=start) if entry.kind is Kind.TOOL]
 
 
@@ -225,7 +227,7 @@ def test_reading_from_an_offset_gives_the_rest(tmp_path: Path) -> None:
 
 
 def test_records_of_an_unknown_kind_are_counted(tmp_path: Path) -> None:
-    tally = Tally()
+    tally = ReadTally()
     items = (
         {"id": "x", "timestamp": "2025-05-01T00:00:00Z", "instructions": None},
         META,

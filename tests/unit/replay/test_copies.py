@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from upwell.episodes.events import Event, Kind, line_of
+from upwell.episodes.events import Kind, SessionEvent, line_of
 from upwell.replay.copies import MIN_EVENTS, Fingerprint, copied_sessions
 from upwell.replay.timeline import Timeline
 from upwell.replay.transcripts import transcripts_at
@@ -13,10 +13,10 @@ WORDS = ["I look at the intake.", "It is iced over.", "I thaw it.", "The pump ru
 QUESTION = "Why does the pump stall?"
 
 
-def session(name: str, begins: float, prompt: str, words: list[str]) -> list[Event]:
-    asked = Event(session=name, i=0, t=begins, kind=Kind.PROMPT, text=prompt)
+def session(name: str, begins: float, prompt: str, words: list[str]) -> list[SessionEvent]:
+    asked = SessionEvent(session=name, i=0, t=begins, kind=Kind.PROMPT, text=prompt)
     spoken = [
-        Event(session=name, i=position, t=begins + position, kind=Kind.SAY, text=text)
+        SessionEvent(session=name, i=position, t=begins + position, kind=Kind.SAY, text=text)
         for position, text in enumerate(words, start=1)
     ]
     return [asked, *spoken]
@@ -53,8 +53,8 @@ def test_a_copy_has_the_same_prompts_and_most_events(
 
 def test_sessions_with_other_prompts_are_not_copies() -> None:
     first, second = (fingerprint(at, QUESTION, WORDS) for at in (0.0, 1.0))
-    first.add(Event(session="s", i=9, t=9.0, kind=Kind.PROMPT, text="And the crane?"))
-    second.add(Event(session="s", i=9, t=9.0, kind=Kind.PROMPT, text="And the gate?"))
+    first.add(SessionEvent(session="s", i=9, t=9.0, kind=Kind.PROMPT, text="And the crane?"))
+    second.add(SessionEvent(session="s", i=9, t=9.0, kind=Kind.PROMPT, text="And the gate?"))
     assert copied_sessions({"a": first, "b": second}) == set()
 
 

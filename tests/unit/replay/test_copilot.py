@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.replay import samples
 
-from upwell.episodes.events import Event
+from upwell.episodes.events import SessionEvent
 from upwell.replay.transcripts import format_named
-from upwell.replay.transcripts.base import Tally
+from upwell.replay.transcripts.base import ReadTally
 
 
 def event(kind: str, /, agent: str | None = None, **data: Any) -> dict[str, Any]:
@@ -23,10 +23,12 @@ def call(name: str, args: Any, /, **complete: Any) -> list[dict[str, Any]]:
     return [start, event("tool.execution_complete", **end)]
 
 
-def read(folder: Path, *records: Mapping[str, Any], tally: Tally | None = None) -> list[Event]:
+def read(
+    folder: Path, *records: Mapping[str, Any], tally: ReadTally | None = None
+) -> list[SessionEvent]:
     head = event("session.start", sessionId=samples.SESSION, copilotVersion="1.0.102")
     path = samples.lines(folder / samples.SESSION / "events.jsonl", [head, *records])
-    return list(format_named("copilot").read(path, 0, tally or Tally()))[1:-1]
+    return list(format_named("copilot").read(path, 0, tally or ReadTally()))[1:-1]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_only_the_users_own_messages_are_prompts(tmp_path: Path) -> None:
 
 
 def test_the_version_and_unknown_records_are_noted(tmp_path: Path) -> None:
-    tally = Tally()
+    tally = ReadTally()
     read(tmp_path, event("hook.start"), event("session.teleported"), tally=tally)
     assert (tally.version, tally.records) == ("1.0.102", 3)
     assert tally.unknown == {"session.teleported": 1}

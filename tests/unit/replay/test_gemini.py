@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.replay import samples
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.replay.transcripts import format_named
-from upwell.replay.transcripts.base import Tally
+from upwell.replay.transcripts.base import ReadTally
 
 CONTEXT = (
     "<session_context>\nThis is the Gemini CLI. Always read the folder first.\n</session_context>"
@@ -43,14 +43,14 @@ def listed(*messages: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(
-    folder: Path, records: Iterable[Mapping[str, Any]], tally: Tally | None = None
-) -> list[Event]:
+    folder: Path, records: Iterable[Mapping[str, Any]], tally: ReadTally | None = None
+) -> list[SessionEvent]:
     path = folder / ".gemini/tmp/harbour/chats/session-2026-01-05T12-00-97259dc5.jsonl"
     samples.lines(path, [HEAD, *records])
-    return list(format_named("gemini").read(path, 0, tally or Tally()))
+    return list(format_named("gemini").read(path, 0, tally or ReadTally()))
 
 
-def told(events: Iterable[Event]) -> list[str]:
+def told(events: Iterable[SessionEvent]) -> list[str]:
     return [
         event.text or event.args.get("command") or f"<{event.kind}>"
         for event in events
@@ -68,7 +68,7 @@ def test_records_after_the_first_list_of_messages_are_read(tmp_path: Path) -> No
         {"$rewindTo": "m4"},
         user("m5", "Always rebase"),
     ]
-    tally = Tally()
+    tally = ReadTally()
     events = read(tmp_path, records, tally)
     assert told(events) == [
         "Rename the pumps module",
@@ -202,7 +202,7 @@ def test_unknown_records_are_counted(tmp_path: Path) -> None:
         {"$set": {"history": []}},
         agent("g1", "", ran("ls", "", "paused")),
     ]
-    tally = Tally()
+    tally = ReadTally()
     read(tmp_path, records, tally)
     assert tally.unknown == {"$prune": 1, "plan": 1, "$set.history": 1, "toolCalls.paused": 1}
     assert tally.records == 6

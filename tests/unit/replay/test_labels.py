@@ -3,14 +3,14 @@
 import pytest
 
 from upwell.ground.types.memory import Hit, Memory
-from upwell.replay.labels import Label, Sample, fitted, share_of
-from upwell.replay.run import Decision
+from upwell.replay.labels import Label, ReplaySample, fitted, share_of
+from upwell.replay.run import ReplayDecision
 
 
-def decision(number: int) -> Decision:
+def decision(number: int) -> ReplayDecision:
     hit = Hit(memory=Memory(text=str(number)), score=0.5)
     moment = "question"
-    return Decision(
+    return ReplayDecision(
         session="s", i=number, t=number, door="prompt", moment=moment, outcome="said", hits=(hit,)
     )
 
@@ -18,7 +18,7 @@ def decision(number: int) -> Decision:
 def test_a_sample_is_drawn_from_all_and_the_same_every_time() -> None:
     drawn = []
     for _ in range(2):
-        sample = Sample(10)
+        sample = ReplaySample(10)
         for number in range(1_000):
             sample.offer(decision(number))
         drawn.append([hit.decision.i for hit in sample.sampled_hits()])
@@ -28,7 +28,7 @@ def test_a_sample_is_drawn_from_all_and_the_same_every_time() -> None:
 
 
 def test_a_small_replay_is_sampled_whole() -> None:
-    sample = Sample(10)
+    sample = ReplaySample(10)
     for number in range(3):
         sample.offer(decision(number))
     assert len(sample.sampled_hits()) == 3

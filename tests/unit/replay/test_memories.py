@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from tests.unit.replay.repository import ENVIRONMENT, at, commit, git, repository
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Memory
 from upwell.replay.git import MAX_FILE_BYTES, Repository
-from upwell.replay.memories import Arrivals, Checkout, Projects, Relocation
+from upwell.replay.memories import Arrivals, Checkout, PathRelocation, ReplayProjects
 
 
 def memory(text: str, when: float | None) -> Memory:
@@ -137,16 +137,16 @@ def test_git_variables_of_a_hook_are_ignored(tmp_path: Path, harbour: Path) -> N
     assert result.root == str(harbour)
 
 
-def call(path: str, cwd: str | None, **more: str) -> Event:
+def call(path: str, cwd: str | None, **more: str) -> SessionEvent:
     args = {"file_path": path, **more}
-    return Event(session="s", i=0, t=0, kind=Kind.TOOL, tool="Read", args=args, cwd=cwd)
+    return SessionEvent(session="s", i=0, t=0, kind=Kind.TOOL, tool="Read", args=args, cwd=cwd)
 
 
-def relocation(tmp_path: Path, harbour: Path, cwd: str | None) -> tuple[Relocation, str]:
-    project = Projects(tmp_path / "s", ENVIRONMENT, harbour).at(str(harbour))
+def relocation(tmp_path: Path, harbour: Path, cwd: str | None) -> tuple[PathRelocation, str]:
+    project = ReplayProjects(tmp_path / "s", ENVIRONMENT, harbour).at(str(harbour))
     assert project is not None
     project.checkout.move(at(4))
-    return Relocation(project, cwd), project.folder
+    return PathRelocation(project, cwd), project.folder
 
 
 @pytest.mark.parametrize("cwd", ["/Users/x/harbour", "/Users/x/harbour/docs"])
@@ -175,7 +175,7 @@ def test_root_stands_for_the_repository(tmp_path: Path, harbour: Path) -> None:
 
 
 def test_memories_of_a_repository_are_those_of_its_checkout(tmp_path: Path, harbour: Path) -> None:
-    projects = Projects(tmp_path / "s", ENVIRONMENT, harbour)
+    projects = ReplayProjects(tmp_path / "s", ENVIRONMENT, harbour)
     own = Memory(text="x", project=str(harbour), paths=(f"{harbour}/docs/pump.md", "src/c.py"))
     folder = projects.folder_of(str(harbour))
     moved = projects.moved(own)
@@ -185,7 +185,7 @@ def test_memories_of_a_repository_are_those_of_its_checkout(tmp_path: Path, harb
 
 
 def test_sessions_find_their_own_repository(tmp_path: Path, harbour: Path) -> None:
-    projects = Projects(tmp_path / "s", ENVIRONMENT)
+    projects = ReplayProjects(tmp_path / "s", ENVIRONMENT)
     assert projects.root_of(str(harbour / "docs")) == str(harbour)
     assert projects.root_of("/nowhere/at/all") is None
     assert projects.root_of(None) is None

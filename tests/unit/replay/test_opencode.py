@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.replay.transcripts import format_named
-from upwell.replay.transcripts.base import Tally, Unreadable
+from upwell.replay.transcripts.base import ReadTally, UnreadableTranscript
 
 AT = 1_795_168_800_000
 V1 = """
@@ -54,8 +54,8 @@ def new_session(
         db.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
-def read(folder: Path, tally: Tally | None = None) -> list[Event]:
-    events = format_named("opencode").read(folder / "opencode.db", 0, tally or Tally())
+def read(folder: Path, tally: ReadTally | None = None) -> list[SessionEvent]:
+    events = format_named("opencode").read(folder / "opencode.db", 0, tally or ReadTally())
     return [event for event in events if event.kind not in (Kind.START, Kind.END)]
 
 
@@ -102,7 +102,7 @@ def test_only_the_users_own_parts_are_prompts(tmp_path: Path) -> None:
     with closing(database(tmp_path, V1)) as db:
         old_session(db, "ses_1", messages)
         db.commit()
-    tally = Tally()
+    tally = ReadTally()
     assert [event.text or str(event.kind) for event in read(tmp_path, tally)] == [
         "Why does the crane stop?",
         "It is gone.",
@@ -147,7 +147,7 @@ def test_the_messages_of_version_2_are_read(tmp_path: Path) -> None:
     with closing(database(tmp_path, V2)) as db:
         new_session(db, "ses_2", messages)
         db.commit()
-    tally = Tally()
+    tally = ReadTally()
     events = read(tmp_path, tally)
     assert [event.text or event.tool or str(event.kind) for event in events] == [
         "Why does it fail?",
@@ -176,7 +176,7 @@ def test_each_session_of_an_upgraded_database_is_read_once(tmp_path: Path) -> No
 
 def test_a_database_of_an_unknown_version_is_named(tmp_path: Path) -> None:
     database(tmp_path, "CREATE TABLE session_v3 (id)").close()
-    with pytest.raises(Unreadable, match="this version of OpenCode is not supported"):
+    with pytest.raises(UnreadableTranscript, match="this version of OpenCode is not supported"):
         read(tmp_path)
 
 
@@ -186,7 +186,7 @@ def test_unknown_parts_and_messages_are_counted(tmp_path: Path) -> None:
         content = [{"type": "hologram"}, {"type": "text", "text": "Done."}]
         new_session(db, "ses_2", [("teleport", {}), ("assistant", {"content": content})])
         db.commit()
-    tally = Tally()
+    tally = ReadTally()
     read(tmp_path, tally)
     expected = {"hologram": 1, "tool: paused": 1, "teleport": 1, "assistant: hologram": 1}
     assert tally.unknown == expected

@@ -5,16 +5,16 @@ from pathlib import Path
 from tests.unit.replay.repository import ENVIRONMENT
 
 from upwell.ground.types.memory import Hit, Memory
-from upwell.replay.memories import Projects
-from upwell.replay.report import SHOWN, Report
-from upwell.replay.run import SAID, Decision
+from upwell.replay.memories import ReplayProjects
+from upwell.replay.report import SHOWN, ReplayReport
+from upwell.replay.run import SAID, ReplayDecision
 
 TOKEN = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4xY7zC0fI2kL5"
 
 
-def decision(session: str, t: float, outcome: str = SAID, subject: str = "Why?") -> Decision:
+def decision(session: str, t: float, outcome: str = SAID, subject: str = "Why?") -> ReplayDecision:
     memory = Memory(id="m1", text="Because\nit froze", source="git:abc", created_at=1.0)
-    return Decision(
+    return ReplayDecision(
         session=session,
         i=0,
         t=t,
@@ -27,8 +27,8 @@ def decision(session: str, t: float, outcome: str = SAID, subject: str = "Why?")
     )
 
 
-def report(tmp_path: Path, *decisions: Decision) -> Report:
-    made = Report(Projects(tmp_path, ENVIRONMENT))
+def report(tmp_path: Path, *decisions: ReplayDecision) -> ReplayReport:
+    made = ReplayReport(ReplayProjects(tmp_path, ENVIRONMENT))
     for entry in decisions:
         made.add(entry)
     return made

@@ -7,15 +7,15 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.replay.repository import ENVIRONMENT, commit, repository
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.types.cue import Cue, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.replay.memories import Projects, With
+from upwell.replay.memories import ReplayProjects, With
 from upwell.replay.run import (
     NO_HOOK,
-    Decision,
     Replay,
+    ReplayDecision,
     SimulatedClock,
     Summary,
     cue_of,
@@ -62,16 +62,16 @@ class Recorded:
     def commits(self, root: str) -> list[Memory]:
         return []
 
-    async def learn(self, events: Sequence[Event], project: str) -> None:
+    async def learn(self, events: Sequence[SessionEvent], project: str) -> None:
         self.note("learn", [event.i for event in events])
 
     async def keep_record(self, session: str) -> None:
         self.note("record", session)
 
 
-def session(*kinds: tuple[Kind, float, dict[str, object]]) -> list[Event]:
+def session(*kinds: tuple[Kind, float, dict[str, object]]) -> list[SessionEvent]:
     return [
-        Event(session="s", i=number, t=t, kind=kind, **more)
+        SessionEvent(session="s", i=number, t=t, kind=kind, **more)
         for number, (kind, t, more) in enumerate(kinds)
     ]
 
@@ -89,11 +89,11 @@ STORY = session(
 
 
 async def replayed(
-    tmp_path: Path, events: Iterable[Event], notes: Iterable[Memory] = ()
-) -> tuple[list[Decision], Recorded]:
+    tmp_path: Path, events: Iterable[SessionEvent], notes: Iterable[Memory] = ()
+) -> tuple[list[ReplayDecision], Recorded]:
     clock = SimulatedClock()
     world = Recorded(clock)
-    projects = Projects(tmp_path, ENVIRONMENT)
+    projects = ReplayProjects(tmp_path, ENVIRONMENT)
     replay = Replay(world, clock, projects, frozenset(With), notes)
     return [decision async for decision in replay.decisions(events)], world
 
@@ -146,7 +146,7 @@ async def test_each_turn_teaches_when_it_ends(tmp_path: Path) -> None:
 
 async def test_a_decision_as_json(tmp_path: Path) -> None:
     decisions, _ = await replayed(tmp_path, STORY)
-    answer = described(decisions[1], Projects(tmp_path, ENVIRONMENT))
+    answer = described(decisions[1], ReplayProjects(tmp_path, ENVIRONMENT))
     assert answer == {
         "session": "s",
         "i": 1,
@@ -214,21 +214,23 @@ def test_tools_that_hooks_report(name: str, expected: str) -> None:
 def test_calls_have_the_moments_of_surfacing(
     tool: str, args: dict[str, str], out: str, failed: bool, expected: str
 ) -> None:
-    event = Event(
+    event = SessionEvent(
         session="s", i=0, t=0, kind=Kind.TOOL, tool=tool, args=args, out=out, failed=failed
     )
     assert moment_named(event, cue_of(event, None), 1) == expected
 
 
 def test_a_compaction_takes_the_prompts_away() -> None:
-    prompt = Event(session="s", i=0, t=0, kind=Kind.PROMPT, text="Mend the pump")
+    prompt = SessionEvent(session="s", i=0, t=0, kind=Kind.PROMPT, text="Mend the pump")
     cue = cue_of(prompt, None)
     assert moment_named(prompt, cue, 0) == "first_request"
     assert moment_named(prompt, cue, 1) == "routine"
 
 
 def test_a_cue_carries_the_answer_of_its_tool() -> None:
-    event = Event(session="s", i=0, t=7.0, kind=Kind.TOOL, tool="Bash", out="abc", failed=True)
+    event = SessionEvent(
+        session="s", i=0, t=7.0, kind=Kind.TOOL, tool="Bash", out="abc", failed=True
+    )
     cue = cue_of(event, "/code")
     assert cue is not None
     assert (cue.reply_chars, cue.cwd, cue.at, cue.session) == (3, "/code", 7.0, "s")

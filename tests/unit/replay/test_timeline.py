@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.unit.replay import samples
 
-from upwell.episodes.events import Event, Kind
-from upwell.replay.merge import Stream, merged
+from upwell.episodes.events import Kind, SessionEvent
+from upwell.replay.merge import EventStream, merged
 from upwell.replay.timeline import Timeline, selecting
 from upwell.replay.transcripts import transcripts_at
 
@@ -14,20 +14,20 @@ def silent(line: str) -> None:
     raise AssertionError(line)
 
 
-def event(session: str, at: float) -> Event:
-    return Event(session=session, i=0, t=at, kind=Kind.SAY)
+def event(session: str, at: float) -> SessionEvent:
+    return SessionEvent(session=session, i=0, t=at, kind=Kind.SAY)
 
 
 def test_streams_are_merged_by_time_and_opened_late() -> None:
     opened: list[str] = []
 
-    def stream(name: str, *times: float) -> Stream:
+    def stream(name: str, *times: float) -> EventStream:
         def begin():
             opened.append(name)
             for at in times:
                 yield event(name, at)
 
-        return Stream(times[0], begin)
+        return EventStream(times[0], begin)
 
     result = merged([stream("a", 1, 5), stream("b", 10, 11), stream("c", 2, 10)])
     assert [(entry.session, entry.t) for entry in [next(result), next(result), next(result)]] == [

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.unit.replay import samples
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.replay.transcripts import (
     FORMATS,
@@ -23,9 +23,9 @@ from upwell.replay.transcripts import (
     transcripts_of_user,
 )
 from upwell.replay.transcripts.base import (
-    Format,
-    Tally,
-    Unreadable,
+    ReadTally,
+    TranscriptFormat,
+    UnreadableTranscript,
     arguments,
     moment,
     records,
@@ -33,12 +33,12 @@ from upwell.replay.transcripts.base import (
 )
 
 
-def told(path: Path) -> list[Event]:
+def told(path: Path) -> list[SessionEvent]:
     (transcript,) = transcripts_at([path])
     return list(transcript.events())
 
 
-def brief(events: list[Event]) -> list[tuple[str, str, bool]]:
+def brief(events: list[SessionEvent]) -> list[tuple[str, str, bool]]:
     """The kind, the text or the tool with its arguments, and whether it failed."""
     return [
         (
@@ -332,7 +332,7 @@ def test_a_small_history_does_not_become_millions_of_events(tmp_path: Path, line
 def test_a_huge_history_is_not_read(tmp_path: Path) -> None:
     path = samples.specstory(tmp_path)
     os.truncate(path, specstory.MAX_FILE_BYTES + 1)
-    with pytest.raises(Unreadable, match="over 32 MB"):
+    with pytest.raises(UnreadableTranscript, match="over 32 MB"):
         told(path)
 
 
@@ -357,7 +357,7 @@ SAMPLES = {"events": samples.neutral}
 
 @pytest.mark.parametrize("reader", [pytest.param(reader, id=reader.name) for reader in FORMATS])
 def test_every_reader_recognises_its_own_sample_and_finds_its_events(
-    reader: Format, tmp_path: Path
+    reader: TranscriptFormat, tmp_path: Path
 ) -> None:
     write = SAMPLES.get(reader.name) or getattr(samples, reader.name, None)
     assert write, f"write `{reader.name}` in tests/unit/replay/samples.py"
@@ -403,7 +403,7 @@ def test_a_line_without_an_end_is_skipped_and_not_held_in_memory(tmp_path: Path)
     with path.open("ab") as file:
         file.write(b'\n{"n": 2}\n')
     tracemalloc.start()
-    found = [entry for _, entry in records(path, 0, Tally())]
+    found = [entry for _, entry in records(path, 0, ReadTally())]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found == [{"n": 1}, {"n": 2}]
@@ -422,8 +422,8 @@ def test_views_in_a_database_of_opencode_are_not_read(tmp_path: Path) -> None:
             SELECT n AS id, '/' AS directory, n AS time_created, NULL AS parent_id FROM c
             """
         )
-    with pytest.raises(Unreadable, match="prohibited"):
-        list(format_named("opencode").read(path, 0, Tally()))
+    with pytest.raises(UnreadableTranscript, match="prohibited"):
+        list(format_named("opencode").read(path, 0, ReadTally()))
 
 
 def test_text_that_lies_very_deep_is_left_out() -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from tests.unit.replay import samples
 
-from upwell.episodes.events import Event
+from upwell.episodes.events import SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.replay.transcripts import Transcript, transcripts_at
-from upwell.replay.transcripts.base import Tally
+from upwell.replay.transcripts.base import ReadTally
 from upwell.sessions import index as index_module
 from upwell.sessions import tables
 from upwell.sessions.answer import answers_to, changes_of
-from upwell.sessions.index import Scope, SessionIndex, read_turn
+from upwell.sessions.index import SessionIndex, SessionScope, read_turn
 
-ANYWHERE = Scope()
+ANYWHERE = SessionScope()
 
 
 def said(text: str, at: str, **more: object) -> dict:
@@ -46,7 +46,7 @@ async def index(tmp_path: Path, folder: Path) -> AsyncIterator[SessionIndex]:
     await opened.aclose()
 
 
-async def questions(index: SessionIndex, text: str, scope: Scope = ANYWHERE) -> list[str]:
+async def questions(index: SessionIndex, text: str, scope: SessionScope = ANYWHERE) -> list[str]:
     return [found.turn.question for found in await index.search(text, scope, 5)]
 
 
@@ -126,7 +126,9 @@ async def test_a_long_session_is_read_on_from_its_last_turn(
     starts: list[int] = []
     read = Transcript.events
 
-    def recorded(self: Transcript, start: int = 0, tally: Tally | None = None) -> Iterator[Event]:
+    def recorded(
+        self: Transcript, start: int = 0, tally: ReadTally | None = None
+    ) -> Iterator[SessionEvent]:
         starts.append(start)
         return read(self, start, tally)
 
@@ -241,10 +243,10 @@ async def test_a_scope_narrows_the_search(index: SessionIndex, folder: Path) -> 
     session(folder, 1, asked("The pump here", "10:00:00", cwd="/code/here"))
     session(folder, 2, asked("The pump there", "10:00:00", cwd="/code/there"))
     await index.refresh()
-    assert await questions(index, "pump", Scope(project="/code/here")) == ["The pump here"]
-    assert await questions(index, "pump", Scope(host="codex")) == []
-    assert await questions(index, "pump", Scope(since=4e9)) == []
-    near = await questions(index, "pump", Scope(here="/code/there"))
+    assert await questions(index, "pump", SessionScope(project="/code/here")) == ["The pump here"]
+    assert await questions(index, "pump", SessionScope(host="codex")) == []
+    assert await questions(index, "pump", SessionScope(since=4e9)) == []
+    near = await questions(index, "pump", SessionScope(here="/code/there"))
     assert near == ["The pump there", "The pump here"]
 
 
@@ -281,7 +283,7 @@ async def test_a_folder_and_its_files_are_the_same_through_a_link(
         samples.claude_result("10:00:02", "ok", cwd=link),
     )
     await index.refresh()
-    assert await questions(index, "pump", Scope(project=real)) == ["Grease the pump"]
+    assert await questions(index, "pump", SessionScope(project=real)) == ["Grease the pump"]
     for cwd, path in ((real, "src/pump.py"), (link, "src/pump.py"), ("/", f"{link}/src/pump.py")):
         (answer,) = await changes_of(index, path, cwd, ANYWHERE, 5, {})
         assert answer.match.turn.question == "Grease the pump"
@@ -362,13 +364,13 @@ async def test_sessions_are_listed_newest_first_and_page_by_page(
     # A session that another file continues is listed once.
     session(folder / "moved", 0, asked("And now?", "19:00:00"))
     await index.refresh()
-    first = await index.listed(Scope(), None, 2)
+    first = await index.listed(SessionScope(), None, 2)
     assert [entry.session.name for entry in first] == [names[0], names[4]]
     assert first[0].session.turns == 2
     last = first[-1].session
-    rest = await index.listed(Scope(), (last.ended, last.name), 9)
+    rest = await index.listed(SessionScope(), (last.ended, last.name), 9)
     assert [entry.question for entry in rest] == ["Question 3?", "Question 2?", "Question 1?"]
-    assert await index.listed(Scope(project="/nowhere"), None, 9) == []
+    assert await index.listed(SessionScope(project="/nowhere"), None, 9) == []
     assert await index.choices() == (["/code/harbour"], ["claude"])
     assert await index.known_names([names[1], "s7"]) == {names[1]}
     turns = [match.turn.question for match in await index.recorded(names[0])]
@@ -388,7 +390,7 @@ async def test_a_list_names_a_session_by_what_was_asked_and_shows_its_conclusion
     )
     session(folder, 2, asked("/compact", "09:00:00"))
     await index.refresh()
-    first, second = await index.listed(Scope(), None, 2)
+    first, second = await index.listed(SessionScope(), None, 2)
     assert first.question == "Why does the pump stall?"
     assert first.conclusion == "A shell blocks the inlet."
     assert (second.question, second.conclusion) == ("/compact", "")

@@ -9,7 +9,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Query, QuerySource, Scope
 from upwell.sessions.index import SessionIndex
 from upwell.sessions.recall import QUIET_SECONDS, States
-from upwell.sessions.turns import Change, Turn
+from upwell.sessions.turns import FileChange, Turn
 from upwell.testing import ManualClock
 
 PROMPT = "why does the harbour pump stall again"
@@ -118,6 +118,6 @@ async def test_a_later_session_on_the_same_files_supersedes(
 ) -> None:
     for name, at in (("a", 990_000.0), ("b", 995_000.0)):
         made = turn(name, project, at)
-        made.changes.append(Change(f"{project}/pump.py"))
+        made.changes.append(FileChange(f"{project}/pump.py"))
         await index.add([made])
     assert await found(states, project) == ["state:b"]

@@ -1,9 +1,9 @@
 """The record of a session, from its turns."""
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.sessions.record import (
     Facts,
-    Request,
+    RecordedRequest,
     SessionRecord,
     decoded,
     encoded,
@@ -14,27 +14,31 @@ from upwell.sessions.turns import Turn, turns_of
 ROOT = "/home/ana/harbour"
 
 
-def call(number: int, command: str, out: str = "", *, failed: bool = False) -> Event:
+def call(number: int, command: str, out: str = "", *, failed: bool = False) -> SessionEvent:
     args = {"command": command}
-    return Event(
+    return SessionEvent(
         session="s", i=number, t=number, kind=Kind.TOOL, tool="Bash", args=args, out=out,
         failed=failed, cwd=ROOT,
     )  # fmt: skip
 
 
-def turn(*events: Event, question: str = "Fix ticket #45") -> Turn:
-    prompt = Event(session="s", i=0, t=0.0, kind=Kind.PROMPT, text=question, cwd=ROOT)
+def turn(*events: SessionEvent, question: str = "Fix ticket #45") -> Turn:
+    prompt = SessionEvent(session="s", i=0, t=0.0, kind=Kind.PROMPT, text=question, cwd=ROOT)
     (only,) = turns_of([prompt, *events])
     return only
 
 
-def edit(number: int, path: str) -> Event:
+def edit(number: int, path: str) -> SessionEvent:
     args = {"file_path": path, "old_string": "a", "new_string": "b"}
-    return Event(session="s", i=number, t=number, kind=Kind.TOOL, tool="Edit", args=args, cwd=ROOT)
+    return SessionEvent(
+        session="s", i=number, t=number, kind=Kind.TOOL, tool="Edit", args=args, cwd=ROOT
+    )
 
 
 def record(*facts: Facts) -> SessionRecord:
-    requests = [Request(n, float(n), f"q{n}", f"c{n}", each) for n, each in enumerate(facts)]
+    requests = [
+        RecordedRequest(n, float(n), f"q{n}", f"c{n}", each) for n, each in enumerate(facts)
+    ]
     return SessionRecord("s", "claude", ROOT, float(len(facts)), tuple(requests))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from upwell.sessions.record import Facts, Request, SessionRecord
+from upwell.sessions.record import Facts, RecordedRequest, SessionRecord
 from upwell.sessions.relation import (
     Relation,
     Words,
@@ -18,7 +18,7 @@ HOUR = 3600.0
 
 
 def past(name: str, question: str, conclusion: str = "", ended: float = 0.0, **facts: object):
-    request = Request(0, ended, question, conclusion, Facts(**facts))
+    request = RecordedRequest(0, ended, question, conclusion, Facts(**facts))
     return past_of(SessionRecord(name, "claude", "/h", ended, (request,)))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.ground.types.memory import STATE, Trust
-from upwell.sessions.record import Facts, Request, SessionRecord
+from upwell.sessions.record import Facts, RecordedRequest, SessionRecord
 from upwell.sessions.state import MAX_CHARS, age, state_of
 
 HOUR = 3600.0
@@ -18,7 +18,9 @@ def test_the_facts_and_the_last_words() -> None:
         tickets=("45",),
         pulls=("12",),
     )
-    request = Request(0, 0.0, "Why does the pump stall?", "A shell blocked the inlet.", done)
+    request = RecordedRequest(
+        0, 0.0, "Why does the pump stall?", "A shell blocked the inlet.", done
+    )
     memory = state_of(SessionRecord("s", "claude", "/h", 0.0, (request,)), 4 * HOUR)
     assert memory.text == (
         "4 hours ago a session (claude) was asked “Why does the pump stall?”. It changed "
@@ -38,7 +40,7 @@ def test_the_facts_and_the_last_words() -> None:
 
 def test_long_facts_leave_the_text_short() -> None:
     many = Facts(changed=tuple(f"a/long/folder/with/file{n}.py" for n in range(24)))
-    request = Request(0, 0.0, "word " * 200, "Fixed the pump in pump.py. " * 30, many)
+    request = RecordedRequest(0, 0.0, "word " * 200, "Fixed the pump in pump.py. " * 30, many)
     text = state_of(SessionRecord("s", "claude", "/h", 0.0, (request,)), HOUR).text
     assert len(text) <= MAX_CHARS
     assert "and 20 more" in text
@@ -52,7 +54,7 @@ def test_long_facts_leave_the_text_short() -> None:
     ],
 )
 def test_a_plan_is_named_by_its_heading(question: str) -> None:
-    request = Request(0, 0.0, question, "", Facts())
+    request = RecordedRequest(0, 0.0, question, "", Facts())
     text = state_of(SessionRecord("s", "", "/h", 0.0, (request,)), HOUR).text
     assert text == "60 minutes ago a session (agent) was asked “Plan: Oil the pump”."
 
@@ -61,8 +63,8 @@ def corrected(facts: Facts) -> SessionRecord:
     return SessionRecord(
         "s", "claude", "/h", 0.0,
         (
-            Request(0, 0.0, "Retry how often?", "I set MAX_ATTEMPTS to 5.", facts),
-            Request(1, 1.0, "Seven. Eight trips it.", "I set MAX_ATTEMPTS to 7.", facts),
+            RecordedRequest(0, 0.0, "Retry how often?", "I set MAX_ATTEMPTS to 5.", facts),
+            RecordedRequest(1, 1.0, "Seven. Eight trips it.", "I set MAX_ATTEMPTS to 7.", facts),
         ),
     )  # fmt: skip
 

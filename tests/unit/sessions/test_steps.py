@@ -9,8 +9,8 @@ from tests.unit.replay import samples
 from upwell.episodes.events import Kind
 from upwell.replay.transcripts import transcripts_at
 from upwell.sessions import steps
-from upwell.sessions.index import Scope, SessionIndex
-from upwell.sessions.steps import Part, parts_of
+from upwell.sessions.index import SessionIndex, SessionScope
+from upwell.sessions.steps import SessionPart, parts_of
 
 KEY = "AKIA" + "QX7ZL4TB2MWVN3RD"
 
@@ -23,7 +23,9 @@ async def index(tmp_path: Path) -> AsyncIterator[SessionIndex]:
     await opened.aclose()
 
 
-async def parts(index: SessionIndex, name: str = samples.SESSION, first: int = 0) -> list[Part]:
+async def parts(
+    index: SessionIndex, name: str = samples.SESSION, first: int = 0
+) -> list[SessionPart]:
     await index.refresh()
     return parts_of((await index.recorded(name))[first:])
 
@@ -37,7 +39,7 @@ async def test_every_agent_has_a_timeline(
 ) -> None:
     write(tmp_path / "sessions")
     await index.refresh()
-    (listed, *_) = await index.listed(Scope(), None, 5)
+    (listed, *_) = await index.listed(SessionScope(), None, 5)
     read = await parts(index, listed.session.name)
     assert len(read) == listed.session.turns
     assert read[0].prompt

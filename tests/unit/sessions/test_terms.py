@@ -9,7 +9,7 @@ from upwell.sessions.terms import (
     named_file,
     question_terms,
 )
-from upwell.sessions.turns import Change, Turn
+from upwell.sessions.turns import FileChange, Turn
 
 
 def turn(question: str, *remarks: str) -> Turn:
@@ -50,7 +50,7 @@ def test_an_error_is_found_by_its_signature() -> None:
 def test_a_changed_file_is_found_by_its_path_and_by_its_name() -> None:
     made = turn("q")
     made.cwd = "/code/harbour"
-    made.changes.append(Change("/code/harbour/src/pump.py"))
+    made.changes.append(FileChange("/code/harbour/src/pump.py"))
     impacts = impacts_of(made)
     for name in ("/code/harbour/src/pump.py", "src/pump.py", "pump.py"):
         assert named_file(name, changed=True) in impacts

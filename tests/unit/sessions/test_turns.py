@@ -7,7 +7,7 @@ import pytest
 from tests.unit.replay import samples
 
 from upwell.replay.transcripts import transcripts_at
-from upwell.sessions.turns import Change, Run, Turn, error_lines, turns_of
+from upwell.sessions.turns import FileChange, Run, Turn, error_lines, turns_of
 
 
 def turns(path: Path) -> list[Turn]:
@@ -62,7 +62,10 @@ def test_edits_keep_what_they_removed_and_added(tmp_path: Path) -> None:
         samples.claude_result("10:00:04", "ok", "t2"),
     ]
     (turn,) = turns(samples.lines(tmp_path / f"{samples.SESSION}.jsonl", records))
-    assert turn.changes == [Change("/code/a.py", "one", "two"), Change("/code/b.py", "", "new")]
+    assert turn.changes == [
+        FileChange("/code/a.py", "one", "two"),
+        FileChange("/code/b.py", "", "new"),
+    ]
     assert turn.changed == ["/code/a.py", "/code/b.py"]
 
 

@@ -6,11 +6,11 @@ from upwell.ground.text.lexicon import shipped
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import QuerySource
 from upwell.surface.argument_text import speech_of
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.query import CueReader
 
-EVERY_MOMENT = Options(surface=SurfaceOptions(moments="all"))
+EVERY_MOMENT = PipelineOptions(surface=SurfaceOptions(moments="all"))
 
 SPEECH = speech_of(shipped())
 

@@ -21,7 +21,7 @@ from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, Surfacing
 from upwell.surface.intent import MAX_PROMPT_CHARS, Classifier, merged, parsed, question
-from upwell.surface.options import IntentOptions, Options, SurfaceOptions
+from upwell.surface.options import IntentOptions, PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock
 from upwell.usage.counts import Counts
@@ -274,7 +274,7 @@ def surfacer(address: str, mood: str, ttl_store: MemoryTtlStore, **intent: objec
     return Surfacer(
         FakeRecall([Hit(memory=memory, score=0.9)]),
         ttl_store,
-        Options(
+        PipelineOptions(
             surface=SurfaceOptions(timeout_seconds=30),
             intent=IntentOptions(use_llm=True, llm_timeout_ms=30_000, **intent),
         ),
@@ -297,7 +297,7 @@ class _Timed(FakeRecall):
 async def test_the_search_for_topics_has_the_same_deadline(address: str) -> None:
     memory = Memory(id="m1", text="the cache reloads on SIGHUP", content_hash="h")
     recall = _Timed([Hit(memory=memory, score=0.9)])
-    options = Options(
+    options = PipelineOptions(
         surface=SurfaceOptions(timeout_seconds=30),
         intent=IntentOptions(use_llm=True, llm_timeout_ms=30_000),
     )

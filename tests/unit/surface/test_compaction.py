@@ -9,8 +9,8 @@ from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.learn.implicit import Sighting, Uses
-from upwell.learn.thresholds import Sample, Use
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.learn.thresholds import MemoryUse, ScoreSample
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import ManualClock
 
@@ -28,7 +28,9 @@ class Session(Stage):
         self.surfacer = Surfacer(
             self.reader(),
             self.ttl_store,
-            Options(surface=SurfaceOptions(**{"moments": "all", "cooldown_seconds": 0, **options})),
+            PipelineOptions(
+                surface=SurfaceOptions(**{"moments": "all", "cooldown_seconds": 0, **options})
+            ),
             clock=self.clock,
         )
 
@@ -73,7 +75,9 @@ async def test_the_commands_that_worked_come_back_after_a_compaction_only() -> N
     surfacer = Surfacer(
         Session(OLD).reader(),
         MemoryTtlStore(clock=ManualClock(NOW)),
-        Options(commands_in=lambda path: ["make dock PUMP=1"] if path == "/s.jsonl" else []),
+        PipelineOptions(
+            commands_in=lambda path: ["make dock PUMP=1"] if path == "/s.jsonl" else []
+        ),
         clock=ManualClock(NOW),
     )
     start = Cue(door="session", session="s", cwd="/repo", text="startup", transcript="/s.jsonl")
@@ -88,7 +92,7 @@ async def test_the_commands_that_worked_come_back_after_a_compaction_only() -> N
 
 async def test_commands_alone_open_a_compacted_session() -> None:
     clock = ManualClock(NOW)
-    options = Options(commands_in=lambda path: ["make dock PUMP=1"])
+    options = PipelineOptions(commands_in=lambda path: ["make dock PUMP=1"])
     surfacer = Surfacer(Stage().reader(), MemoryTtlStore(clock=clock), options, clock=clock)
     start = Cue(door="session", session="s", cwd="/repo", text="compact", transcript="/s.jsonl")
     outcome = await surfacer.offer(start)
@@ -102,8 +106,8 @@ async def test_commands_alone_open_a_compacted_session() -> None:
 async def test_used_memories_come_first_then_the_latest_and_no_ignored_ones() -> None:
     stage = Session(*(replace(OLD, id=entry, text=f"About {entry}") for entry in "abcd"))
     uses = Uses(stage.ttl_store)
-    for at, (entry, use) in enumerate([("a", Use.USED), ("b", Use.IGNORED)]):
-        sample = Sample(surfacing="x", memory=entry, evidence=use, score=0.9, at=at)
+    for at, (entry, use) in enumerate([("a", MemoryUse.USED), ("b", MemoryUse.IGNORED)]):
+        sample = ScoreSample(surfacing="x", memory=entry, evidence=use, score=0.9, at=at)
         await uses.add([Sighting(tool="Read", sample=sample)])
     for entry in "abcd":
         stage.recall.hits = [hit for hit in stage.recall.hits if hit.memory.id == entry] or [

@@ -14,7 +14,7 @@ from upwell.memory.places import PLACE
 from upwell.surface.episodes import applicable, situation_of
 from upwell.surface.explain import account_of, account_of_past
 from upwell.surface.moments import triggers_in
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.testing import FakeRecall, ManualClock
 
@@ -44,7 +44,7 @@ def met(memory: Memory) -> Hit:
 def surfacer(hits: Sequence[Hit], moments="default") -> tuple[Surfacer, FakeRecall]:
     recall, clock = FakeRecall(hits), ManualClock()
     surface = SurfaceOptions() if moments == "default" else SurfaceOptions(moments=moments)
-    options = Options(surface=surface)
+    options = PipelineOptions(surface=surface)
     return Surfacer(recall, MemoryTtlStore(clock=clock), options, clock=clock), recall
 
 

@@ -10,11 +10,11 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock
 
-EVERY_MOMENT = Options(surface=SurfaceOptions(moments="all"))
+EVERY_MOMENT = PipelineOptions(surface=SurfaceOptions(moments="all"))
 
 HIT = Hit(memory=Memory(id="m1", text="the cache reloads", content_hash="h"), score=0.9)
 RULE = Memory(id="r", text="Never force-push", pinned=True)

@@ -12,9 +12,9 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Found, Memory, Query
 from upwell.ground.types.surfacing import Surfacing
-from upwell.memory.recall import Reader, Recalls, StoreRecall
+from upwell.memory.recall import CombinedReader, Recalls, StoreRecall
 from upwell.memory.sqlite.store import OWNER, SqliteStore
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 
 MEMORIES = [
@@ -40,7 +40,7 @@ FILES = [
 ]
 
 
-class Searching(Reader):
+class Searching(CombinedReader):
     """Searches as if the query named no file."""
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
@@ -58,8 +58,8 @@ async def test_the_decision_is_that_of_a_search(file: str, tool: str, tmp_path: 
     store = SqliteStore(database)
     await store.add([replace(m, id=f"m{number}") for number, m in enumerate(MEMORIES)])
     surfaced_ids = []
-    for reader in (Reader, Searching):
-        options = Options(surface=SurfaceOptions(min_score=0.05))
+    for reader in (CombinedReader, Searching):
+        options = PipelineOptions(surface=SurfaceOptions(min_score=0.05))
         surfacer = Surfacer(reader(store, Recalls([StoreRecall(store)])), MemoryTtlStore(), options)
         outcome = await surfacer.surface(cue)
         surfaced_ids.append(

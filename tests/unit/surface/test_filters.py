@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Intent, IntentKind
 from upwell.surface.filters import distinct, ranked, spread
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 
 
 def hit(identity: str, score: float, source: str = "", text: str = "") -> Hit:
@@ -21,7 +21,15 @@ def ids(hits: list[Hit]) -> list[str]:
 def test_one_file_does_not_crowd_out_the_others() -> None:
     hits = [hit(f"a{n}", 0.9 - n / 100, "a.md") for n in range(4)]
     hits += [hit("b", 0.6, "b.md"), hit("c", 0.55), hit("d", 0.5)]
-    assert ids(ranked(hits, Intent(), Options(), 0.0)) == ["a0", "b", "c", "a1", "d", "a2", "a3"]
+    assert ids(ranked(hits, Intent(), PipelineOptions(), 0.0)) == [
+        "a0",
+        "b",
+        "c",
+        "a1",
+        "d",
+        "a2",
+        "a3",
+    ]
 
 
 def test_the_users_weights_decide_the_order() -> None:
@@ -31,9 +39,9 @@ def test_the_users_weights_decide_the_order() -> None:
 
     hits = [of("blockers"), of("patterns")]
     howto = Intent(kind=IntentKind.HOWTO, confidence=0.9)
-    assert ids(ranked(hits, howto, Options(), 0.0)) == ["patterns", "blockers"]
+    assert ids(ranked(hits, howto, PipelineOptions(), 0.0)) == ["patterns", "blockers"]
     weights = {IntentKind.HOWTO: {"blockers": 2.0}}
-    options = Options(surface=SurfaceOptions(namespace_weights=weights))
+    options = PipelineOptions(surface=SurfaceOptions(namespace_weights=weights))
     assert ids(ranked(hits, howto, options, 0.0)) == ["blockers", "patterns"]
 
 
@@ -47,7 +55,7 @@ def test_keywords_of_a_message_are_no_second_query() -> None:
         ((topic, keywords, message), "both"),
     ):
         both = replace(hit("both", 0.5), matched=texts)
-        assert ids(ranked([rival, both], Intent(), Options(), 0.0))[0] == first, texts
+        assert ids(ranked([rival, both], Intent(), PipelineOptions(), 0.0))[0] == first, texts
 
 
 def test_a_single_source_gets_every_place() -> None:

@@ -16,7 +16,7 @@ from upwell.ground.types.cue import Cue, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.surface.options import JudgeOptions, Options, SurfaceOptions
+from upwell.surface.options import JudgeOptions, PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.testing import FakeRecall
 from upwell.usage.stats import stats_of
@@ -59,7 +59,7 @@ class Stage:
         self.recall = FakeRecall(given, memories=[hit.memory for hit in given])
         chat = OpenAIChat(Endpoint(base_url=model.address, model="scripted"))
         calls = surface.pop("judge_calls", 40)
-        options = Options(
+        options = PipelineOptions(
             surface=SurfaceOptions(**{"judge": True, "cooldown_seconds": 0.0, **surface}),
             judge=JudgeOptions(calls=calls, input_price=2.0, output_price=10.0),
         )

@@ -13,15 +13,15 @@ from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
 from upwell.learn.feedback import OWNER, Ratings
 from upwell.learn.implicit import Uses
-from upwell.learn.learned import Learned, Limits
+from upwell.learn.learned import Learned, LearnedLimits
 from upwell.learn.options import LearnOptions
 from upwell.surface.learning import Learning
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock
-from upwell.usage.counts import Event
+from upwell.usage.counts import CountedEvent
 
-EVERY_MOMENT = Options(surface=SurfaceOptions(moments="all"))
+EVERY_MOMENT = PipelineOptions(surface=SurfaceOptions(moments="all"))
 
 DAYS_8 = 8 * 86_400.0
 
@@ -37,12 +37,16 @@ class Stage:
 
     def new_lessons(self):
         learned = Learned(
-            Ratings(self.database), Uses(self.ttl_store), LearnOptions(), Limits(), self.clock
+            Ratings(self.database),
+            Uses(self.ttl_store),
+            LearnOptions(),
+            LearnedLimits(),
+            self.clock,
         )
         return Learning(learned, self.ttl_store, LearnOptions(), clock=self.clock)
 
     def new_surfacer(self, **surface):
-        options = Options(surface=SurfaceOptions(**{"moments": "all", **surface}))
+        options = PipelineOptions(surface=SurfaceOptions(**{"moments": "all", **surface}))
         return Surfacer(
             self.recall, self.ttl_store, options, learning=self.learning, clock=self.clock
         )
@@ -109,7 +113,7 @@ async def test_three_negatives_demote_a_memory_except_for_explicit_requests(stag
     assert outcome.held_back[0].memory.id == "m1"
     ask = Cue(door="ask", text="when does the cache reload?")
     assert isinstance(await stage.surfacer.surface(ask), Surfacing)
-    assert (await stage.counts(Event.DECISION))["demoted"] == 1
+    assert (await stage.counts(CountedEvent.DECISION))["demoted"] == 1
 
 
 async def test_a_demoted_memory_makes_room_for_another(stage):
@@ -195,8 +199,8 @@ async def test_late_hits_are_given_at_the_next_call_about_the_same_file(stage):
     assert len(stage.recall.asked) == asked, "no second search, which would be late again"
     stage.clock.advance(10)
     assert isinstance(await stage.surfacer.surface(read()), Skip), "once"
-    assert await stage.counts(Event.LATE) == {"missed": 1, "offered": 1}
-    assert (await stage.counts(Event.DECISION))["surfaced"] == 1
+    assert await stage.counts(CountedEvent.LATE) == {"missed": 1, "offered": 1}
+    assert (await stage.counts(CountedEvent.DECISION))["surfaced"] == 1
 
 
 @pytest.mark.parametrize(

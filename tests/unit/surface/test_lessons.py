@@ -15,7 +15,7 @@ from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import LESSON, STATE, Hit, Memory, Provenance, Trust
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.surface.options import JudgeOptions, Options, SurfaceOptions
+from upwell.surface.options import JudgeOptions, PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.testing import FakeRecall, ManualClock
 
@@ -88,7 +88,7 @@ class Stage:
         self.clock = ManualClock(START)
         chat = OpenAIChat(Endpoint(base_url=model.address, model="m")) if model else None
         surface = SurfaceOptions(cooldown_seconds=0.0, judge=model is not None)
-        options = Options(surface=surface, judge=JudgeOptions(calls=40))
+        options = PipelineOptions(surface=surface, judge=JudgeOptions(calls=40))
         store = MemoryTtlStore(clock=self.clock)
         self.surfacer = Surfacer(self.recall, store, options, chat=chat, clock=self.clock)
 
@@ -108,7 +108,7 @@ async def test_a_lesson_is_said_whole_and_with_its_day() -> None:
 
 async def test_a_lesson_that_does_not_fit_is_left_out_rather_than_cut() -> None:
     stage = Stage(FEES)
-    options = Options(surface=SurfaceOptions(max_tokens=60))
+    options = PipelineOptions(surface=SurfaceOptions(max_tokens=60))
     surfacer = Surfacer(stage.recall, MemoryTtlStore(), options, clock=stage.clock)
     outcome = await surfacer.surface(ASKED)
     assert isinstance(outcome, Skip)
@@ -215,7 +215,7 @@ async def test_a_lesson_is_found_soon_after_it_was_written() -> None:
 
 async def test_lessons_are_no_diary_at_the_start_of_a_session() -> None:
     stage = Stage(FEES)
-    options = Options(surface=SurfaceOptions(moments="all"))
+    options = PipelineOptions(surface=SurfaceOptions(moments="all"))
     surfacer = Surfacer(stage.recall, MemoryTtlStore(), options, clock=stage.clock)
     start = replace(ASKED, door=Door.SESSION, text="startup")
     assert ids(await surfacer.surface(start)) == []

@@ -7,7 +7,7 @@ import pytest
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Moment
-from upwell.surface.moments import Kind, kind_of, moment_of, suited
+from upwell.surface.moments import MemoryKind, kind_of, moment_of, suited
 
 
 def prompt(text: str) -> Cue:
@@ -72,7 +72,7 @@ FOREIGN = Memory(text="Retries", id="ltm:1")
 
 def test_the_kind_follows_from_the_origin() -> None:
     kinds = [kind_of(memory) for memory in (NOTE, COMMIT, DOCUMENT, FOREIGN)]
-    assert kinds == [Kind.NOTE, Kind.COMMIT, Kind.DOCUMENT, Kind.FOREIGN]
+    assert kinds == [MemoryKind.NOTE, MemoryKind.COMMIT, MemoryKind.DOCUMENT, MemoryKind.FOREIGN]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from upwell.app import Settings, build
 from upwell.config import load
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.learn.learned import Limits
+from upwell.learn.learned import LearnedLimits
 
 FACTS = [
     "The tide service retries src/tide/retry.py calls four times with jitter.",
@@ -163,7 +163,7 @@ def test_the_window_of_a_cue_overrides_the_configured_one(tmp_path):
 
 
 def test_learning_begins_at_the_threshold_of_the_tool():
-    limits = Limits(min_score=0.5, of_tool=lambda tool: 0.8)
+    limits = LearnedLimits(min_score=0.5, of_tool=lambda tool: 0.8)
     assert limits.base("fs__read") == 0.8
     assert limits.base(Door.ASK) == 0.02
     assert [limits.base(door) for door in Door if door is not Door.ASK] == [0.5] * (len(Door) - 1)

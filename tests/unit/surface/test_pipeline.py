@@ -9,11 +9,11 @@ from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Trust
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.surface.options import IntentOptions, Options, SurfaceOptions
+from upwell.surface.options import IntentOptions, PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock
 
-EVERY_MOMENT = Options(surface=SurfaceOptions(moments="all"))
+EVERY_MOMENT = PipelineOptions(surface=SurfaceOptions(moments="all"))
 
 
 def hit(identity="m1", score=0.9, text="the cache reloads on SIGHUP"):
@@ -30,7 +30,7 @@ class Stage:
         self.surface = SurfaceOptions(**{"moments": "all", **surface})
 
     def surfacer(self):
-        options = Options(surface=self.surface, intent=self.intent)
+        options = PipelineOptions(surface=self.surface, intent=self.intent)
         return Surfacer(self.recall, self.ttl_store, options, clock=self.clock)
 
 
@@ -250,7 +250,7 @@ async def test_a_slow_recall_ends_at_its_deadline():
         async def search(self, query, deadline):
             await asyncio.Event().wait()
 
-    options = Options(surface=SurfaceOptions(moments="all", timeout_seconds=0.05))
+    options = PipelineOptions(surface=SurfaceOptions(moments="all", timeout_seconds=0.05))
     surfacer = Surfacer(Stuck(), MemoryTtlStore(), options)
     assert await reason(surfacer, read()) is SkipReason.DEADLINE
 
@@ -287,7 +287,7 @@ async def test_decisions_reach_the_journal():
 
 async def test_the_users_request_is_known_at_every_setting_of_moments() -> None:
     """It guides shortening, whatever may surface."""
-    for options in (Options(), EVERY_MOMENT):
+    for options in (PipelineOptions(), EVERY_MOMENT):
         surfacer = Surfacer(FakeRecall(), MemoryTtlStore(), options)
         request = "Why was the customer charged twice?"
         await surfacer.surface(Cue(door=Door.PROMPT, text=request, session="s"))

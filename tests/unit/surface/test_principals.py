@@ -4,10 +4,10 @@ import pytest
 from tests.unit.surface.test_learning import Stage, hit, read
 
 from upwell.ground.errors import UsageError
-from upwell.ground.ttl_store import Kind
+from upwell.ground.ttl_store import EntryKind
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.surfacing import Feedback, Rating, Surfacing
-from upwell.learn.budgets import Budgets, Report
+from upwell.learn.budgets import Budgets, ResultReport
 from upwell.surface.rating import MAX_RATINGS
 
 ADA, BOB = Principal("ada"), Principal("bob")
@@ -67,7 +67,7 @@ async def test_a_principal_has_a_quota(stage):
 async def test_a_report_of_another_moves_no_budget(stage):
     budgets = Budgets(stage.ttl_store, enabled=True)
     for number in range(50):
-        await budgets.report("fs__read", Report.TOO_LONG, f"forged {number}", rater="bob")
+        await budgets.report("fs__read", ResultReport.TOO_LONG, f"forged {number}", rater="bob")
     remarks = await budgets.missed()
     assert all(remark.text.startswith("bob: ") for remark in remarks["fs__read"])
-    assert not await stage.ttl_store.scan(Kind.COMPRESSION_REPORT)
+    assert not await stage.ttl_store.scan(EntryKind.COMPRESSION_REPORT)

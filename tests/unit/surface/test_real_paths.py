@@ -9,7 +9,7 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Memory
 from upwell.surface.guards import Guards
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.real_paths import with_real_paths
 from upwell.surface.scopes import RuleScope, files_of, standing
@@ -72,7 +72,9 @@ async def test_rules_and_guards_about_files_hold_through_a_link(work: Path, cwd:
     rule = standing(memory, RuleScope(paths=paths))
     guard = standing(replace(memory, tags=("guard",)), RuleScope(paths=paths, tools=("Bash",)))
     surfacer = Surfacer(
-        FakeRecall(rules=[rule]), MemoryTtlStore(), Options(surface=SurfaceOptions(moments="all"))
+        FakeRecall(rules=[rule]),
+        MemoryTtlStore(),
+        PipelineOptions(surface=SurfaceOptions(moments="all")),
     )
     outcome = await surfacer.offer(
         replace(read(work / cwd, str(work / "link/src/a.py")), answer=ToolAnswer(text="x"))

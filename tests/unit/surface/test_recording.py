@@ -7,12 +7,12 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import PROBE_SESSIONS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall
 
 HIT = Hit(memory=Memory(id="m", text="The kettle whistles in B flat", content_hash="h"), score=0.9)
-OPTIONS = Options(
+OPTIONS = PipelineOptions(
     surface=SurfaceOptions(moments="all"),
     is_excluded=ProjectOptions(exclude=("/srv/secret",)).excludes,
 )

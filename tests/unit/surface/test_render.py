@@ -6,7 +6,7 @@ from upwell.ground.types.cue import Door
 from upwell.ground.types.memory import Hit, Memory, Trust
 from upwell.ground.types.surfacing import Intent
 from upwell.memory.documents.sections.search import PASSAGE
-from upwell.surface.options import InjectionMode, IntentOptions, Options, SurfaceOptions
+from upwell.surface.options import InjectionMode, IntentOptions, PipelineOptions, SurfaceOptions
 from upwell.surface.render import (
     EMPTY_DIGEST,
     beneath,
@@ -29,7 +29,7 @@ def hit(text, identity="m1", **fields):
     return Hit(memory=Memory(id=identity, text=text, **fields), score=0.9)
 
 
-ASK = profile_of(Door.ASK, Intent(), Options())
+ASK = profile_of(Door.ASK, Intent(), PipelineOptions())
 
 
 def asked(hits, query_texts=()):
@@ -142,7 +142,7 @@ def test_a_preview_of_a_short_text_is_the_text_on_one_line():
 
 
 def test_budgets_count_frame_and_citations():
-    profile = profile_of(Door.TOOL, Intent(), Options())
+    profile = profile_of(Door.TOOL, Intent(), PipelineOptions())
     many = [hit("long " * 300, f"m{i}") for i in range(9)]
     lines = fitting(many, [], profile, frame_of(Door.TOOL))
     assert len(lines) == 3
@@ -151,7 +151,7 @@ def test_budgets_count_frame_and_citations():
 
 @pytest.mark.parametrize("sizes", [{"max_injection_chars": 1500}, {"max_tokens": 800}])
 def test_the_last_memory_is_cut_to_the_room_that_is_left(sizes):
-    options = Options(surface=SurfaceOptions(tool_count=2, **sizes))
+    options = PipelineOptions(surface=SurfaceOptions(tool_count=2, **sizes))
     profile, frame = profile_of(Door.TOOL, Intent(), options), frame_of(Door.TOOL)
     many = [hit("grease the winch, and turn it. " * 80, f"m{i}") for i in range(9)]
     lines = fitting(many, ["winch"], profile, frame)
@@ -163,7 +163,7 @@ def test_the_last_memory_is_cut_to_the_room_that_is_left(sizes):
 
 
 def test_a_memory_of_which_less_than_half_would_be_left_is_omitted():
-    profile, frame = profile_of(Door.TOOL, Intent(), Options()), frame_of(Door.TOOL)
+    profile, frame = profile_of(Door.TOOL, Intent(), PipelineOptions()), frame_of(Door.TOOL)
     many = [hit("grease the winch, and turn it. " * 80, f"m{i}") for i in range(3)]
     first = fitting(many[:1], ["winch"], profile, frame)
     tight = replace(profile, chars=len(frame) + len(first[0]) + 400)
@@ -175,7 +175,7 @@ def test_a_memory_of_which_less_than_half_would_be_left_is_omitted():
 )
 @pytest.mark.parametrize("signal", ["words", PASSAGE])
 def test_a_memory_that_is_too_long_alone_is_cut_to_the_budget(sizes, signal):
-    profile = profile_of(Door.TOOL, Intent(), Options(surface=SurfaceOptions(**sizes)))
+    profile = profile_of(Door.TOOL, Intent(), PipelineOptions(surface=SurfaceOptions(**sizes)))
     frame = frame_of(Door.TOOL)
     long = replace(hit("the winch brake needs a cold start " * 200), signals={signal: 1.0})
     [line] = fitting([long], ["brake"], profile, frame)
@@ -202,18 +202,18 @@ def test_a_frame_keeps_room_for_the_command_that_a_hook_names(door):
 
 def test_a_memory_of_which_nothing_fits_is_omitted():
     profile = profile_of(
-        Door.TOOL, Intent(), Options(surface=SurfaceOptions(max_injection_chars=9))
+        Door.TOOL, Intent(), PipelineOptions(surface=SurfaceOptions(max_injection_chars=9))
     )
     assert fitting([hit("word " * 99)], [], profile, frame_of(Door.TOOL)) == []
 
 
 @pytest.mark.parametrize(("confidence", "items"), [(0.0, 5), (0.49, 5), (0.5, 10), (0.8, 15)])
 def test_intent_decides_how_much_may_surface_at_prompts(confidence, items):
-    assert profile_of(Door.PROMPT, Intent(confidence=confidence), Options()).items == items
+    assert profile_of(Door.PROMPT, Intent(confidence=confidence), PipelineOptions()).items == items
 
 
 def test_the_confidence_that_counts_as_an_intent_is_configurable():
-    options = Options(intent=IntentOptions(min_confidence=0.7))
+    options = PipelineOptions(intent=IntentOptions(min_confidence=0.7))
     items = [profile_of(Door.PROMPT, Intent(confidence=c), options).items for c in (0.6, 0.7, 0.8)]
     assert items == [5, 10, 15]
 
@@ -227,7 +227,7 @@ def test_a_documents_matching_item_is_shown_with_its_lines():
 
 
 def test_a_size_of_zero_breaks_nothing():
-    sizes = Options(surface=SurfaceOptions(tool_count=0, preview_chars=0))
+    sizes = PipelineOptions(surface=SurfaceOptions(tool_count=0, preview_chars=0))
     assert profile_of(Door.TOOL, Intent(), sizes).items == 0
     profile = profile_of(Door.PROMPT, Intent(), sizes)
     [line] = fitting([hit("the payments service retries webhooks")], ("webhooks",), profile, "")

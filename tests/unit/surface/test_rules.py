@@ -11,7 +11,7 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
 from upwell.ground.types.surfacing import Moment, Skip, SkipReason, Surfacing
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.rules import MAX_BYTES, MAX_RULES
 from upwell.testing import FakeRecall, ManualClock
@@ -41,7 +41,7 @@ def surfacer(reader: Pinned, *hits: Hit, **options: Any) -> Surfacer:
     return Surfacer(
         reader,
         MemoryTtlStore(clock=clock),
-        Options(surface=SurfaceOptions(**{"moments": "all", **options})),
+        PipelineOptions(surface=SurfaceOptions(**{"moments": "all", **options})),
         clock=clock,
     )
 

@@ -14,7 +14,7 @@ from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, IntentKind, Skip, Surfacing
 from upwell.memory.recall import Recalls
 from upwell.surface.filters import ranked, recency
-from upwell.surface.options import ContextOptions, Options
+from upwell.surface.options import ContextOptions, PipelineOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.query import messages_of, word_count
 from upwell.surface.render import EMPTY_DIGEST, digest, fitting, frame_of, preview, profile_of
@@ -135,7 +135,7 @@ def hit(identity: str, score: float = 0.5, matched: Sequence[str] = (), **fields
 
 
 def order(hits: Sequence[Hit], intent: Intent | None = None, **context: object) -> list[str]:
-    options = Options(memory_context=ContextOptions(**context))
+    options = PipelineOptions(memory_context=ContextOptions(**context))
     return [entry.memory.id for entry in ranked(hits, intent or Intent(), options, NOW)]
 
 
@@ -175,14 +175,14 @@ def test_19_recency_may_be_switched_off() -> None:
 
 @pytest.mark.parametrize(("asked", "shown"), [(4, 4), (0, 1), (2, 2)])
 def test_21_entries_of_a_digest(asked: int, shown: int) -> None:
-    options = Options(memory_context=ContextOptions(max_results=asked))
+    options = PipelineOptions(memory_context=ContextOptions(max_results=asked))
     profile = profile_of("ask", Intent(), options)
     hits = [hit(f"m{n}") for n in range(6)]
     assert digest(fitting(hits, (), profile, frame_of("ask"))).count("\n- ") == shown
 
 
 async def test_22_nothing_found_is_the_neutral_digest() -> None:
-    stage = Surfacer(FakeRecall(), MemoryTtlStore(), Options(), clock=ManualClock())
+    stage = Surfacer(FakeRecall(), MemoryTtlStore(), PipelineOptions(), clock=ManualClock())
     outcome = await stage.surface(Cue(door="ask", text="what does Cookie love?"))
     assert isinstance(outcome, Skip)
     assert digest(()) == EMPTY_DIGEST
@@ -223,7 +223,7 @@ async def test_23_a_search_that_fails_costs_its_own_results_only(
     places: Sequence[Hit | UpwellError], found: list[str]
 ) -> None:
     recalls = Recalls([Place(str(n), position) for n, position in enumerate(places)])
-    stage = Surfacer(Reader(recalls), MemoryTtlStore(), Options(), clock=ManualClock())
+    stage = Surfacer(Reader(recalls), MemoryTtlStore(), PipelineOptions(), clock=ManualClock())
     outcome = await stage.surface(Cue(door="ask", text="what does Cookie love?"))
     reply = [m.id for m in outcome.memories] if isinstance(outcome, Surfacing) else []
     assert reply == found

@@ -13,7 +13,7 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope, Trust
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.session_start import PREVIEW_CHARS, standing
 from upwell.testing import FakeRecall, ManualClock
@@ -41,7 +41,7 @@ class Stage:
         self.surfacer = Surfacer(
             self.reader(),
             MemoryTtlStore(clock=ManualClock(NOW)),
-            Options(surface=SurfaceOptions(**{"moments": "all", **options})),
+            PipelineOptions(surface=SurfaceOptions(**{"moments": "all", **options})),
             clock=ManualClock(NOW),
         )
 

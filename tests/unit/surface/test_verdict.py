@@ -11,7 +11,7 @@ from upwell.ground.types.surfacing import Moment
 from upwell.surface.verdict import (
     MAX_CANDIDATES,
     SYSTEM,
-    Question,
+    JudgeQuestion,
     Steps,
     addresses_judge,
     parsed,
@@ -35,7 +35,7 @@ def hit(text: str, identity: str = "m1", score: float = 0.3) -> Hit:
     return Hit(memory=memory, score=score)
 
 
-def question(*hits: Hit, cue: Cue = CUE, steps: Steps | None = None) -> Question:
+def question(*hits: Hit, cue: Cue = CUE, steps: Steps | None = None) -> JudgeQuestion:
     made = question_of(cue, Moment.FAILED, hits, steps or Steps(), SECRET, NOW)
     assert made is not None
     return made

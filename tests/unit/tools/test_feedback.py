@@ -110,7 +110,7 @@ async def test_a_report_about_an_unknown_server_leaves_no_trace(app: App) -> Non
 
 
 async def test_a_report_says_whether_it_moves_the_budget(app: App) -> None:
-    for kind, effect in (("truncated", "next session"), ("other", "upwell tune")):
+    for kind, effect in (("truncated", "next session"), ("other", "upwell stats tune")):
         report = {"server": "claude", "tool": "Bash", "kind": kind}
         failed, text = await call(app, "compression_feedback", **report)
         assert (failed, effect in text) == (False, True)

@@ -18,7 +18,7 @@ from upwell.usage.audit import (
     RETENTION_SECONDS,
     STRANGER_SECONDS,
     Audit,
-    Event,
+    AuditEntry,
     FileLog,
     Log,
     PostgresLog,
@@ -92,7 +92,7 @@ async def test_a_stranger_is_recorded_once_an_hour(log: Log, clock: ManualClock)
     ]
 
 
-async def _finished(audit: Audit) -> Sequence[Event]:
+async def _finished(audit: Audit) -> Sequence[AuditEntry]:
     await audit.aclose()
     return await audit.latest()
 

@@ -2,11 +2,11 @@
 
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.testing import ManualClock
-from upwell.usage.breakdown import Breakdown, Dimension, Metric, Place, rows_by, whole
+from upwell.usage.breakdown import Breakdown, Dimension, UsageMetric, UsagePlace, rows_by, whole
 
 DAY = 86_400.0
-SHOP = Place("claude", "/srv/shop", "Bash")
-BARE = Place(tool="prompt")
+SHOP = UsagePlace("claude", "/srv/shop", "Bash")
+BARE = UsagePlace(tool="prompt")
 
 
 async def test_totals_add_up_over_days_and_places() -> None:
@@ -21,7 +21,7 @@ async def test_totals_add_up_over_days_and_places() -> None:
     await breakdown.flush()
     totals = await Breakdown(store, clock).since(7)
     total = whole(totals)
-    assert (total[Metric.EVENTS], total.saved, total.net) == (3, 700, 520)
+    assert (total[UsageMetric.EVENTS], total.saved, total.net) == (3, 700, 520)
     hosts = {row.name: row.net for row in rows_by(totals, Dimension.HOST)}
     assert hosts == {"claude": 600, "": -80}
     assert [row.name for row in rows_by(totals, Dimension.DAY)] == ["2026-02-02", "2026-02-03"]
@@ -41,7 +41,7 @@ async def test_undone_events_leave_no_trace() -> None:
 async def test_names_with_separators_and_of_any_length_are_kept_apart() -> None:
     store = MemoryTtlStore()
     breakdown = Breakdown(store)
-    breakdown.add(Place("a\tb", "c\nd" * 500, "\ud800"), events=1)
+    breakdown.add(UsagePlace("a\tb", "c\nd" * 500, "\ud800"), events=1)
     await breakdown.flush()
     [total] = await breakdown.since(1)
     assert (total.place.host, len(total.place.project), total.place.tool) == ("a b", 300, "?")

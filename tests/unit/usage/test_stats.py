@@ -3,7 +3,7 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.surfacing import Rating, SkipReason
 from upwell.testing import ManualClock
 from upwell.usage.breakdown import COSTS
-from upwell.usage.counts import Counts, Event
+from upwell.usage.counts import CountedEvent, Counts
 from upwell.usage.report import report
 from upwell.usage.stats import described, stats_of
 
@@ -15,14 +15,14 @@ async def test_counts_are_added_up():
     clock = ManualClock()
     ttl_store = MemoryTtlStore(clock=clock)
     first, second = Counts(ttl_store, clock), Counts(ttl_store, clock)
-    first.add(Event.DECISION, "surfaced", door="tool", tool="fs__read")
-    first.add(Event.SAID, "memories", door="tool", tool="fs__read", by=3)
-    second.add(Event.DECISION, "repeated", door="tool", tool="fs__read", by=2)
-    second.add(Event.DECISION, "not_applicable", door="prompt")
-    second.add(Event.RATING, "helpful", door="tool", tool="fs__read")
-    second.add(Event.COMPRESSED, "results", tool="fs__read")
-    second.add(Event.COMPRESSED, "tokens_before", tool="fs__read", by=9000)
-    second.add(Event.COMPRESSED, "tokens_saved", tool="fs__read", by=5000)
+    first.add(CountedEvent.DECISION, "surfaced", door="tool", tool="fs__read")
+    first.add(CountedEvent.SAID, "memories", door="tool", tool="fs__read", by=3)
+    second.add(CountedEvent.DECISION, "repeated", door="tool", tool="fs__read", by=2)
+    second.add(CountedEvent.DECISION, "not_applicable", door="prompt")
+    second.add(CountedEvent.RATING, "helpful", door="tool", tool="fs__read")
+    second.add(CountedEvent.COMPRESSED, "results", tool="fs__read")
+    second.add(CountedEvent.COMPRESSED, "tokens_before", tool="fs__read", by=9000)
+    second.add(CountedEvent.COMPRESSED, "tokens_saved", tool="fs__read", by=5000)
     for counts in (first, second, first):
         await counts.flush()
     result = stats_of(await first.since(1))
@@ -41,14 +41,14 @@ async def test_rates_show_how_much_surfaced_and_was_used():
     clock = ManualClock()
     counts = Counts(MemoryTtlStore(clock=clock), clock)
     assert stats_of(await counts.since(1)).used_share is None
-    counts.add(Event.DECISION, "surfaced", door="prompt", by=2)
-    counts.add(Event.DECISION, "routine", door="tool", by=198)
-    counts.add(Event.SAID, "memories", door="prompt", by=3)
-    counts.add(Event.SAID, "tokens", door="prompt", by=300)
-    counts.add(Event.USE, "used", door="prompt")
-    counts.add(Event.USE, "ignored", door="prompt", by=3)
+    counts.add(CountedEvent.DECISION, "surfaced", door="prompt", by=2)
+    counts.add(CountedEvent.DECISION, "routine", door="tool", by=198)
+    counts.add(CountedEvent.SAID, "memories", door="prompt", by=3)
+    counts.add(CountedEvent.SAID, "tokens", door="prompt", by=300)
+    counts.add(CountedEvent.USE, "used", door="prompt")
+    counts.add(CountedEvent.USE, "ignored", door="prompt", by=3)
     for session in ("one", "two", "one"):
-        counts.add(Event.SESSION, session)
+        counts.add(CountedEvent.SESSION, session)
     await counts.flush()
     result = stats_of(await counts.since(1))
     assert result.said_per_100 == 1.5
@@ -66,7 +66,7 @@ async def test_only_the_requested_days_are_counted():
     clock = ManualClock()
     counts = Counts(MemoryTtlStore(clock=clock), clock)
     for _ in range(5):
-        counts.add(Event.DECISION, "rate", door="tool")
+        counts.add(CountedEvent.DECISION, "rate", door="tool")
         await counts.flush()
         clock.advance(DAY)
     assert stats_of(await counts.since(1)).decisions == 0
@@ -76,7 +76,7 @@ async def test_only_the_requested_days_are_counted():
 
 async def test_a_name_cannot_forge_another_counter():
     counts = Counts(MemoryTtlStore())
-    counts.add(Event.DECISION, "surfaced", door="tool", tool="a\ttool\nb\ud800" + "x" * 999)
+    counts.add(CountedEvent.DECISION, "surfaced", door="tool", tool="a\ttool\nb\ud800" + "x" * 999)
     await counts.flush()
     (count,) = await counts.since(1)
     assert count.tool.startswith("a tool b?xx")
@@ -86,11 +86,11 @@ async def test_a_name_cannot_forge_another_counter():
 async def test_a_report_without_a_surfacing_says_so_in_words():
     clock = ManualClock()
     counts = Counts(MemoryTtlStore(clock=clock), clock)
-    counts.add(Event.DECISION, "surfaced", door="ask")
+    counts.add(CountedEvent.DECISION, "surfaced", door="ask")
     await counts.flush()
     nothing = report(stats_of(await counts.since(1)), (), 7, in_words, NO_GAIN)
     assert nothing[0].startswith("No event from an agent")
-    counts.add(Event.DECISION, "routine", door="tool", by=3)
+    counts.add(CountedEvent.DECISION, "routine", door="tool", by=3)
     await counts.flush()
     first, *rest = report(stats_of(await counts.since(1)), (), 7, in_words, NO_GAIN)
     assert first == "upwell looked 3 times in 7 days and never spoke."

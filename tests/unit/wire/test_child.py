@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from upwell.wire.child import Command, start
+from upwell.wire.child import ChildCommand, start
 from upwell.wire.watcher import Watcher
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nobody watches elsewhere")
@@ -16,7 +16,7 @@ LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nobody 
 
 async def test_a_wait_for_the_exit_reason_survives_a_stop():
     """A grandchild holds its stderr open: more output may still come until the stop."""
-    command = Command(program="sh", args=("-c", "echo oh >&2; sleep 30 & exit 3"))
+    command = ChildCommand(program="sh", args=("-c", "echo oh >&2; sleep 30 & exit 3"))
     child = await start(command, os.environ)
     waiting = asyncio.create_task(child.exit_reason(20.0))
     async with asyncio.timeout(30):
@@ -74,7 +74,7 @@ async def test_a_pipe_may_close_after_its_waiter_is_gone():
     """A cancelled wait for stdin to close cancels the future that asyncio would set."""
     faults: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
-    child = await start(Command(program="sleep", args=("1000",)), {"PATH": os.environ["PATH"]})
+    child = await start(ChildCommand(program="sleep", args=("1000",)), {"PATH": os.environ["PATH"]})
     closing = asyncio.create_task(child.sink.aclose())
     await asyncio.sleep(0)
     closing.cancel()

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from upwell.wire.lines import Inbox, Line
+from upwell.wire.lines import Line, LineQueue
 
 
 async def test_a_writer_waits_while_the_queue_is_full() -> None:
-    inbox, lines = Inbox(max_bytes=10), []
+    inbox, lines = LineQueue(max_bytes=10), []
 
     async def put_all() -> None:
         for number in range(20):
@@ -25,7 +25,7 @@ async def test_a_writer_waits_while_the_queue_is_full() -> None:
 
 
 async def test_a_single_large_line_passes_and_our_own_lines_never_wait() -> None:
-    inbox = Inbox(max_bytes=10)
+    inbox = LineQueue(max_bytes=10)
     await asyncio.wait_for(inbox.put(Line(b"x" * 100)), 5)
     inbox.add(Line(b"last word"))
     inbox.end()

@@ -7,7 +7,7 @@ import pytest
 
 from upwell.wire import pace as module
 from upwell.wire.lines import Line
-from upwell.wire.pace import OFFENCE_SECONDS, UNASKED_AT_ONCE, UNASKED_PER_SECOND, Flood, Pace
+from upwell.wire.pace import OFFENCE_SECONDS, UNASKED_AT_ONCE, UNASKED_PER_SECOND, Flood, ServerPace
 from upwell.wire.peer import Message, Peer
 
 
@@ -27,7 +27,7 @@ class Hours:
 
 async def test_a_burst_passes_and_a_flood_is_slowed(monkeypatch: pytest.MonkeyPatch) -> None:
     hours = Hours(monkeypatch)
-    pace = Pace("loud", now=hours.time)
+    pace = ServerPace("loud", now=hours.time)
     for _ in range(int(UNASKED_AT_ONCE)):
         await pace.taken(100)
     assert hours.now == 0
@@ -38,7 +38,7 @@ async def test_a_burst_passes_and_a_flood_is_slowed(monkeypatch: pytest.MonkeyPa
 
 async def test_answers_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     hours = Hours(monkeypatch)
-    pace = Pace("busy", now=hours.time)
+    pace = ServerPace("busy", now=hours.time)
     for _ in range(20_000):
         await pace.taken(None)
     assert hours.now == 0
@@ -46,7 +46,7 @@ async def test_answers_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_long_messages_count_as_several(monkeypatch: pytest.MonkeyPatch) -> None:
     hours = Hours(monkeypatch)
-    pace = Pace("long", now=hours.time)
+    pace = ServerPace("long", now=hours.time)
     for _ in range(40):
         await pace.taken(1_000_000)
     assert hours.now > 5
@@ -56,7 +56,7 @@ async def test_a_sender_that_never_stops_is_ended(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     hours = Hours(monkeypatch)
-    pace = Pace("loud", now=hours.time)
+    pace = ServerPace("loud", now=hours.time)
 
     async def flood() -> None:
         while hours.now < OFFENCE_SECONDS * 2:
@@ -93,7 +93,7 @@ async def test_others_get_their_turns_while_one_floods(message: bytes) -> None:
         async def aclose(self) -> None:
             return None
 
-    peer = Peer(flood(), Nowhere(), ignore, pace=Pace("loud"))
+    peer = Peer(flood(), Nowhere(), ignore, pace=ServerPace("loud"))
     reading = asyncio.create_task(peer.run())
     turns = []
     for _ in range(100):

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from upwell.wire.sse import Event, read_events
+from upwell.wire.sse import SseEvent, read_events
 
 BODY = (
     b": comment\n\nid: 7\nretry: 50\ndata:\n\nevent: note\r\ndata: one\r\ndata: t wo\r\n\r\n"
@@ -13,7 +13,7 @@ BODY = (
 )
 
 
-async def events(body: bytes, step: int, most: int = 1000) -> list[Event]:
+async def events(body: bytes, step: int, most: int = 1000) -> list[SseEvent]:
     async def chunks() -> AsyncIterator[bytes]:
         for at in range(0, len(body), step):
             yield body[at : at + step]
@@ -45,4 +45,4 @@ async def test_an_event_that_is_too_large_is_reported_with_its_size(step: int, s
     "odd", [b"id: \xc3\xa9", b"id: a\rb", b"retry: " + b"5" * 5000, b"id: \x7f"]
 )
 async def test_unusable_fields_are_ignored(odd: bytes) -> None:
-    assert await events(odd + b"\ndata: on\n\n", 64) == [Event(data=b"on")]
+    assert await events(odd + b"\ndata: on\n\n", 64) == [SseEvent(data=b"on")]

@@ -9,7 +9,7 @@ import pytest
 from upwell.app import Settings, build
 from upwell.app.wiring import App
 from upwell.ground.receipt import Receipt
-from upwell.hook.daemon import PROTOCOL, WRAP, Request
+from upwell.hook.daemon import PROTOCOL, WRAP, HookRequest
 from upwell.wrap.asking import CALL, LIST, NEW, SAME
 from upwell.wrap.door import WrapDoor, server_name
 
@@ -36,7 +36,7 @@ async def door(app: App) -> AsyncIterator[WrapDoor]:
 
 
 async def answer(door: WrapDoor, what: str, body: bytes) -> bytes:
-    request = Request(PROTOCOL, "1.0", WRAP, what, 10_000, 1, len(body))
+    request = HookRequest(PROTOCOL, "1.0", WRAP, what, 10_000, 1, len(body))
     return await door.answer(request, body, Receipt())
 
 

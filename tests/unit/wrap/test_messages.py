@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from upwell.wrap.messages import END_BYTES, Malformed, Tool, ToolList, member, outline, parsed
+from upwell.wrap.messages import END_BYTES, ListedTool, Malformed, ToolList, member, outline, parsed
 
 
 def ends(message: bytes) -> dict[str, str]:
@@ -105,4 +105,4 @@ def test_what_is_no_list_of_tools_is_left_alone(line: bytes) -> None:
     ],
 )
 def test_a_tool_writes_if_its_annotations_say_so(annotations: str, writes: bool) -> None:
-    assert Tool(annotations).writes is writes
+    assert ListedTool(annotations).writes is writes

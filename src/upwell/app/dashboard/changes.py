@@ -7,7 +7,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from upwell.app.proposals import accept, change_rule, paused, resumed, reword
-from upwell.app.review import Offer, Reason
+from upwell.app.review import RemovalOffer, RemovalReason
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Memory, Provenance
@@ -119,9 +119,11 @@ async def resume_rule(app: App, fields: Fields) -> str:
 
 async def keep_offer(app: App, fields: Fields) -> str:
     reason = fields.get("reason", "")
-    if reason not in list(Reason):
-        raise UsageError(f"{reason!r} is not a reason", hint=f"use one of {', '.join(Reason)}")
-    await app.review().decline(Offer(await _memory(app, fields), Reason(reason), ""))
+    if reason not in list(RemovalReason):
+        raise UsageError(
+            f"{reason!r} is not a reason", hint=f"use one of {', '.join(RemovalReason)}"
+        )
+    await app.review().decline(RemovalOffer(await _memory(app, fields), RemovalReason(reason), ""))
     return "Kept; it will not be offered again for this reason."
 
 

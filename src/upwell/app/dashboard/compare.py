@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby, islice
 from typing import Any
 
-from upwell.app.dashboard.gaps import Gap, gaps_of
+from upwell.app.dashboard.gaps import OriginalGap, gaps_of
 from upwell.app.dashboard.json_values import Piece, is_json, pieces_of, values_of
 from upwell.ground.text.safe import clip
 
@@ -56,16 +56,16 @@ def compared(original: str, seen: str, left_out: str) -> Mapping[str, Any]:
     return {**page, **_by_gap(original, _by_line(original, seen)), "is_rewritten": True}
 
 
-def _by_line(original: str, seen: str) -> list[Gap]:
+def _by_line(original: str, seen: str) -> list[OriginalGap]:
     rows = [line.strip() for line in original.removesuffix("\n").split("\n")[:MAX_PIECES]]
     marks = found(rows, [line.strip() for line in seen.split("\n")])
     runs = (
         list(run) for is_seen, run in groupby(range(len(rows)), marks.__getitem__) if not is_seen
     )
-    return [Gap(run[0], run[-1] + 1) for run in runs]
+    return [OriginalGap(run[0], run[-1] + 1) for run in runs]
 
 
-def _by_gap(original: str, gaps: Sequence[Gap]) -> Mapping[str, Any]:
+def _by_gap(original: str, gaps: Sequence[OriginalGap]) -> Mapping[str, Any]:
     rows = original.split("\n")
     blocks: list[dict[str, Any]] = []
     row = column = 0

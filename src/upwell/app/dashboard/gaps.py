@@ -19,7 +19,7 @@ _CHARS = re.compile(r" \[…(\d{1,9}) chars\] ")
 _NOTE = re.compile(r"\[[\d,]{1,20} of [\d,]{1,20} ")
 
 
-class Gap(Struct, frozen=True):
+class OriginalGap(Struct, frozen=True):
     """A part of the original that was left out: the lines `first` … `last - 1`, or the characters
     `start` … `end - 1` of the line `first`."""
 
@@ -29,7 +29,7 @@ class Gap(Struct, frozen=True):
     end: int = 0
 
 
-def gaps_of(original: str, seen: str) -> list[Gap] | None:
+def gaps_of(original: str, seen: str) -> list[OriginalGap] | None:
     """The gaps in a shortened text, in order. Lines and characters are counted from 0. Returns None
     if the marks do not add up to the original, as in a summary."""
     rows = original.removesuffix("\n").split("\n")
@@ -50,14 +50,14 @@ def _one(line: str) -> int:
 
 def _walked(
     rows: Sequence[str], shown: Sequence[str], lines_in: Callable[[str], int], first_line: int
-) -> list[Gap] | None:
+) -> list[OriginalGap] | None:
     """Go through both texts at the same pace. `lines_in()` tells how many lines of the original a
     shown line stands for."""
-    gaps: list[Gap] = []
+    gaps: list[OriginalGap] = []
     at = 0
     for line in shown:
         if mark := _LINES.fullmatch(line):
-            gaps.append(Gap(at, at + int(mark[1])))
+            gaps.append(OriginalGap(at, at + int(mark[1])))
             at += int(mark[1])
             if mark[2] and at + first_line != int(mark[2]):
                 return None
@@ -79,7 +79,7 @@ def _after_blanks(rows: Sequence[str], at: int) -> int:
     return at
 
 
-def _within(number: int, row: str, line: str) -> Iterator[Gap]:
+def _within(number: int, row: str, line: str) -> Iterator[OriginalGap]:
     pieces = _CHARS.split(line)
     at = 0
     for piece, missing in zip(pieces[::2], pieces[1::2], strict=False):
@@ -87,4 +87,4 @@ def _within(number: int, row: str, line: str) -> Iterator[Gap]:
             return
         start = at + len(piece)
         at = start + int(missing)
-        yield Gap(number, number + 1, start, at)
+        yield OriginalGap(number, number + 1, start, at)

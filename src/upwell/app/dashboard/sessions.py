@@ -14,9 +14,9 @@ from upwell.app.taught import by_session, everything_taught
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.ground.types.cue import PROBE_SESSIONS
-from upwell.learn.thresholds import Use
+from upwell.learn.thresholds import MemoryUse
 from upwell.replay.transcripts.census import newest_of_user
-from upwell.sessions.index import Match, Scope
+from upwell.sessions.index import SessionMatch, SessionScope
 from upwell.sessions.state import ID as STATE_ID
 from upwell.web.dashboard.desk import Fields
 
@@ -47,10 +47,10 @@ async def sessions(app: App, fields: Fields) -> Mapping[str, Any]:
 async def sessionlist(app: App, fields: Fields) -> Mapping[str, Any]:
     """The sessions that match the search `q`, most relevant first. Without `q`, a page of the
     sessions of a `project` and a `host`, newest first, beginning after the position `before`."""
-    scope = Scope(project=fields.get("project"), host=fields.get("host"))
+    scope = SessionScope(project=fields.get("project"), host=fields.get("host"))
     recent, taught = await _recent(app), by_session(await everything_taught(app))
     if "q" in fields:
-        matches: Sequence[Match] = ()
+        matches: Sequence[SessionMatch] = ()
         if is_indexed(app):
             matches = await app.past_sessions().search(fields["q"], scope, MAX_FOUND)
         found = [_found(match, recent) for match in matches]
@@ -74,7 +74,7 @@ async def sessionlist(app: App, fields: Fields) -> Mapping[str, Any]:
 
 async def _past(
     app: App,
-    scope: Scope,
+    scope: SessionScope,
     before: tuple[float, str] | None,
     recent: Mapping[str, Mapping[str, Any]],
 ) -> tuple[list[dict[str, Any]], set[str]]:
@@ -197,7 +197,7 @@ def _session(
         "ended": newest["at"],
         "events": len(entries),
         "said": len(surfaced),
-        "used": sum(used.get(key) == Use.USED for key in surfaced),
+        "used": sum(used.get(key) == MemoryUse.USED for key in surfaced),
         "saved": saved,
         "first": next(prompts, ""),
     }
@@ -208,7 +208,7 @@ def _is_command(question: str) -> bool:
     return question.startswith("/") and " " not in question
 
 
-def _found(match: Match, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _found(match: SessionMatch, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     session, turn = match.session, match.turn
     return {
         **recent.get(session.name, _UNATTENDED),
@@ -257,7 +257,7 @@ _UNATTENDED: Mapping[str, Any] = {"events": 0, "said": 0, "used": 0, "saved": 0}
 """The figures of a session in which upwell took no part."""
 
 
-def _is_in(entry: Mapping[str, Any], scope: Scope) -> bool:
+def _is_in(entry: Mapping[str, Any], scope: SessionScope) -> bool:
     return scope.project in (None, entry["project"]) and scope.host in (None, entry["host"])
 
 

@@ -12,8 +12,8 @@ from upwell.app.dashboard.sessions import MAX_EVENTS, is_indexed, verdicts
 from upwell.app.events import Event, events
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
-from upwell.sessions.index import Match, Scope
-from upwell.sessions.steps import Part, Step, parts_of
+from upwell.sessions.index import SessionMatch, SessionScope
+from upwell.sessions.steps import SessionPart, SessionStep, parts_of
 from upwell.web.dashboard.desk import Fields
 
 TURNS = 12
@@ -81,11 +81,11 @@ async def hindsight(app: App, fields: Fields) -> Mapping[str, Any]:
     }
 
 
-async def _earlier(app: App, first: Match) -> list[str]:
+async def _earlier(app: App, first: SessionMatch) -> list[str]:
     """The transcripts of the sessions that ended before this one began, newest first."""
     session = first.session
     before = await app.past_sessions().listed(
-        Scope(project=session.project), (session.began, ""), MAX_EARLIER
+        SessionScope(project=session.project), (session.began, ""), MAX_EARLIER
     )
     paths: list[str] = []
     size = 0
@@ -110,14 +110,14 @@ async def _with_use(app: App, seen: Sequence[Event]) -> None:
             memory["use"] = used.get((event["id"], memory["id"]), "")
 
 
-def _start(matches: Sequence[Match], fields: Fields) -> int:
+def _start(matches: Sequence[SessionMatch], fields: Fields) -> int:
     turn, start = fields.get("turn", ""), fields.get("start", "")
     if start.isascii() and start.isdigit():
         return min(int(start[:9]), len(matches) - 1)
     return next((i for i, match in enumerate(matches) if str(match.turn.number) == turn), 0)
 
 
-def _part_at(parts: Sequence[Part], event: Event) -> Part:
+def _part_at(parts: Sequence[SessionPart], event: Event) -> SessionPart:
     """The latest turn that had begun when an event happened, give or take a second. The margin is
     larger for a prompt, because a hook reports it shortly before or after the transcript records
     it."""
@@ -125,7 +125,7 @@ def _part_at(parts: Sequence[Part], event: Event) -> Part:
     return next((part for part in reversed(parts) if part.at <= event["at"] + margin), parts[0])
 
 
-def _with_events(part: Part, seen: Sequence[Event]) -> dict[str, Any]:
+def _with_events(part: SessionPart, seen: Sequence[Event]) -> dict[str, Any]:
     """A turn with its steps and events in chronological order. The reason for a silence is shown
     with the step at which upwell stayed silent."""
     why: dict[int, str] = {}
@@ -150,7 +150,7 @@ def _with_events(part: Part, seen: Sequence[Event]) -> dict[str, Any]:
     }
 
 
-def _step_at(steps: Sequence[Step], event: Event, taken: Mapping[int, str]) -> int | None:
+def _step_at(steps: Sequence[SessionStep], event: Event, taken: Mapping[int, str]) -> int | None:
     """The index of the step to which a decision belongs: a call of the same tool that has no
     decision yet. A step with the same command is preferred, then the nearest one in time."""
     near = [

@@ -17,10 +17,10 @@ from upwell.capture.lessons.writer import (
     KINDS,
     MAX_LESSONS,
     MAX_TEXT_CHARS,
-    Draft,
-    Known,
+    KnownLesson,
+    LessonDraft,
 )
-from upwell.episodes.events import Event
+from upwell.episodes.events import SessionEvent
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.words import informative, terms
@@ -37,7 +37,7 @@ UNTRIED = "untried: "
 """The beginning of a lesson that nothing in its session tried."""
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """Why a lesson was not kept."""
 
     MALFORMED = "malformed"
@@ -54,19 +54,19 @@ class Reason(StrEnum):
     UNKNOWN_TARGET = "unknown_target"
 
 
-IN_WORDS: Mapping[Reason, str] = {
-    Reason.MALFORMED: "has no known kind or no text",
-    Reason.TOO_MANY: f"is beyond the first {MAX_LESSONS}",
-    Reason.TOO_LONG: f"is longer than {MAX_TEXT_CHARS} characters",
-    Reason.FRAGMENT: "is not a whole sentence",
-    Reason.NO_EVIDENCE: "names no event of the session",
-    Reason.OTHER_PROJECT: "is about another project",
-    Reason.NOT_IN_SESSION: "names something that the session does not contain",
-    Reason.NEVER_RUN: "has a command that neither the agent ran nor the user typed",
-    Reason.NEVER_WORKED: "says that a command works that only failed",
-    Reason.NOT_THE_USERS: "claims a wish of the user that is not in the user's words",
-    Reason.ORDERS: "gives orders to a model",
-    Reason.UNKNOWN_TARGET: "takes back a lesson that it was not shown",
+IN_WORDS: Mapping[RefusalReason, str] = {
+    RefusalReason.MALFORMED: "has no known kind or no text",
+    RefusalReason.TOO_MANY: f"is beyond the first {MAX_LESSONS}",
+    RefusalReason.TOO_LONG: f"is longer than {MAX_TEXT_CHARS} characters",
+    RefusalReason.FRAGMENT: "is not a whole sentence",
+    RefusalReason.NO_EVIDENCE: "names no event of the session",
+    RefusalReason.OTHER_PROJECT: "is about another project",
+    RefusalReason.NOT_IN_SESSION: "names something that the session does not contain",
+    RefusalReason.NEVER_RUN: "has a command that neither the agent ran nor the user typed",
+    RefusalReason.NEVER_WORKED: "says that a command works that only failed",
+    RefusalReason.NOT_THE_USERS: "claims a wish of the user that is not in the user's words",
+    RefusalReason.ORDERS: "gives orders to a model",
+    RefusalReason.UNKNOWN_TARGET: "takes back a lesson that it was not shown",
 }
 
 _INJECTIONS = re.compile(
@@ -131,22 +131,22 @@ class Dropped(Struct, frozen=True):
     """A lesson that was not kept, and why. `detail` is what the check found, "" if nothing."""
 
     text: str
-    reason: Reason
+    reason: RefusalReason
     detail: str = ""
 
 
-class Checked(Struct, frozen=True):
+class CheckedAnswer(Struct, frozen=True):
     kept: tuple[Lesson, ...] = ()
     dropped: tuple[Dropped, ...] = ()
 
 
 def checked(
-    drafts: Sequence[Draft],
-    events: Sequence[Event],
-    known: Sequence[Known] = (),
+    drafts: Sequence[LessonDraft],
+    events: Sequence[SessionEvent],
+    known: Sequence[KnownLesson] = (),
     *,
     is_own: Callable[[str | None], bool] = lambda folder: True,
-) -> Checked:
+) -> CheckedAnswer:
     """Check the lessons that a model wrote about a session. `known` are those that it was shown;
     `is_own()` tells whether a folder belongs to the session's project."""
     trusted = " ".join(lesson.text for lesson in known if not lesson.text.startswith(UNTRIED))
@@ -156,7 +156,7 @@ def checked(
     dropped: list[Dropped] = []
     for draft in drafts:
         outcome = (
-            Dropped(draft.text, Reason.TOO_MANY)
+            Dropped(draft.text, RefusalReason.TOO_MANY)
             if len(kept) >= MAX_LESSONS
             else checks.outcome(draft, ids)
         )
@@ -164,26 +164,26 @@ def checked(
             kept.append(outcome)
         else:
             dropped.append(replace(outcome, text=redact(outcome.text)[0][:MAX_TEXT_CHARS]))
-    return Checked(tuple(kept), tuple(dropped))
+    return CheckedAnswer(tuple(kept), tuple(dropped))
 
 
 class _Checks:
     def __init__(
         self,
         witness: Witness,
-        events: Mapping[int, Event],
+        events: Mapping[int, SessionEvent],
         is_own: Callable[[str | None], bool],
     ) -> None:
         self._witness = witness
         self._events = events
         self._is_own = is_own
 
-    def outcome(self, draft: Draft, ids: Mapping[str, str]) -> Lesson | Dropped:
+    def outcome(self, draft: LessonDraft, ids: Mapping[str, str]) -> Lesson | Dropped:
         evidence = [self._events[i] for i in draft.evidence if i in self._events]
         if not evidence:
-            return Dropped(draft.text, Reason.NO_EVIDENCE)
+            return Dropped(draft.text, RefusalReason.NO_EVIDENCE)
         if not any(self._is_own(event.cwd) for event in evidence):
-            return Dropped(draft.text, Reason.OTHER_PROJECT)
+            return Dropped(draft.text, RefusalReason.OTHER_PROJECT)
         lesson = Lesson(
             kind=draft.kind,
             text="",
@@ -191,31 +191,35 @@ class _Checks:
             replaces=ids.get(draft.replaces, ""),
         )
         if not draft.text:
-            return lesson if lesson.replaces else Dropped("", Reason.UNKNOWN_TARGET, draft.replaces)
+            return (
+                lesson
+                if lesson.replaces
+                else Dropped("", RefusalReason.UNKNOWN_TARGET, draft.replaces)
+            )
         text = whole(draft.text)
-        if isinstance(text, Reason):
+        if isinstance(text, RefusalReason):
             return Dropped(draft.text, text)
         fault = self._fault(replace(draft, text=text), evidence)
         if fault is not None:
             return fault
         return self._finished(lesson, replace(draft, text=text), evidence)
 
-    def _fault(self, draft: Draft, evidence: Sequence[Event]) -> Dropped | None:
+    def _fault(self, draft: LessonDraft, evidence: Sequence[SessionEvent]) -> Dropped | None:
         text, is_users = draft.text, any(event.is_users for event in evidence)
         if draft.kind not in KINDS:
-            return Dropped(text, Reason.MALFORMED, draft.kind)
+            return Dropped(text, RefusalReason.MALFORMED, draft.kind)
         if found := _INJECTIONS.search(text):
-            return Dropped(text, Reason.ORDERS, found[0])
+            return Dropped(text, RefusalReason.ORDERS, found[0])
         is_wish = is_users and draft.kind in _OF_THE_USER
         if not is_wish and (found := _ADDRESSES.search(text)):
-            return Dropped(text, Reason.ORDERS, found[0])
+            return Dropped(text, RefusalReason.ORDERS, found[0])
         if draft.kind in _WISHES and not _is_wished(draft, evidence):
-            return Dropped(text, Reason.NOT_THE_USERS)
+            return Dropped(text, RefusalReason.NOT_THE_USERS)
         for command in self._commands(text):
             if self._witness.standing(command) >= Standing.SHOWN:
-                return Dropped(text, Reason.NEVER_RUN, command)
+                return Dropped(text, RefusalReason.NEVER_RUN, command)
         if missing := self._missing(text):
-            return Dropped(text, Reason.NOT_IN_SESSION, missing)
+            return Dropped(text, RefusalReason.NOT_IN_SESSION, missing)
         return None
 
     def _commands(self, text: str) -> list[str]:
@@ -228,23 +232,23 @@ class _Checks:
         return next((name for name in names if not self._witness.names(name)), "")
 
     def _finished(
-        self, lesson: Lesson, draft: Draft, evidence: Sequence[Event]
+        self, lesson: Lesson, draft: LessonDraft, evidence: Sequence[SessionEvent]
     ) -> Lesson | Dropped:
         text, is_marked = _unmarked(draft.text)
         claim = Standing.SUCCEEDED if is_marked else self._claimed(text, evidence)
         if claim is Standing.FAILED:
-            return Dropped(text, Reason.NEVER_WORKED)
+            return Dropped(text, RefusalReason.NEVER_WORKED)
         standings = [self._witness.standing(command) for command in self._commands(text)]
         if is_marked or claim is Standing.WRITTEN or Standing.WRITTEN in standings:
             text = UNTRIED + text
         masked, rules = redact(text)
         if len(masked) > MAX_TEXT_CHARS:
-            return Dropped(text, Reason.TOO_LONG)
+            return Dropped(text, RefusalReason.TOO_LONG)
         triggers = [word for word in draft.triggers if not _INJECTIONS.search(word)]
         until = redact(draft.until)[0]
         return replace(lesson, text=masked, triggers=tuple(triggers), until=until, redacted=rules)
 
-    def _claimed(self, text: str, evidence: Sequence[Event]) -> Standing:
+    def _claimed(self, text: str, evidence: Sequence[SessionEvent]) -> Standing:
         """The worst standing of a claim in the text that something works: `SUCCEEDED` if each was
         tried, `WRITTEN` if one was not, `FAILED` if one is contradicted."""
         worst = Standing.SUCCEEDED
@@ -259,7 +263,7 @@ class _Checks:
         return worst
 
 
-def _is_wished(draft: Draft, evidence: Sequence[Event]) -> bool:
+def _is_wished(draft: LessonDraft, evidence: Sequence[SessionEvent]) -> bool:
     """Whether the prompts among the evidence share enough words with a wish or its triggers."""
     said = telling_stems(event.text for event in evidence if event.is_users)
     shared = len(said & telling_stems((draft.text, *draft.triggers)))
@@ -274,17 +278,17 @@ def telling_stems(texts: Iterable[str]) -> set[str]:
     return set(stemmer().stems(words)) - {"user"}
 
 
-def whole(text: str) -> str | Reason:
+def whole(text: str) -> str | RefusalReason:
     """A text as whole sentences of at most `MAX_TEXT_CHARS`, or why it cannot be that."""
     if len(text) > MAX_TEXT_CHARS:
         ends = [match.end() for match in _SENTENCE_END.finditer(text[:MAX_TEXT_CHARS])]
         if not ends or ends[-1] < MIN_SHARE * MAX_TEXT_CHARS:
-            return Reason.TOO_LONG
+            return RefusalReason.TOO_LONG
         text = text[: ends[-1]]
         if text.count("`") % 2:
-            return Reason.TOO_LONG
+            return RefusalReason.TOO_LONG
     if len(text) < MIN_TEXT_CHARS or text.endswith("…") or _OPEN_END.search(text):
-        return Reason.FRAGMENT
+        return RefusalReason.FRAGMENT
     return text if text.endswith((".", "!", "?", "。", ")", '"', "`", "'")) else f"{text}."
 
 

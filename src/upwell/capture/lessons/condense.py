@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from upwell.episodes.events import WRITERS, Event, Kind
+from upwell.episodes.events import WRITERS, Kind, SessionEvent
 from upwell.episodes.failures import succeeded
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.invisible import visible
@@ -75,7 +75,7 @@ class _Line(Struct):
     """An event whose short form (0), long form (1) or no form (None) is shown. `forms` holds the
     text of each form and its tokens, once they are needed."""
 
-    event: Event
+    event: SessionEvent
     weight: Weight
     root: str
     form: int | None = None
@@ -92,7 +92,7 @@ class _Line(Struct):
         return 0 if self.form is None else self.as_form(self.form)[1]
 
 
-def condensed(events: Sequence[Event], max_tokens: int = MAX_TOKENS) -> str:
+def condensed(events: Sequence[SessionEvent], max_tokens: int = MAX_TOKENS) -> str:
     """The transcript of a session, oldest event first, of at most `max_tokens` (unless a single
     line takes more). Files in the session's first folder are shown relative to it."""
     root = next((f"{event.cwd.rstrip('/')}/" for event in events if event.cwd), "")
@@ -112,19 +112,19 @@ def condensed(events: Sequence[Event], max_tokens: int = MAX_TOKENS) -> str:
     return text
 
 
-def is_worth_reading(events: Sequence[Event]) -> bool:
+def is_worth_reading(events: Sequence[SessionEvent]) -> bool:
     """Whether a session is long enough to have taught something."""
     kinds = Counter(event.kind for event in events)
     said = sum(len(e.text) for e in events if e.kind in (Kind.PROMPT, Kind.SAY))
     return kinds[Kind.PROMPT] > 0 and (kinds[Kind.TOOL] >= MIN_CALLS or said >= MIN_SAID_CHARS)
 
 
-def line_of(event: Event) -> str:
+def line_of(event: SessionEvent) -> str:
     """An event on one line, as a person would quote it."""
     return _line(event, Shape(200, 160), f"{event.cwd.rstrip('/')}/" if event.cwd else "")
 
 
-def weights(events: Sequence[Event]) -> Iterator[Weight | None]:
+def weights(events: Sequence[SessionEvent]) -> Iterator[Weight | None]:
     """The weight of each event; None for one that says nothing."""
     watched = 0
     for place, event in enumerate(events):
@@ -143,12 +143,12 @@ def weights(events: Sequence[Event]) -> Iterator[Weight | None]:
             yield None
 
 
-def is_failure(event: Event) -> bool:
+def is_failure(event: SessionEvent) -> bool:
     """Whether a call failed, as far as its result shows."""
     return event.failed or (event.tool == "Bash" and not succeeded(event))
 
 
-def is_empty(event: Event) -> bool:
+def is_empty(event: SessionEvent) -> bool:
     """Whether a search found nothing."""
     return event.tool in SEARCHES and len(event.out.strip()) < MAX_EMPTY_CHARS
 
@@ -159,7 +159,7 @@ def _weight(*, is_work: bool, watched: bool) -> Weight:
     return Weight.AFTER_FAILURE if watched else Weight.WORK
 
 
-def _ends_turn(events: Sequence[Event], place: int) -> bool:
+def _ends_turn(events: Sequence[SessionEvent], place: int) -> bool:
     for event in events[place + 1 :]:
         if event.kind in (Kind.PROMPT, Kind.END):
             return True
@@ -203,7 +203,7 @@ def _rendered(lines: Sequence[_Line]) -> Iterator[str]:
         yield f"[… {names.total()} left out: {listed}]" if names.total() > 3 else "[…]"
 
 
-def _line(event: Event, shape: Shape, root: str) -> str:
+def _line(event: SessionEvent, shape: Shape, root: str) -> str:
     if event.kind is Kind.PROMPT:
         return f"[{event.i}] USER: {one_line(event.text, shape.text)}"
     if event.kind is Kind.SAY:
@@ -212,7 +212,7 @@ def _line(event: Event, shape: Shape, root: str) -> str:
     return f"[{event.i}] {call}{_outcome(event, shape.out)}"
 
 
-def _outcome(event: Event, limit: int) -> str:
+def _outcome(event: SessionEvent, limit: int) -> str:
     if is_failure(event):
         label = "FAILED" if event.failed else "PROBABLY FAILED"
         return f" => {label}: {one_line(event.out, limit)}" if limit else f" => {label}"

@@ -8,9 +8,9 @@ from enum import IntEnum
 from msgspec import Struct, field
 
 from upwell.capture.lessons.condense import is_failure
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.episodes.failures import is_refused, real_steps
-from upwell.episodes.signatures import Step, command_of, steps_of
+from upwell.episodes.signatures import CommandStep, command_of, steps_of
 
 QUOTED = re.compile(r"`([^`\n]{1,300})`")
 _PROGRAM = re.compile(r"[\w.@/~+-]{1,200}")
@@ -69,7 +69,7 @@ class Standing(IntEnum):
 
 class _Run(Struct, frozen=True):
     text: str
-    steps: Sequence[Step]
+    steps: Sequence[CommandStep]
     failed: bool
 
 
@@ -77,7 +77,7 @@ class Witness(Struct):
     """A session, prepared for questions about what it shows. `trusted` is further text, of lessons
     that were checked before: their commands count as typed."""
 
-    events: Sequence[Event]
+    events: Sequence[SessionEvent]
     trusted: str = ""
     runs: list[_Run] = field(default_factory=list[_Run])
     typed: str = ""
@@ -86,7 +86,7 @@ class Witness(Struct):
     shown: str = ""
 
     @classmethod
-    def of(cls, events: Sequence[Event], trusted: str = "") -> "Witness":
+    def of(cls, events: Sequence[SessionEvent], trusted: str = "") -> "Witness":
         witness = cls(events, trusted)
         for event in events:
             witness._take(event)
@@ -100,7 +100,7 @@ class Witness(Struct):
         witness.shown = _flat([e.out for e in events])
         return witness
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: SessionEvent) -> None:
         command = command_of(event)
         if command and not is_refused(event):
             self.runs.append(_Run(_flat([command]), steps_of(command), is_failure(event)))
@@ -137,7 +137,7 @@ class Witness(Struct):
         ]
         return all(any(part.removesuffix("s") in text for text in everywhere) for part in parts)
 
-    def was_tried(self, evidence: Sequence[Event]) -> bool:
+    def was_tried(self, evidence: Sequence[SessionEvent]) -> bool:
         """Whether the user said it, or the agent ran something successfully after the first of
         these events."""
         if any(event.is_users for event in evidence):
@@ -181,7 +181,7 @@ def _ran_in(command: str, run: _Run) -> bool:
     return bool(wanted) and all(any(_is_run_by(w, step) for step in run.steps) for w in wanted)
 
 
-def _is_run_by(wanted: Step, step: Step) -> bool:
+def _is_run_by(wanted: CommandStep, step: CommandStep) -> bool:
     if wanted.program != step.program:
         return False
     words = {word.lower() for word in step.words}

@@ -70,7 +70,7 @@ Each lesson is one JSON object on one line:
 Reply with these lines and nothing else. If there is no lesson, reply []."""
 
 
-class Known(Struct, frozen=True):
+class KnownLesson(Struct, frozen=True):
     """A lesson that earlier sessions taught. The model sees it as `key`."""
 
     key: str
@@ -78,9 +78,9 @@ class Known(Struct, frozen=True):
     text: str
 
 
-class Draft(Struct, frozen=True, kw_only=True):
+class LessonDraft(Struct, frozen=True, kw_only=True):
     """A lesson as the model wrote it. An empty `text` takes the lesson `replaces` back. `replaces`
-    is the key of a `Known`."""
+    is the key of a `KnownLesson`."""
 
     kind: str
     text: str
@@ -90,19 +90,19 @@ class Draft(Struct, frozen=True, kw_only=True):
     replaces: str = ""
 
 
-class Prompt(Struct, frozen=True):
+class LessonPrompt(Struct, frozen=True):
     """What the model is asked."""
 
     system: str
     user: str
 
 
-def prompt_for(transcript: str, known: Sequence[Known], project: str) -> Prompt:
+def prompt_for(transcript: str, known: Sequence[KnownLesson], project: str) -> LessonPrompt:
     """Ask for the lessons of a session in the repository named `project`, given the lessons that
     are known already."""
     listed = "\n".join(f"{lesson.key}: {_plain(lesson.text, MAX_TEXT_CHARS)}" for lesson in known)
     mark = hashlib.sha256(f"{listed}\0{transcript}".encode("utf-8", "replace")).hexdigest()[:12]
-    return Prompt(
+    return LessonPrompt(
         SYSTEM,
         f"Repository: {_plain(project, 100)}\n"
         f"Known lessons:\n{listed or '(none)'}\n\n"
@@ -111,7 +111,7 @@ def prompt_for(transcript: str, known: Sequence[Known], project: str) -> Prompt:
     )
 
 
-def drafts_in(answer: str) -> list[Draft]:
+def drafts_in(answer: str) -> list[LessonDraft]:
     """The lessons in a model's answer, which may have prose or fences around them, may be a list or
     an object that contains one, and may be cut off."""
     text = answer[:MAX_ANSWER_CHARS].rpartition(_THOUGHTS_END)[2]
@@ -141,12 +141,12 @@ def _lessons_of(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from (entry for entry in inner if isinstance(entry, dict))
 
 
-def _draft(entry: dict[str, Any]) -> Draft | None:
+def _draft(entry: dict[str, Any]) -> LessonDraft | None:
     text, replaces = entry.get("text", ""), entry.get("replaces") or ""
     if not isinstance(text, str) or not isinstance(replaces, str) or not (text or replaces):
         return None
     kind, until = entry.get("kind"), entry.get("until")
-    return Draft(
+    return LessonDraft(
         kind="_".join(kind.lower().replace("-", " ").split()) if isinstance(kind, str) else "",
         text=" ".join(visible(text).split()),
         triggers=tuple(_words(entry.get("triggers"))),

@@ -20,10 +20,10 @@ from upwell.compress.base import Fitted, RemainingBudget
 from upwell.compress.json.outline import Outline, outline
 from upwell.compress.json.rows import GAP, HEAD, MIN_ROWS, Cell, Tables
 from upwell.compress.json.score import described, relevance, salience, with_identities
-from upwell.compress.json.tree import ARRAY, OBJECT, SCALAR, Node
+from upwell.compress.json.tree import ARRAY, OBJECT, SCALAR, JsonNode
 from upwell.compress.json.write import Style, Writer, characters, is_brief
 from upwell.compress.priority import order
-from upwell.compress.relevance import Meaning, Question
+from upwell.compress.relevance import Meaning, RelevanceQuestion
 from upwell.ground.text.tokens import weigh
 from upwell.ground.types.compression import Omission
 
@@ -68,7 +68,7 @@ def rank_records(doc: Outline, saliences: MutableSequence[float], tables: Tables
                 saliences[unit] = worth - _TIE * (index + rank / 1e3)
 
 
-def _arrays(doc: Outline, tables: Tables) -> Iterator[Node]:
+def _arrays(doc: Outline, tables: Tables) -> Iterator[JsonNode]:
     end = -1
     for box in doc.boxes:
         if box.kind != ARRAY or len(box.items) < MANY or box.start < end:
@@ -131,10 +131,10 @@ class Basket:
                 node.selected = None
             node = node.parent
 
-    def _is_empty(self, node: Node) -> bool:
+    def _is_empty(self, node: JsonNode) -> bool:
         return not node.units and not node.selected and not self._tables.row(node)
 
-    def _add(self, unit: int) -> list[Node]:
+    def _add(self, unit: int) -> list[JsonNode]:
         doc, node = self._doc, self._doc.nodes[unit]
         piece = self._text[doc.starts[unit] : doc.ends[unit]]
         cell = self._tables.take(unit, doc.nodes)
@@ -163,7 +163,7 @@ class Basket:
             if cell.column == 0:
                 self._pay(HEAD)
 
-    def _open_all(self, node: Node) -> list[Node]:
+    def _open_all(self, node: JsonNode) -> list[JsonNode]:
         opened = []
         ancestor = node
         while ancestor.parent is not None and (
@@ -182,7 +182,7 @@ class Basket:
     def _is_over(self) -> bool:
         return self.chars > self._remaining.chars or self.tokens > self._remaining.tokens
 
-    def _undo(self, unit: int, opened: list[Node]) -> None:
+    def _undo(self, unit: int, opened: list[JsonNode]) -> None:
         self._doc.nodes[unit].units.pop()
         self._tables.put_back(unit)
         for box in opened:
@@ -192,7 +192,7 @@ class Basket:
             if box.kind != SCALAR:
                 box.selected = None
 
-    def _open(self, node: Node) -> None:
+    def _open(self, node: JsonNode) -> None:
         if node.parent is not None:
             if node.parent.selected is None:
                 node.parent.selected = []
@@ -244,9 +244,9 @@ the round, so without this step a larger budget could select less."""
 
 
 def fit(
-    root: Node,
+    root: JsonNode,
     text: str,
-    question: Question,
+    question: RelevanceQuestion,
     remaining: RemainingBudget,
     emphasis: Emphasis,
     style: Style,
@@ -327,13 +327,13 @@ def _written(doc: Outline, text: str, style: Style, tables: Tables) -> Fitted:
     return Fitted(writer.write(), writer.omitted)
 
 
-def _empty(root: Node, style: Style) -> str:
+def _empty(root: JsonNode, style: Style) -> str:
     if style.lines:
         return ""
     return "{}" if root.kind == OBJECT else "[]"
 
 
-def _scalar_within(root: Node, text: str, remaining: RemainingBudget) -> Fitted:
+def _scalar_within(root: JsonNode, text: str, remaining: RemainingBudget) -> Fitted:
     from upwell.compress.json.outline import pieces_of
 
     if text[root.start] != '"':

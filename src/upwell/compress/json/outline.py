@@ -4,7 +4,7 @@ import re
 
 from msgspec import Struct, field
 
-from upwell.compress.json.tree import ARRAY, Node
+from upwell.compress.json.tree import ARRAY, JsonNode
 
 PIECE_CHARS = 200
 LONG_STRING = 320
@@ -25,18 +25,18 @@ class Outline(Struct):
     containers that are not empty, outer containers first. `root` is the tree.
     """
 
-    root: Node
-    nodes: list[Node] = field(default_factory=list)
+    root: JsonNode
+    nodes: list[JsonNode] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     pieces: list[int] = field(default_factory=list)
     keys: list[str] = field(default_factory=lambda: [""])
     parents: list[int] = field(default_factory=lambda: [-1])
     below: list[int] = field(default_factory=lambda: [0])
-    boxes: list[Node] = field(default_factory=list)
+    boxes: list[JsonNode] = field(default_factory=list)
 
 
-def outline(root: Node, text: str) -> Outline:
+def outline(root: JsonNode, text: str) -> Outline:
     """Split the tree `root` of `text` into units, number its key paths, and count its scalars."""
     doc = Outline(root)
     numbers: dict[tuple[int, str], int] = {}
@@ -54,7 +54,7 @@ def outline(root: Node, text: str) -> Outline:
     return doc
 
 
-def _number_paths(doc: Outline, numbers: dict[tuple[int, str], int], node: Node) -> None:
+def _number_paths(doc: Outline, numbers: dict[tuple[int, str], int], node: JsonNode) -> None:
     own, nested = node.path, node.nested
     if node.kind == ARRAY:
         number = _number(doc, numbers, (own, "[]"))
@@ -78,7 +78,7 @@ def _number(doc: Outline, numbers: dict[tuple[int, str], int], step: tuple[int, 
     return number
 
 
-def _add_units(doc: Outline, node: Node, text: str) -> None:
+def _add_units(doc: Outline, node: JsonNode, text: str) -> None:
     start, end = node.start, node.end
     if end - start <= LONG_STRING or text[start] != '"':
         doc.nodes.append(node)

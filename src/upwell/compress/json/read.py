@@ -10,9 +10,9 @@ selects.
 import re
 from bisect import bisect_right
 
-from upwell.compress.json.tree import ARRAY, CLOSE, ITEM, KEY, OBJECT, OPEN, SCALAR, Node, parse
-from upwell.compress.relevance import NO_QUESTION, Question, ask, lowered, places, rarity
-from upwell.ground.types.compression import Kind, Passage
+from upwell.compress.json.tree import ARRAY, CLOSE, ITEM, KEY, OBJECT, OPEN, SCALAR, JsonNode, parse
+from upwell.compress.relevance import NO_QUESTION, RelevanceQuestion, ask, lowered, places, rarity
+from upwell.ground.types.compression import Passage, TextKind
 
 LARGE_CHARS = 2_000_000
 _READ_CHARS = 800_000
@@ -26,13 +26,19 @@ only the beginning of the document is read."""
 
 
 JSON_KINDS = frozenset(
-    {Kind.JSON_ARRAY, Kind.JSON_OBJECT, Kind.JSON_SCALAR, Kind.JSON_LINES, Kind.OPENAPI}
+    {
+        TextKind.JSON_ARRAY,
+        TextKind.JSON_OBJECT,
+        TextKind.JSON_SCALAR,
+        TextKind.JSON_LINES,
+        TextKind.OPENAPI,
+    }
 )
 
 
-def read_json(passage: Passage) -> Node | None:
+def read_json(passage: Passage) -> JsonNode | None:
     """Parse a passage. Returns None if its kind is not a JSON kind or the text is not JSON."""
-    if passage.kind == Kind.JSON_LINES:
+    if passage.kind == TextKind.JSON_LINES:
         return parse_lines(passage.text, ask(passage.query))
     if passage.kind not in JSON_KINDS:
         return None
@@ -44,7 +50,7 @@ def read_json(passage: Passage) -> Node | None:
     return parse(text)
 
 
-def thin(text: str, question: Question) -> Node | None:
+def thin(text: str, question: RelevanceQuestion) -> JsonNode | None:
     """Parse `text`, but only the records that matter.
 
     Returns None if a part that is read is not JSON, or if no array at the root or one level
@@ -70,12 +76,12 @@ def thin(text: str, question: Question) -> Node | None:
     return _read_rest(root, array, text)
 
 
-def _outer(text: str, depth: int) -> Node | None:
+def _outer(text: str, depth: int) -> JsonNode | None:
     """Parse `text` down to `depth` (0 is the root). Containers at that depth get no children.
 
     The contents of such a container are checked only if it is read later.
     """
-    root = current = Node(ARRAY, "", 0, len(text), None)
+    root = current = JsonNode(ARRAY, "", 0, len(text), None)
     level = 0
     offset = 1 if text.startswith("\ufeff") else 0
     for match in ITEM.finditer(text, offset):
@@ -101,17 +107,17 @@ def _outer(text: str, depth: int) -> Node | None:
     return root.items[0]
 
 
-def _value(parent: Node, match: re.Match[str], token: int) -> Node:
+def _value(parent: JsonNode, match: re.Match[str], token: int) -> JsonNode:
     start, end = match.span(token)
     kind = SCALAR
     if token == OPEN:
         kind = OBJECT if match[OPEN] == "{" else ARRAY
-    node = Node(kind, match[KEY] or "", start, end, parent)
+    node = JsonNode(kind, match[KEY] or "", start, end, parent)
     parent.items.append(node)
     return node
 
 
-def _read_rest(root: Node, array: Node, text: str) -> Node | None:
+def _read_rest(root: JsonNode, array: JsonNode, text: str) -> JsonNode | None:
     if root is array:
         return root
     for index, node in enumerate(root.items):
@@ -126,7 +132,7 @@ def _read_rest(root: Node, array: Node, text: str) -> Node | None:
     return root
 
 
-def _chosen(records: list[Node], text: str, question: Question) -> list[Node]:
+def _chosen(records: list[JsonNode], text: str, question: RelevanceQuestion) -> list[JsonNode]:
     starts = [record.start for record in records]
     scores: dict[int, float] = {}
     lowercase = lowered(text) if question else ""
@@ -145,7 +151,7 @@ def _chosen(records: list[Node], text: str, question: Question) -> list[Node]:
 
 
 def _choose(
-    selection: set[int], order: "list[int] | range", records: list[Node], chars: float
+    selection: set[int], order: "list[int] | range", records: list[JsonNode], chars: float
 ) -> None:
     spent = sum(records[record].end - records[record].start for record in selection)
     for record in order:
@@ -157,7 +163,7 @@ def _choose(
         selection.add(record)
 
 
-def shift(node: Node, by: int) -> None:
+def shift(node: JsonNode, by: int) -> None:
     """Shift the offsets of a tree that was read from a part of a text."""
     stack = [node]
     while stack:
@@ -167,13 +173,13 @@ def shift(node: Node, by: int) -> None:
         stack.extend(current.items)
 
 
-def parse_lines(text: str, question: Question = NO_QUESTION) -> Node | None:
+def parse_lines(text: str, question: RelevanceQuestion = NO_QUESTION) -> JsonNode | None:
     """Parse JSON Lines as one array, ignoring blank lines. From a very large text, only the lines
     that matter are read.
 
     Returns None if one of these lines is not JSON, or if there are no lines.
     """
-    root = Node(ARRAY, "", 0, len(text), None)
+    root = JsonNode(ARRAY, "", 0, len(text), None)
     records = _lines(text)
     selection = records
     if len(text) > LARGE_CHARS:
@@ -189,11 +195,11 @@ def parse_lines(text: str, question: Question = NO_QUESTION) -> Node | None:
     return root if root.items else None
 
 
-def _lines(text: str) -> list[Node]:
-    records: list[Node] = []
+def _lines(text: str) -> list[JsonNode]:
+    records: list[JsonNode] = []
     offset = 0
     for line in text.split("\n"):
         if line.strip():
-            records.append(Node(SCALAR, "", offset, offset + len(line), None))
+            records.append(JsonNode(SCALAR, "", offset, offset + len(line), None))
         offset += len(line) + 1
     return records

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from upwell.compress.json.outline import Outline
 from upwell.compress.json.score import IDENTITIES, place_paths
-from upwell.compress.json.tree import ARRAY, OBJECT, Node
+from upwell.compress.json.tree import ARRAY, OBJECT, JsonNode
 from upwell.ground.text.words import split_identifier
 
 MIN_ROWS = 4
@@ -44,7 +44,7 @@ _NAMING = 0.5
 """The column that names the rows gets the highest salience of all columns plus this much."""
 
 
-class Table(Struct):
+class JsonTable(Struct):
     """An `array` whose items share key paths.
 
     `columns`: the dotted key paths, most salient first. `same`: the values that are equal in all
@@ -52,7 +52,7 @@ class Table(Struct):
     number of rows in which it was bought. `gaps`: whether any item lacks a column.
     """
 
-    array: Node
+    array: JsonNode
     columns: list[str] = field(default_factory=list)
     same: dict[str, list[int]] = field(default_factory=dict)
     depth: list[int] = field(default_factory=list)
@@ -72,18 +72,18 @@ class Table(Struct):
 class Cell(NamedTuple):
     """The position of a unit in a table."""
 
-    table: Table
-    record: Node
+    table: JsonTable
+    record: JsonNode
     column: int
 
 
-class Row(Struct):
+class TableRow(Struct):
     """The `units` of item number `index`, one for each column, or `ABSENT` if the item lacks the
     column. The first `filled` units were bought. `alone` counts the bought units that appear only
     in the row, because their values are not in `selected` of any container.
     """
 
-    table: Table
+    table: JsonTable
     index: int
     units: list[int] = field(default_factory=list)
     filled: int = 0
@@ -99,10 +99,10 @@ class Tables:
 
     def __init__(self) -> None:
         self.implied: dict[int, int] = {}
-        self._nodes: Sequence[Node] = ()
+        self._nodes: Sequence[JsonNode] = ()
         self._cells: dict[int, Cell] = {}
-        self._rows: dict[int, Row] = {}
-        self._tables: dict[int, Table] = {}
+        self._rows: dict[int, TableRow] = {}
+        self._tables: dict[int, JsonTable] = {}
         self._before: dict[int, int] = {}
         self._alone: set[int] = set()
 
@@ -128,21 +128,21 @@ class Tables:
                 self._tables[id(array)] = self._make_table(doc, text, saliences, array, columns)
                 end = array.end
 
-    def of(self, node: Node) -> Table | None:
+    def of(self, node: JsonNode) -> JsonTable | None:
         """Return the table of the array `node`, or None."""
         return self._tables.get(id(node))
 
-    def row(self, record: Node) -> list[int]:
+    def row(self, record: JsonNode) -> list[int]:
         """Return the bought units in the row of an item, including `ABSENT`."""
         row = self._rows.get(id(record))
         return row.units[: row.filled] if row is not None else []
 
-    def shared(self, table: Table) -> dict[str, Node]:
+    def shared(self, table: JsonTable) -> dict[str, JsonNode]:
         """Map names to the bought values that are equal in all rows."""
         firsts = ((name, self._nodes[units[0]]) for name, units in table.same.items())
         return {name: node for name, node in firsts if node.units}
 
-    def repeated(self, record: Node) -> list[Node]:
+    def repeated(self, record: JsonNode) -> list[JsonNode]:
         """Return the values of an item that are shown in the head of its table."""
         row = self._rows.get(id(record))
         if row is None:
@@ -150,7 +150,7 @@ class Tables:
         same = row.table.same
         return [self._nodes[same[name][row.index]] for name in self.shared(row.table)]
 
-    def shown_in_row(self, record: Node) -> int:
+    def shown_in_row(self, record: JsonNode) -> int:
         """Count the values of an item that are shown only in its row or in the head of the
         table."""
         row = self._rows.get(id(record))
@@ -158,7 +158,7 @@ class Tables:
             return 0
         return row.alone + sum(not node.units for node in self.repeated(record))
 
-    def take(self, unit: int, nodes: Sequence[Node]) -> Cell | None:
+    def take(self, unit: int, nodes: Sequence[JsonNode]) -> Cell | None:
         """Record that `unit` was bought, if it is the next cell of its row.
 
         The cells after it join the row if they have already been bought. Returns the cell if its
@@ -189,7 +189,7 @@ class Tables:
             gaps += 1
         return gaps
 
-    def put_back(self, unit: int) -> Node | None:
+    def put_back(self, unit: int) -> JsonNode | None:
         """Undo the last `take()`. Returns the record if the unit was shown only in its row."""
         before = self._before.pop(unit, None)
         if before is None:
@@ -203,7 +203,7 @@ class Tables:
         row.alone -= 1
         return cell.record
 
-    def _move(self, row: Row, filled: int) -> None:
+    def _move(self, row: TableRow, filled: int) -> None:
         for column in range(row.filled, filled):
             row.table.depth[column] += 1
         for column in range(filled, row.filled):
@@ -215,11 +215,11 @@ class Tables:
         doc: Outline,
         text: str,
         saliences: MutableSequence[float],
-        array: Node,
+        array: JsonNode,
         columns: dict[int, dict[int, int]],
-    ) -> Table:
-        table = Table(array)
-        rows = [Row(table, index) for index in range(len(array.items))]
+    ) -> JsonTable:
+        table = JsonTable(array)
+        rows = [TableRow(table, index) for index in range(len(array.items))]
         self._rows.update({id(item): row for item, row in zip(array.items, rows, strict=True)})
         worth = {
             path: fmean([saliences[unit] for unit in units.values()])
@@ -291,7 +291,7 @@ def _value(doc: Outline, text: str, unit: int) -> str:
     return text[doc.starts[unit] : doc.ends[unit]]
 
 
-def _arrays(doc: Outline) -> Iterator[Node]:
+def _arrays(doc: Outline) -> Iterator[JsonNode]:
     for box in doc.boxes:
         if box.kind != ARRAY or len(box.items) < MIN_ROWS:
             continue
@@ -299,7 +299,7 @@ def _arrays(doc: Outline) -> Iterator[Node]:
             yield box
 
 
-def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
+def _columns(doc: Outline, array: JsonNode) -> dict[int, dict[int, int]]:
     """Map key path → position of the item → unit, for whole values that occur in at
     least half of the items and at most once in each item."""
     columns: dict[int, dict[int, int]] = {}
@@ -325,7 +325,7 @@ def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
     }
 
 
-def _record(node: Node, array: Node) -> Node | None:
+def _record(node: JsonNode, array: JsonNode) -> JsonNode | None:
     """Return the item of `array` around a value, or None if an array of several items lies
     between them."""
     box = node.parent
@@ -336,7 +336,7 @@ def _record(node: Node, array: Node) -> Node | None:
     return box
 
 
-def _name(doc: Outline, path: int, array: Node) -> str:
+def _name(doc: Outline, path: int, array: JsonNode) -> str:
     """Return the dotted key path of a column, or "" if it would be ambiguous."""
     keys: list[str] = []
     top = array.items[0].path

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from upwell.compress.json.outline import Outline
-from upwell.compress.json.tree import ARRAY, OBJECT, Node
-from upwell.compress.relevance import Finder, Question, lowered, name_stems, places, rarity
+from upwell.compress.json.tree import ARRAY, OBJECT, JsonNode
+from upwell.compress.relevance import Finder, RelevanceQuestion, lowered, name_stems, places, rarity
 from upwell.ground.text.words import split_identifier
 
 _TELLING = frozenset(
@@ -139,7 +139,9 @@ def _key_salience(key: str) -> float:
     return score if _DULL.isdisjoint(parts) else score - 1.2
 
 
-def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, float], float]:
+def relevance(
+    doc: Outline, text: str, question: RelevanceQuestion
+) -> tuple[dict[int, float], float]:
     """Score the units that answer `question`.
 
     Returns the score of each such unit, and the share of the question that the best unit covers,
@@ -166,7 +168,7 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
         return score * ((0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0))
 
     context: dict[int, float] = {}
-    parent: Node | None = None
+    parent: JsonNode | None = None
     caches: dict[int, dict[int, float]] = {}
     cache = caches.setdefault(id(context), {})
     scores: dict[int, float] = {}
@@ -206,7 +208,7 @@ def _first_equal_paths(
 
 
 def _value_hits(
-    doc: Outline, text: str, question: Question
+    doc: Outline, text: str, question: RelevanceQuestion
 ) -> tuple[dict[int, set[int]], dict[int, list[int]]]:
     """Map units, and containers (by `id`), to the numbers of the terms in them."""
     lowercase = lowered(text)
@@ -216,7 +218,7 @@ def _value_hits(
     for number, term in enumerate(question.terms):
         if len(term.text) < 3 and not term.exact and term.text.isascii():
             continue
-        nodes_hit: dict[int, Node] = {}
+        nodes_hit: dict[int, JsonNode] = {}
         for offset in places(term, lowercase, text):
             unit = bisect_right(starts, offset) - 1
             if unit >= 0 and offset < ends[unit]:
@@ -232,7 +234,9 @@ def _value_hits(
     return hits, holders
 
 
-def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, float]], list[float]]:
+def _path_credits(
+    doc: Outline, question: RelevanceQuestion
+) -> tuple[list[dict[int, float]], list[float]]:
     """For each path, return the credit of each term, and how large a share of the words in the
     path's keys matches."""
     credits: list[dict[int, float]] = []
@@ -265,7 +269,10 @@ def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, floa
 
 
 def _weights(
-    doc: Outline, question: Question, hits: dict[int, set[int]], credits: list[dict[int, float]]
+    doc: Outline,
+    question: RelevanceQuestion,
+    hits: dict[int, set[int]],
+    credits: list[dict[int, float]],
 ) -> list[float]:
     holding = [0] * len(question.terms)
     for terms in hits.values():
@@ -304,11 +311,11 @@ def _contexts(doc: Outline, holders: dict[int, list[int]]) -> dict[int, dict[int
     return contexts
 
 
-def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
+def _expected_paths(doc: Outline, text: str, question: RelevanceQuestion) -> set[int]:
     pattern = _TYPES.get(question.expects)
     if pattern is None:
         return set()
-    first: dict[int, Node] = {}
+    first: dict[int, JsonNode] = {}
     for node in doc.nodes:
         first.setdefault(node.path, node)
     return {
@@ -387,7 +394,7 @@ def _places(doc: Outline) -> dict[int, tuple[int, int]]:
     return {record: (unit, lines[record]) for record, unit in files.items() if record in lines}
 
 
-def _record(node: Node) -> Node | None:
+def _record(node: JsonNode) -> JsonNode | None:
     """Return the nearest record around a value that is one of several in its array."""
     box = node.parent
     while box is not None and box.parent is not None:
@@ -397,7 +404,7 @@ def _record(node: Node) -> Node | None:
     return box
 
 
-def _is_one_of_many(record: Node) -> bool:
+def _is_one_of_many(record: JsonNode) -> bool:
     return record.parent is not None and len(record.parent.items) > _FEW
 
 
@@ -435,7 +442,7 @@ def _naming_rank(key: str) -> int:
     return IDENTITIES.index(words[-1]) + (len(IDENTITIES) if len(words) > 1 else 0)
 
 
-def _records(node: Node) -> Iterator[Node]:
+def _records(node: JsonNode) -> Iterator[JsonNode]:
     box = node.parent
     while box is not None and box.parent is not None:
         if box.kind == OBJECT and box.parent.kind == ARRAY:

@@ -24,13 +24,13 @@ _NOT_JSON = frozenset({"NaN", "Infinity", "-Infinity"})
 _ITEM, _ITEM_OR_END, _END = 0, 1, 2
 """What the parser expects next: an item (after a comma), an item or the end (after the beginning of
 a container), or only the end (after an item without a comma)."""
-_NO_ITEMS: "list[Node]" = []
+_NO_ITEMS: "list[JsonNode]" = []
 _NO_UNITS: list[int] = []
 """Shared empty lists. Most nodes are scalars that are never selected, and a separate list would use
 more memory than the node itself."""
 
 
-class Node:
+class JsonNode:
     """One value of a document.
 
     `kind`: SCALAR, OBJECT or ARRAY. `start`, `end`: its span in the text. `parent`: its container.
@@ -45,18 +45,20 @@ class Node:
         "start", "units",
     )  # fmt: skip
 
-    def __init__(self, kind: int, key: str, start: int, end: int, parent: "Node | None") -> None:
+    def __init__(
+        self, kind: int, key: str, start: int, end: int, parent: "JsonNode | None"
+    ) -> None:
         self.kind = kind
         self.key = key
         self.start = start
         self.end = end
         self.parent = parent
-        self.items: list[Node] = [] if kind else _NO_ITEMS
+        self.items: list[JsonNode] = [] if kind else _NO_ITEMS
         self.beyond = 0
         self.nested = False
         self.path = 0
         self.size = 1
-        self.selected: list[Node] | None = None
+        self.selected: list[JsonNode] | None = None
         self.units = _NO_UNITS
 
     def lexeme(self, text: str) -> str:
@@ -79,7 +81,7 @@ def most_nodes(text: str) -> int:
     return max(_LEAST_NODES, min(_MOST_NODES, len(text) // _CHARS_PER_NODE))
 
 
-def parse(text: str, limit: int | None = None) -> Node | None:  # noqa: C901, PLR0915 — one hot loop
+def parse(text: str, limit: int | None = None) -> JsonNode | None:  # noqa: C901, PLR0915 — one hot loop
     """Parse `text`. Returns None if it is not JSON; NaN and Infinity are accepted.
 
     Time and space are linear in the length of `text`. When there are `limit` nodes (by default
@@ -87,12 +89,12 @@ def parse(text: str, limit: int | None = None) -> Node | None:  # noqa: C901, PL
     `_MOST_DEPTH` levels becomes a single value.
     """
     offset = 1 if text.startswith("\ufeff") else 0
-    root = current = Node(ARRAY, "", offset, len(text), None)
+    root = current = JsonNode(ARRAY, "", offset, len(text), None)
     items, is_object, expect = root.items, False, _ITEM
     left = most_nodes(text) if limit is None else limit
     depth = 0
     hidden = bytearray()  # the kinds of the open containers that have no nodes
-    hidden_node: Node | None = None
+    hidden_node: JsonNode | None = None
     for match in ITEM.finditer(text, offset):
         offset = match.end()
         token = match.lastindex
@@ -103,7 +105,7 @@ def parse(text: str, limit: int | None = None) -> Node | None:  # noqa: C901, PL
             start, end = match.span(token)
             if token == VALUE:
                 if not hidden and (left > 0 or not items):
-                    items.append(Node(SCALAR, key or "", start, end, current))
+                    items.append(JsonNode(SCALAR, key or "", start, end, current))
                     left -= 1
                 elif not hidden:
                     current.beyond += 1
@@ -119,11 +121,11 @@ def parse(text: str, limit: int | None = None) -> Node | None:  # noqa: C901, PL
                 continue
             left -= 1
             if depth >= _MOST_DEPTH or left < 0:
-                hidden_node = Node(SCALAR, key or "", start, end, current)
+                hidden_node = JsonNode(SCALAR, key or "", start, end, current)
                 items.append(hidden_node)
                 hidden.append(is_object)
                 continue
-            current = Node(OBJECT if is_object else ARRAY, key or "", start, end, current)
+            current = JsonNode(OBJECT if is_object else ARRAY, key or "", start, end, current)
             items.append(current)
             items = current.items
             depth += 1

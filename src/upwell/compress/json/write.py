@@ -6,8 +6,8 @@ from operator import attrgetter
 from msgspec import Struct
 
 from upwell.compress.json.outline import Outline
-from upwell.compress.json.rows import ABSENT, NONE, SIGN, Table, Tables
-from upwell.compress.json.tree import OBJECT, SCALAR, Node
+from upwell.compress.json.rows import ABSENT, NONE, SIGN, JsonTable, Tables
+from upwell.compress.json.tree import OBJECT, SCALAR, JsonNode
 from upwell.ground.types.compression import Omission
 
 _START = attrgetter("start")
@@ -25,7 +25,7 @@ class Style(Struct, frozen=True):
     note: str = ""
 
 
-def is_brief(node: Node) -> bool:
+def is_brief(node: JsonNode) -> bool:
     """Return whether the mark of this container only counts missing children, as in `+5 keys`.
 
     The root and arrays outside other arrays have full marks. An object inside an array has no mark.
@@ -62,7 +62,7 @@ class Writer:
     def write(self) -> str:
         """Return the document as valid JSON."""
         parts: list[str] = []
-        stack: list[Node | str] = [self._doc.root]
+        stack: list[JsonNode | str] = [self._doc.root]
         while stack:
             item = stack.pop()
             if isinstance(item, str):
@@ -84,14 +84,14 @@ class Writer:
         counts, totals = self._sums.get(what, (0, 0))
         self._sums[what] = counts + count, totals + total
 
-    def _name(self, node: Node) -> str:
+    def _name(self, node: JsonNode) -> str:
         return node.key + self._style.colon if node.key else ""
 
-    def _container(self, node: Node) -> list[Node | str]:
+    def _container(self, node: JsonNode) -> list[JsonNode | str]:
         bare = self._style.lines and node.parent is None
         selected = self._selected_children(node)
         between = "\n" if bare else ", "
-        parts: list[Node | str] = [self._name(node)]
+        parts: list[JsonNode | str] = [self._name(node)]
         if not bare:
             parts.append("{" if node.kind == OBJECT else "[")
         table = self._tables.of(node)
@@ -113,13 +113,13 @@ class Writer:
             parts.append("}" if node.kind == OBJECT else "]")
         return parts
 
-    def _selected_children(self, node: Node) -> list[Node]:
+    def _selected_children(self, node: JsonNode) -> list[JsonNode]:
         selected = node.selected or []
         if self._shown:
             selected = [child for child in selected if id(child) not in self._shown]
         return sorted(selected, key=_START) if len(selected) > 1 else selected
 
-    def _head(self, table: Table) -> str:
+    def _head(self, table: JsonTable) -> str:
         colon = self._style.colon
         parts = [f'"{SIGN}"{colon}"table"']
         same = [
@@ -134,7 +134,7 @@ class Writer:
             parts.append(f'"{NONE}"{colon}"no such key"')
         return "{" + ", ".join(parts) + "}"
 
-    def _mark_shown(self, table: Table, selected: list[Node]) -> None:
+    def _mark_shown(self, table: JsonTable, selected: list[JsonNode]) -> None:
         """Record the values that are not written under their names, because a row or the head
         contains them."""
         for record in selected:
@@ -144,14 +144,14 @@ class Writer:
                 if unit != ABSENT:
                     self._note_shown(self._doc.nodes[unit], record)
 
-    def _note_shown(self, node: Node, record: Node) -> None:
+    def _note_shown(self, node: JsonNode, record: JsonNode) -> None:
         while node is not record and node.parent is not None:
             self._shown.add(id(node))
             node = node.parent
             if any(id(child) not in self._shown for child in node.selected or []):
                 return
 
-    def _row(self, node: Node) -> list[Node | str]:
+    def _row(self, node: JsonNode) -> list[JsonNode | str]:
         """Write an item of a table as a row, if it has cells. The rest of the item is last in the
         row."""
         units = self._tables.row(node)
@@ -162,12 +162,12 @@ class Writer:
         )
         return ["[", cells, ", ", node, "]"] if self._selected_children(node) else [f"[{cells}]"]
 
-    def _leaf(self, node: Node) -> str:
+    def _leaf(self, node: JsonNode) -> str:
         if node.kind != SCALAR:
             return "{}" if node.kind == OBJECT else "[]"
         return node.lexeme(self._text)
 
-    def _mark(self, node: Node, selected: list[Node]) -> str:
+    def _mark(self, node: JsonNode, selected: list[JsonNode]) -> str:
         if node.nested and node.kind == OBJECT:
             return ""
         total = len(node.items) + node.beyond
@@ -195,7 +195,7 @@ class Writer:
             text = f"{shortened:,} of {total:,} {noun} shortened{left_out}"
         return self._as_mark(node, text + note)
 
-    def _as_mark(self, node: Node, text: str) -> str:
+    def _as_mark(self, node: JsonNode, text: str) -> str:
         name = SIGN
         if self._has_signs and node.kind == OBJECT:
             source_keys = {_plain(child.key) for child in node.items}
@@ -207,7 +207,7 @@ class Writer:
             return f'{{"{name}"{self._style.colon}"{text}"}}'
         return f'"{name} {text}"'
 
-    def _missing_below(self, item: Node) -> int:
+    def _missing_below(self, item: JsonNode) -> int:
         missing = item.size
         shown_in_row = self._tables.shown_in_row
         stack = [item]
@@ -221,12 +221,12 @@ class Writer:
                     missing -= 1
         return missing if item.items else 0
 
-    def _scalar(self, node: Node) -> str:
+    def _scalar(self, node: JsonNode) -> str:
         if not node.units or self._doc.starts[node.units[0]] == node.start:
             return self._leaf(node)
         return '"' + self._pieces(node, sorted(node.units)) + '"'
 
-    def _pieces(self, node: Node, units: list[int]) -> str:
+    def _pieces(self, node: JsonNode, units: list[int]) -> str:
         doc = self._doc
         parts = []
         offset = node.start + 1

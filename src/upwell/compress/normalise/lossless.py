@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from upwell.compress.base import MOST_LINES, Fitted, RemainingBudget, note, outcome
 from upwell.compress.json.read import JSON_KINDS, read_json
-from upwell.compress.json.tree import ARRAY, OBJECT, SCALAR, Node, compact
+from upwell.compress.json.tree import ARRAY, OBJECT, SCALAR, JsonNode, compact
 from upwell.compress.normalise.embedded import as_lists
 from upwell.compress.relevance import lowered
 from upwell.ground.text.kind import detect_plain
-from upwell.ground.types.compression import Compressed, Kind, Omission, Passage
+from upwell.ground.types.compression import Compressed, Omission, Passage, TextKind
 
 _MAX_CHARS = 8_000_000
 _MOST_TAGS, _MOST_ENTITIES = 60_000, 100_000
@@ -76,11 +76,11 @@ def _without_tags(html: str) -> str:
     return _LINE_ENDS.sub("\n", _BLANKS.sub(" ", text))
 
 
-_RUNS = frozenset({Kind.LOG, Kind.TEST_OUTPUT, Kind.STACK_TRACE})
+_RUNS = frozenset({TextKind.LOG, TextKind.TEST_OUTPUT, TextKind.STACK_TRACE})
 """Kinds whose repeated lines can be folded."""
-_LISTS = frozenset({Kind.GREP, Kind.TEXT, Kind.CODE})
+_LISTS = frozenset({TextKind.GREP, TextKind.TEXT, TextKind.CODE})
 """Kinds that may be lists of paths or search results."""
-_MIXED = frozenset({Kind.TEXT, Kind.MARKDOWN, Kind.API_DOCS})
+_MIXED = frozenset({TextKind.TEXT, TextKind.MARKDOWN, TextKind.API_DOCS})
 """Kinds that may have arrays of objects among their lines."""
 _TABLES_SAVE = 2.5
 """Tables are tried only if the document is at most this many times the budget. The tables of a
@@ -101,7 +101,7 @@ class Normal(Struct, frozen=True):
     omitted: tuple[Omission, ...] = ()
 
 
-Choice = Callable[[Passage, Node], str]
+Choice = Callable[[Passage, JsonNode], str]
 """Returns the name of the strategy for a JSON passage and its tree."""
 
 
@@ -115,7 +115,7 @@ def normalise(
     """
     if passage.kind in JSON_KINDS:
         return _json(passage, remaining, choice)
-    if passage.kind == Kind.HTML:
+    if passage.kind == TextKind.HTML:
         return _page(passage, remaining, strategy)
     plain = _ANSI.sub("", passage.text) if "\x1b" in passage.text else passage.text
     if plain.count("\n") > MOST_LINES:
@@ -134,7 +134,7 @@ def normalise(
         folded = fold_listings(plain, matches=not passage.query)
         if folded is not plain:
             listed = replace(passage, folded=True)
-            return _replaced(listed, folded, remaining, strategy, Kind.GREP)
+            return _replaced(listed, folded, remaining, strategy, TextKind.GREP)
     return _replaced(passage, plain, remaining, strategy, passage.kind)
 
 
@@ -142,11 +142,11 @@ def _page(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal
     markdown = to_markdown(passage.text)
     omitted = _unseen(passage.text)
     if not omitted:
-        return _replaced(passage, markdown, remaining, strategy, Kind.MARKDOWN)
+        return _replaced(passage, markdown, remaining, strategy, TextKind.MARKDOWN)
     if len(markdown) >= len(passage.text):
         return Normal(passage)
     text = f"{markdown.rstrip()}\n{note(omitted, passage.key)}"
-    shorter = replace(passage, text=markdown, kind=Kind.MARKDOWN, first_line=None)
+    shorter = replace(passage, text=markdown, kind=TextKind.MARKDOWN, first_line=None)
     if not remaining.holds(text):
         return Normal(shorter, omitted=omitted)
     name = "truncate" if strategy == "auto" else strategy
@@ -160,7 +160,7 @@ def _json(passage: Passage, remaining: RemainingBudget, choice: Choice) -> Norma
     root = read_json(passage)
     if root is None:
         return Normal(replace(passage, kind=detect_plain(passage.text, passage.name)))
-    if passage.kind == Kind.JSON_LINES:
+    if passage.kind == TextKind.JSON_LINES:
         return Normal(passage)
     name = choice(passage, root)
     packed = compact(passage.text) if dense_chars <= remaining.chars else None
@@ -177,7 +177,7 @@ def _dense_chars(text: str) -> int:
 
 
 def _replaced(
-    passage: Passage, text: str, remaining: RemainingBudget, strategy: str, kind: Kind
+    passage: Passage, text: str, remaining: RemainingBudget, strategy: str, kind: TextKind
 ) -> Normal:
     if len(text) >= len(passage.text):
         return Normal(passage)
@@ -185,7 +185,7 @@ def _replaced(
     first_line = passage.first_line if same_lines else None
     shorter = replace(passage, text=text, kind=kind, first_line=first_line)
     if remaining.holds(text):
-        lossless = passage.kind != Kind.HTML
+        lossless = passage.kind != TextKind.HTML
         name = "truncate" if strategy == "auto" else strategy
         return Normal(shorter, outcome(shorter, Fitted(text), name, lossless=lossless))
     return Normal(shorter)
@@ -195,7 +195,7 @@ _MIN_ROWS = 4
 _SIGN = "…"
 
 
-def as_tables(root: Node, text: str) -> str | None:
+def as_tables(root: JsonNode, text: str) -> str | None:
     """Write uniform arrays of objects as tables: first the keys and constant values, then the rows.
 
         [{"id": 1, "on": true, "a": {"b": 2}}, …]
@@ -209,7 +209,7 @@ def as_tables(root: Node, text: str) -> str | None:
     if f'"{_SIGN}' in text or '"\\u2026' in text:
         return None
     parts: list[str] = []
-    stack: list[Node | str] = [root]
+    stack: list[JsonNode | str] = [root]
     has_table = False
     while stack:
         item = stack.pop()
@@ -230,13 +230,13 @@ def as_tables(root: Node, text: str) -> str | None:
     return "".join(parts) if has_table else None
 
 
-def _bare(node: Node, text: str) -> str:
+def _bare(node: JsonNode, text: str) -> str:
     if node.kind == SCALAR:
         return node.lexeme(text)
     return "{}" if node.kind == OBJECT else "[]"
 
 
-def _rows(array: Node, text: str) -> list[dict[str, str]] | None:
+def _rows(array: JsonNode, text: str) -> list[dict[str, str]] | None:
     """Return the rows as path → raw value, or None if the array is short or not uniform."""
     if len(array.items) < _MIN_ROWS:
         return None
@@ -249,7 +249,7 @@ def _rows(array: Node, text: str) -> list[dict[str, str]] | None:
     return rows
 
 
-def _flat(item: Node, text: str) -> dict[str, str] | None:
+def _flat(item: JsonNode, text: str) -> dict[str, str] | None:
     """Return an object as dotted path → raw value, or None if paths would be ambiguous."""
     row: dict[str, str] = {}
     stack = [("", child) for child in reversed(item.items)]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from upwell.ground.errors import UsageError
 from upwell.ground.text.kind import detect
-from upwell.ground.types.compression import Kind, Passage
+from upwell.ground.types.compression import Passage, TextKind
 
 _ROW = re.compile(r"\A[ \t]*+(\d{1,7})(→|\t|:)")
 _LEAST_ROWS = 5
@@ -64,7 +64,7 @@ def _diff_without_numbers(passage: Passage, rows: list[str], sign: str) -> Passa
         plain.append(row[match.end() :] if match and is_next else row)
         expected = number + 1 if match else expected
     text = "\n".join(plain)
-    return replace(passage, text=text) if detect(text) == Kind.DIFF else passage
+    return replace(passage, text=text) if detect(text) == TextKind.DIFF else passage
 
 
 def plain_start(passage: Passage) -> str:

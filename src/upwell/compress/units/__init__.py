@@ -9,7 +9,7 @@ from upwell.compress.base import MOST_LINES
 from upwell.compress.units import changes, markdown, outline, records, runs
 from upwell.compress.units.base import FIRST, Units, split_groups, split_lines
 from upwell.compress.units.reports import ERROR, WARNING
-from upwell.ground.types.compression import Kind
+from upwell.ground.types.compression import TextKind
 
 _WHEREABOUTS = re.compile(
     r"\b(?:[Ff]ull|[Cc]omplete|[Ee]ntire|whole) (?:\w+ )?(?:output|log|report|results?)\b[^\n]*"
@@ -28,22 +28,22 @@ _CUT_BEFORE = re.compile(
 ours, which counts only what was there."""
 _MOST_CUTS, _MOST_CUT_CHARS = 20, 200
 
-SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
-    Kind.MARKDOWN: markdown.split,
-    Kind.API_DOCS: markdown.split,
-    Kind.CODE: outline.split,
-    Kind.CSV: records.split_csv,
-    Kind.DIFF: changes.split_diff,
-    Kind.GIT_LOG: changes.split_log,
-    Kind.GREP: records.split_grep,
-    Kind.LOG: runs.split_log,
-    Kind.STACK_TRACE: runs.split_trace,
-    Kind.TEST_OUTPUT: runs.split_tests,
-    Kind.TEXT: outline.split_text,
+SPLITTERS: dict[TextKind, Callable[[str, str], Units]] = {
+    TextKind.MARKDOWN: markdown.split,
+    TextKind.API_DOCS: markdown.split,
+    TextKind.CODE: outline.split,
+    TextKind.CSV: records.split_csv,
+    TextKind.DIFF: changes.split_diff,
+    TextKind.GIT_LOG: changes.split_log,
+    TextKind.GREP: records.split_grep,
+    TextKind.LOG: runs.split_log,
+    TextKind.STACK_TRACE: runs.split_trace,
+    TextKind.TEST_OUTPUT: runs.split_tests,
+    TextKind.TEXT: outline.split_text,
 }
 
 
-def split(text: str, kind: Kind, name: str = "") -> Units:
+def split(text: str, kind: TextKind, name: str = "") -> Units:
     """Split `text` into units with the splitter for its `kind`, or into lines if there is none. A
     text with more than `MOST_LINES` lines is split into groups of lines instead.
     """

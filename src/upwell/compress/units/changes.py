@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 
 from upwell.compress.units.base import BLANK, FIRST, Marks, Units, lines
-from upwell.ground.types.compression import Kind
+from upwell.ground.types.compression import TextKind
 
 _FILE = re.compile(r"diff --git |Index: |diff -")
 _FILE_MORE = re.compile(
@@ -138,11 +138,11 @@ def _line_worth(line: str) -> float:
     return 0.5 if line[0] in "+-" else -1.0
 
 
-def parts(text: str, kind: Kind) -> str:
+def parts(text: str, kind: TextKind) -> str:
     """Count the commits that begin in this part of a git log or diff, as in `2 commits`. If there
     are none, count the files instead, or else the hunks. Returns "" if nothing begins here."""
     for pattern, noun in ((_COMMITS, "commit"), (_FILES, "file"), (_HUNKS, "hunk")):
-        count = 0 if noun == "commit" and kind == Kind.DIFF else len(pattern.findall(text))
+        count = 0 if noun == "commit" and kind == TextKind.DIFF else len(pattern.findall(text))
         if count:
             return f"{count} {noun}{'s' * (count > 1)}"
     return ""

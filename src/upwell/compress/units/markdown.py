@@ -15,7 +15,7 @@ from upwell.ground.text.sections import (
     HEADING,
     SENTENCE_END,
     TABLE,
-    Block,
+    TextBlock,
     blocks,
 )  # fmt: skip
 
@@ -92,7 +92,7 @@ class _Trail:
         self._headings.append((level, unit))
 
 
-def _begin(units: Units, text: str, block: Block, trail: _Trail) -> Block:
+def _begin(units: Units, text: str, block: TextBlock, trail: _Trail) -> TextBlock:
     """Add the line at the beginning of a paragraph, if it is a heading. Returns the rest."""
     if match := _BOLD.match(text, block.start, block.end):
         needs = trail.above(_BOLD_LEVEL)
@@ -101,7 +101,7 @@ def _begin(units: Units, text: str, block: Block, trail: _Trail) -> Block:
     return block
 
 
-def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
+def _sentences(text: str, block: TextBlock) -> list[tuple[int, int]]:
     if block.end - block.start <= _LONG:
         return [(block.start, block.end)] if block.start < block.end else []
     sentences: list[tuple[int, int]] = []
@@ -115,7 +115,7 @@ def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
     return sentences
 
 
-def _add_fence(units: Units, text: str, block: Block, trail: _Trail) -> None:
+def _add_fence(units: Units, text: str, block: TextBlock, trail: _Trail) -> None:
     """Add the lines of a block of code. Headings in it, such as those of the next document if this
     one was cut off, are headings of what follows."""
     needs = trail.needs
@@ -136,7 +136,7 @@ def _add_fence(units: Units, text: str, block: Block, trail: _Trail) -> None:
             trail.add(index, len(stray[1]))
 
 
-def _add_table(units: Units, text: str, block: Block, needs: tuple[int, ...]) -> None:
+def _add_table(units: Units, text: str, block: TextBlock, needs: tuple[int, ...]) -> None:
     spans = list(lines(text, block.start, block.end))
     head: tuple[int, ...] = ()
     for index, (start, end) in enumerate(spans):

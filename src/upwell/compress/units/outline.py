@@ -19,7 +19,7 @@ from upwell.compress.units.base import (
     split_lines,
 )
 from upwell.compress.units.belonging import NUMBERED, add_context, shortened
-from upwell.compress.units.reports import Report
+from upwell.compress.units.reports import ReportSalience
 from upwell.compress.units.snapshots import is_snapshot, raise_elements
 
 _MODIFIER = (
@@ -180,7 +180,7 @@ def _raise_trouble(units: Units, text: str) -> None:
     """Raise the lines that report results and errors, but not quoted source. An error needs the
     line below it that gives its location.
     """
-    trouble, report = Trouble(text), Report(text)
+    trouble, report = Trouble(text), ReportSalience(text)
     before = -1
     seen: set[str] = set()
     for unit, (start, end) in enumerate(zip(units.starts, units.ends, strict=True)):

@@ -82,7 +82,7 @@ _MENTIONS_FAILURE = re.compile(r"\bfail", re.I)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^“”]*”|(?<!\S)[^\s/'\"`]*+/\S*")
 
 
-class Report:
+class ReportSalience:
     """Finds the salience of the lines of one report. The lines must be passed in order."""
 
     def __init__(self, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from upwell.compress.normalise.logs import HEAD
 from upwell.compress.units.base import FIRST, Marks, Units, lift_edges, lines
 from upwell.compress.units.belonging import add_context
-from upwell.compress.units.reports import DETAIL, ERROR, WARNING, Report
+from upwell.compress.units.reports import DETAIL, ERROR, WARNING, ReportSalience
 
 _PUNCTUATION = ".,:;!?()[]{}<>=\"'"
 _TEMPLATE_WORDS, _TEMPLATE_CHARS = 20, 300
@@ -47,7 +47,7 @@ def _template(line: str) -> str:
     )
 
 
-class Line(NamedTuple):
+class RunLine(NamedTuple):
     """A line of a log or a test run. In a log, lines are compared by their `shape`, which is the
     beginning of the line. In a fold (similar lines under one head line, see `normalise/logs.py`),
     the `needs` of every line point to the head, and its shape is the text of the head."""
@@ -58,7 +58,7 @@ class Line(NamedTuple):
     needs: tuple[int, ...] = ()
 
 
-def _lines(text: str) -> Iterator[Line]:
+def _lines(text: str) -> Iterator[RunLine]:
     """Yield the lines of a log. `needs` contains line numbers. These are also unit numbers, because
     each line becomes one unit."""
     left, shape = 0, ""
@@ -66,12 +66,14 @@ def _lines(text: str) -> Iterator[Line]:
     for number, (start, end) in enumerate(lines(text)):
         if left:
             left -= text[end - 1] == "\n"
-            yield Line(start, end, shape, needs)
+            yield RunLine(start, end, shape, needs)
             continue
         head = HEAD.match(text, start, end) if text.startswith("[", start) else None
         if head is not None:
             left, shape, needs = int(head[1]), head[2], (number,)
-        yield Line(start, end, head[2] if head else text[start : min(end, start + _TEMPLATE_CHARS)])
+        yield RunLine(
+            start, end, head[2] if head else text[start : min(end, start + _TEMPLATE_CHARS)]
+        )
 
 
 def split_log(text: str, name: str = "") -> Units:
@@ -132,7 +134,7 @@ def split_tests(text: str, name: str = "") -> Units:
     """Split test output into lines. They rank in this order: how the run ended, failures, other
     results and the details of failures, other lines, passed tests."""
     units = Units()
-    marks, report = Marks(text), Report(text)
+    marks, report = Marks(text), ReportSalience(text)
     repeats = _Repeats()
     lines_in_failure = 0
     for line in _lines(text):
@@ -166,7 +168,7 @@ def split_tests(text: str, name: str = "") -> Units:
     return units
 
 
-def _worth(marks: Marks, line: Line, units: Units) -> float:
+def _worth(marks: Marks, line: RunLine, units: Units) -> float:
     worth = marks.worth(line.start, line.end)
     for head in line.needs:
         worth = max(worth, marks.worth(units.starts[head], units.ends[head]))
@@ -178,7 +180,7 @@ def split_trace(text: str, name: str = "") -> Units:
     errors, frames in the program's own files, frames in libraries. Repeated lines rank lower.
     """
     units = Units()
-    marks, report = Marks(text), Report(text)
+    marks, report = Marks(text), ReportSalience(text)
     seen: dict[str, int] = {}
     for start, end, shape, needs in _lines(text):
         line = shape if needs else text[start:end]

@@ -8,7 +8,7 @@ unless they are very large.
 import re
 from enum import StrEnum
 
-from upwell.compress.options import Options
+from upwell.compress.options import CompressOptions
 from upwell.ground.types.rpc import ToolCall
 
 
@@ -57,7 +57,7 @@ def kind_of(call: ToolCall) -> ToolKind:
     return ToolKind.SEARCH if words & _SEARCH else ToolKind.OTHER
 
 
-def default_tokens(call: ToolCall, options: Options, usual: int) -> int:
+def default_tokens(call: ToolCall, options: CompressOptions, usual: int) -> int:
     """Return the budget of a call for which no limit is configured. `usual` is the agent's usual
     budget.
     """

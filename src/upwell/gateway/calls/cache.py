@@ -24,11 +24,11 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import StoreError
 from upwell.ground.names import first_match
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.wire.rawjson import NotJson, RawObject
 
-KIND = Kind.RESPONSE
+KIND = EntryKind.RESPONSE
 READ_SECONDS = 0.2
 """How long to wait for the disk before calling the server instead."""
 MAX_RESULT_BYTES = 1_000_000

@@ -15,12 +15,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.compress.base import NO_TOOLS, Tools
-from upwell.compress.options import Options
+from upwell.compress.options import CompressOptions
 from upwell.compress.originals import Originals, StoredOriginal
 from upwell.gateway.calls.budgets import ToolKind, default_tokens, kind_of
 from upwell.gateway.calls.parts import (
     STRUCTURED,
-    Part,
+    ResultPart,
     is_object,
     parts_of,
     plain_parts,
@@ -128,7 +128,7 @@ class Fitter:
     def __init__(
         self,
         originals: Originals,
-        options: Callable[[str, str], Options],
+        options: Callable[[str, str], CompressOptions],
         *,
         tools: Tools = NO_TOOLS,
         result_tokens: int = DEFAULT_RESULT_TOKENS,
@@ -144,7 +144,7 @@ class Fitter:
         self._summaries = SummaryThreads()
 
     def budget_of(
-        self, options: Options, ratio: float = 1.0, call: ToolCall | None = None
+        self, options: CompressOptions, ratio: float = 1.0, call: ToolCall | None = None
     ) -> Budget:
         """Return the budget of a result, multiplied by the learned ratio. If no limit is
         configured, the budget depends on the kind of tool in `call`."""
@@ -162,7 +162,7 @@ class Fitter:
         self,
         text: str,
         budget: Budget,
-        options: Options,
+        options: CompressOptions,
         *,
         query: str = "",
         name: str = "",
@@ -191,7 +191,9 @@ class Fitter:
                 kept.append(StoredOriginal("", len(text), 0, name))
         return await originals.readable(kept)
 
-    async def _compressed(self, passage: Passage, budget: Budget, options: Options) -> Compressed:
+    async def _compressed(
+        self, passage: Passage, budget: Budget, options: CompressOptions
+    ) -> Compressed:
         waits_for_model = options.strategy == SUMMARY and self._tools.chat is not None
         if waits_for_model and self._summaries.is_full:
             LOG.warning("too many texts are waiting for the language model: truncating one instead")
@@ -281,7 +283,7 @@ class Fitter:
         return replacements
 
     async def _shorten(
-        self, call: ToolCall, texts: Sequence[Part], budget: Budget, options: Options
+        self, call: ToolCall, texts: Sequence[ResultPart], budget: Budget, options: CompressOptions
     ) -> list[_Shortened | None]:
         shares = _shares([text.tokens for text in texts], budget.max_tokens, NOTICE_TOKENS)
         char_shares = _shares([len(text.text) for text in texts], budget.max_chars, NOTICE_CHARS)
@@ -322,7 +324,7 @@ class Fitter:
         return fitted
 
 
-def _for_part(part: Part, options: Options) -> Options:
+def _for_part(part: ResultPart, options: CompressOptions) -> CompressOptions:
     """Let structuredContent stay JSON."""
     if not part.is_structured or options.strategy in _KEEP_JSON:
         return options
@@ -335,7 +337,7 @@ def _are_readable(fitted: Sequence[_Shortened | None]) -> bool:
 
 
 def _with_notice(
-    texts: Sequence[Part], fitted: Sequence[_Shortened | None], how_to_read: Reading
+    texts: Sequence[ResultPart], fitted: Sequence[_Shortened | None], how_to_read: Reading
 ) -> list[str | None] | None:
     if not _are_readable(fitted):
         return None
@@ -368,7 +370,7 @@ def _without(share: Budget, contents: str) -> Budget:
     )
 
 
-def _cut(texts: Sequence[Part], fitted: Sequence[_Shortened | None]) -> Cut:
+def _cut(texts: Sequence[ResultPart], fitted: Sequence[_Shortened | None]) -> Cut:
     compressed = [short.compressed for short in fitted if short is not None]
     lossy = [part for part in compressed if not part.lossless]
     keys = tuple(part.key for part in lossy)
@@ -381,7 +383,7 @@ def _cut(texts: Sequence[Part], fitted: Sequence[_Shortened | None]) -> Cut:
     return Cut(keys, sum(text.tokens for text in texts), tokens_after, shown, left_out)
 
 
-def _with_time_left(options: Options, elapsed_seconds: float) -> Options:
+def _with_time_left(options: CompressOptions, elapsed_seconds: float) -> CompressOptions:
     """Reduce the timeout so that all texts of a result together spend at most `llm_timeout_seconds`
     waiting for the model."""
     if options.strategy != SUMMARY:
@@ -403,7 +405,7 @@ async def blocks_of(result: RawObject) -> list[bytes] | None:
     return content_of(result)
 
 
-def _is_worth_shortening(texts: Sequence[Part], budget: Budget) -> bool:
+def _is_worth_shortening(texts: Sequence[ResultPart], budget: Budget) -> bool:
     tokens = WORTH_SHORTENING * sum(text.tokens for text in texts)
     chars = WORTH_SHORTENING * sum(len(text.text) for text in texts)
     fits_tokens = budget.max_tokens is None or tokens <= budget.max_tokens
@@ -430,7 +432,7 @@ def _shares(sizes: Sequence[int], limit: int | None, reserve: int) -> list[int |
 def _rebuilt(
     result: RawObject,
     blocks: list[bytes],
-    texts: Sequence[Part],
+    texts: Sequence[ResultPart],
     fitted: Sequence[_Shortened | None],
     how_to_read: Reading,
 ) -> RawObject:
@@ -473,7 +475,7 @@ def _contents(text: str, key: str, share: Budget) -> str:
 
 
 def notice(
-    part: Part, after: Compressed, *, private: str = "", how_to_read: Reading = by_tool
+    part: ResultPart, after: Compressed, *, private: str = "", how_to_read: Reading = by_tool
 ) -> str:
     """Return one line that states the size before and after, the omissions that the text itself
     does not report, and how to read the original."""

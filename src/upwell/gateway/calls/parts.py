@@ -20,7 +20,7 @@ _MEDIA = ("image", "audio", "resource")
 _REPEATED_BYTES = 400
 
 
-class Part(Struct, frozen=True):
+class ResultPart(Struct, frozen=True):
     """A `text` of a result. `place` is the index of its `block`. `name` is the address of an
     embedded file, or `STRUCTURED`, and "" for a text block."""
 
@@ -43,18 +43,18 @@ class Part(Struct, frozen=True):
         return self.block.replaced("resource", file.replaced("text", dumps(text)).encode()).encode()
 
 
-def plain_parts(texts: Sequence[str]) -> list[Part]:
+def plain_parts(texts: Sequence[str]) -> list[ResultPart]:
     """Return the parts of a reply that consists of texts."""
-    return [Part(index, RawObject(), text, count(text)) for index, text in enumerate(texts)]
+    return [ResultPart(index, RawObject(), text, count(text)) for index, text in enumerate(texts)]
 
 
-def parts_of(result: RawObject, blocks: Sequence[bytes]) -> tuple[list[bytes], list[Part]]:
+def parts_of(result: RawObject, blocks: Sequence[bytes]) -> tuple[list[bytes], list[ResultPart]]:
     """Return the blocks of a result and its parts. If there are more than `MAX_TEXTS` text blocks,
     they are joined in the first. Text blocks beyond this number are kept only as strings, because
     with so many objects the garbage collector would hold up the event loop.
     """
-    parts: list[Part] = []
-    files: list[Part] = []
+    parts: list[ResultPart] = []
+    files: list[ResultPart] = []
     strings: list[str] = []
     places: list[int] = []
     tokens = 0
@@ -74,7 +74,7 @@ def parts_of(result: RawObject, blocks: Sequence[bytes]) -> tuple[list[bytes], l
             strings.append(string)
             places.append(place)
             if len(parts) < MAX_TEXTS:
-                parts.append(Part(place, block, string, string_tokens))
+                parts.append(ResultPart(place, block, string, string_tokens))
     if len(strings) > len(parts):
         other_places = set(places[1:])
         kept = [place for place in range(len(blocks)) if place not in other_places]
@@ -86,7 +86,7 @@ def parts_of(result: RawObject, blocks: Sequence[bytes]) -> tuple[list[bytes], l
     structured = result.get(STRUCTURED)
     if structured is not None and not is_repeated(structured, strings):
         text = structured.decode("utf-8", "replace")
-        files.append(Part(_NOWHERE, RawObject(), text, count(text), STRUCTURED))
+        files.append(ResultPart(_NOWHERE, RawObject(), text, count(text), STRUCTURED))
     return list(blocks), [*parts, *files]
 
 
@@ -122,12 +122,14 @@ def _decoded(texts: Sequence[str]) -> list[Any]:
     return decoded
 
 
-def _file(place: int, block: RawObject) -> Part | None:
+def _file(place: int, block: RawObject) -> ResultPart | None:
     file = RawObject.parse(block.get("resource") or b"{}")
     text, uri = file.value("text"), file.value("uri")
     if not isinstance(text, str):
         return None
-    return Part(place, block, text, count(text), uri if isinstance(uri, str) and uri else "file")
+    return ResultPart(
+        place, block, text, count(text), uri if isinstance(uri, str) and uri else "file"
+    )
 
 
 def with_references(blocks: Sequence[bytes]) -> list[bytes]:

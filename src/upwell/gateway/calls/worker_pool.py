@@ -20,14 +20,14 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from upwell.compress.options import Options
+from upwell.compress.options import CompressOptions
 from upwell.compress.originals import KIND
 from upwell.gateway.calls.fit import SUMMARY, Cut, Fitter, OnShortened, ignore_cut
 from upwell.ground.errors import CompressionError
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.rpc import ToolCall
-from upwell.wire.child import CannotStart, Child, Command, start
+from upwell.wire.child import CannotStart, Child, ChildCommand, start
 from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
 
 HEAVY_BYTES = 128 * 1024
@@ -92,7 +92,7 @@ class _Worker:
         if self._child is None:
             own = {name: v for name, v in self._environment.items() if name.startswith("UPWELL_")}
             home = self._environment.get("UPWELL_HOME")
-            command = Command(
+            command = ChildCommand(
                 program=sys.executable, args=_WORKER_ARGS, env=own, cwd=home, tied=False
             )
             self._child = await start(command, self._environment)
@@ -133,7 +133,7 @@ class WorkerPool:
         private: TtlStore,
         ttl_seconds: float,
         *,
-        options: Callable[[str, str], Options],
+        options: Callable[[str, str], CompressOptions],
         ratios: Mapping[str, float] | None = None,
         shortened: OnShortened = ignore_cut,
         brief: Brief = no_brief,

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 from msgspec import Struct
 
-from upwell.gateway.eras import EVERYTHING, Offer, envelope_of, united
+from upwell.gateway.eras import EVERYTHING, GatewayOffer, envelope_of, united
 from upwell.gateway.shapes import accepted_capabilities
 from upwell.ground.errors import UpwellError
 from upwell.ground.files import stamp
@@ -31,13 +31,13 @@ class Hello(Struct, frozen=True):
     capabilities: bytes = b"{}"
 
 
-def save_offer(home: Home, offer: Offer) -> None:
+def save_offer(home: Home, offer: GatewayOffer) -> None:
     """Save the offer for the next start, without secrets. Write errors are only logged."""
     # Imported here, because loading the redaction rules takes longer than the handshake may take.
     from upwell.ground.secrets.redact import has_secret, redact
 
     is_secret = has_secret(dumps(dict(offer.capabilities)).decode(errors="replace"))
-    public = Offer(
+    public = GatewayOffer(
         united([EVERYTHING]) if is_secret else offer.capabilities, redact(offer.instructions)[0]
     )
     members = {"capabilities": dict(public.capabilities), "instructions": public.instructions}
@@ -55,18 +55,20 @@ def save_offer(home: Home, offer: Offer) -> None:
         LOG.warning("the servers' offer cannot be saved: %s", error)
 
 
-def load_offer(home: Home) -> Offer | None:
+def load_offer(home: Home) -> GatewayOffer | None:
     """Return the offer that an earlier run saved for the current configuration. If none was saved,
     return None: the reply must then wait for the servers. Without a configuration file, return an
     offer of `EVERYTHING` instead."""
-    everything = Offer(united([EVERYTHING]))
+    everything = GatewayOffer(united([EVERYTHING]))
     unknown = None if home.config_file.is_file() else everything
     if not home.offer_file.is_file():
         return unknown
     try:
         saved = loads(home.offer_file.read_bytes())
         if isinstance(saved, dict) and saved.get("of") == _configuration_state(home):
-            return Offer(accepted_capabilities(saved["capabilities"]), str(saved["instructions"]))
+            return GatewayOffer(
+                accepted_capabilities(saved["capabilities"]), str(saved["instructions"])
+            )
     except (OSError, NotJson, KeyError, TypeError, ValueError) as error:
         LOG.info("the saved offer cannot be read: %s", error)
     return unknown
@@ -119,7 +121,9 @@ def _introduced(message: Message) -> Reply | None:
     """Return the reply to `initialize` from a gateway that cannot start, or None if the request is
     malformed."""
     try:
-        offered = Offer(united([EVERYTHING])).initialize_result(RawObject.parse(message.params))
+        offered = GatewayOffer(united([EVERYTHING])).initialize_result(
+            RawObject.parse(message.params)
+        )
     except NotJson:
         return None
     return Reply(result=dumps(offered))

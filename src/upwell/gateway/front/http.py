@@ -31,8 +31,8 @@ from upwell.gateway.front.headers import (
 )
 from upwell.gateway.front.sessions import HttpSession, HttpSessions
 from upwell.gateway.front.streams import (
+    OpenRequests,
     Outbox,
-    Questions,
     Send,
     Stream,
     follow,
@@ -193,7 +193,7 @@ class HttpFront:
         session = self._modern.setdefault(
             principal, Session(_NoStream(), principal=principal, modern=True, shared=True)
         )
-        stream = Stream(Questions())
+        stream = Stream(OpenRequests())
         work = self._tasks.start(self._answer(session, message, stream))
         watch = self._tasks.start(_cancel_on_disconnect(receive, work))
         try:

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from upwell.gateway.clients import Audience, Session
 from upwell.gateway.front.headers import BadRequest
-from upwell.gateway.front.streams import Outbox, Questions, Streams
+from upwell.gateway.front.streams import OpenRequests, Outbox, Streams
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.rpc import Reply
@@ -24,7 +24,7 @@ class HttpSession(Struct, eq=False):
     """The session of a handshake-era agent."""
 
     session: Session
-    questions: Questions
+    questions: OpenRequests
     streams: Streams
     used_at: float
     running: dict[bytes, "asyncio.Task[bytes]"] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class HttpSessions:
             BadRequest: there are too many sessions, and none of the principal's sessions is idle.
         """
         self._make_room(principal)
-        questions, streams = Questions(), Streams()
+        questions, streams = OpenRequests(), Streams()
         session = Session(_OwnStream(questions, streams.own), principal=principal)
         session.id = secrets.token_urlsafe(_NAME_BYTES)
         opened = HttpSession(session, questions, streams, self._clock.monotonic())
@@ -109,7 +109,7 @@ class HttpSessions:
 class _OwnStream:
     """The channel to a handshake-era agent for messages that belong to no request."""
 
-    def __init__(self, questions: Questions, outbox: Outbox) -> None:
+    def __init__(self, questions: OpenRequests, outbox: Outbox) -> None:
         self._questions = questions
         self._outbox = outbox
 

@@ -144,7 +144,7 @@ _EVENTS: Headers = (
 )
 
 
-class Questions:
+class OpenRequests:
     """The open requests to a client. Their ids are unique within the client's session."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class Stream:
 
     def __init__(
         self,
-        questions: Questions,
+        questions: OpenRequests,
         fallback: Outbox | None = None,
         outbox: Outbox | None = None,
         *,

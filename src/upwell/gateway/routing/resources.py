@@ -14,10 +14,10 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from upwell.gateway.clients import NOBODY, Client, Method, Refused, RequestContext, text_of
+from upwell.gateway.clients import NOBODY, Client, Method, RequestContext, RequestRefused, text_of
 from upwell.gateway.eras import RESOURCE_NOT_FOUND
 from upwell.gateway.routing.tools import SEPARATOR, Names, may_be_alias, server_of
-from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.gateway.upstreams.supervisor import ServerState, Upstream
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import UpstreamError, UsageError
 from upwell.ground.trace import LOG
@@ -87,7 +87,7 @@ class UpstreamResources:
         """Wait at most `most_seconds` (by default, `wait_seconds`) for servers that are
         starting."""
         starting = [
-            candidate for candidate in self.upstreams() if candidate.state is State.STARTING
+            candidate for candidate in self.upstreams() if candidate.state is ServerState.STARTING
         ]
         if not starting:
             return
@@ -347,7 +347,7 @@ class ResourceMethods:
     async def _prompt_owner(self, name: str, context: RequestContext) -> tuple[Upstream, str]:
         owner = await self._upstreams.prompt(name, context)
         if owner is None:
-            raise Refused(INVALID_PARAMS, f"Unknown prompt: {name}")
+            raise RequestRefused(INVALID_PARAMS, f"Unknown prompt: {name}")
         return owner
 
     async def _read(self, params: RawObject, context: RequestContext) -> RawObject | Reply:
@@ -377,7 +377,7 @@ class ResourceMethods:
     async def _complete(self, params: RawObject, context: RequestContext) -> Reply:
         raw = params.get("ref") or b""
         if kind_of(raw) != "object":
-            raise Refused(INVALID_PARAMS, "completion/complete needs a ref")
+            raise RequestRefused(INVALID_PARAMS, "completion/complete needs a ref")
         ref = RawObject.parse(raw)
         if text_of(ref, "type") == "ref/prompt":
             upstream, own_name = await self._prompt_owner(text_of(ref, "name"), context)
@@ -398,13 +398,13 @@ def uri_of(params: RawObject, method: str) -> str:
     """
     uri = text_of(params, "uri")
     if not uri:
-        raise Refused(INVALID_PARAMS, f"{method} needs the uri of a resource")
+        raise RequestRefused(INVALID_PARAMS, f"{method} needs the uri of a resource")
     return uri
 
 
-def _not_found(uri: str, message: str, context: RequestContext) -> Refused:
+def _not_found(uri: str, message: str, context: RequestContext) -> RequestRefused:
     code = INVALID_PARAMS if context.modern else RESOURCE_NOT_FOUND
-    return Refused(code, message, {"uri": uri})
+    return RequestRefused(code, message, {"uri": uri})
 
 
 def is_own(uri: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from upwell.gateway.calls.pipeline import Calls
-from upwell.gateway.clients import Audience, Method, Refused, RequestContext
+from upwell.gateway.clients import Audience, Method, RequestContext, RequestRefused
 from upwell.gateway.eras import (
     MODERN_VERSIONS,
     UNSUPPORTED_VERSION,
@@ -23,8 +23,8 @@ from upwell.gateway.eras import (
 from upwell.gateway.routing.pending_calls import STATE_PREFIX, PendingCalls
 from upwell.gateway.routing.resources import UpstreamResources
 from upwell.gateway.routing.tasks import Tasks
-from upwell.gateway.routing.tools import CONTEXT_QUERY, Catalog, LocalTools, Target, server_of
-from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.gateway.routing.tools import CONTEXT_QUERY, LocalTools, Target, ToolCatalog, server_of
+from upwell.gateway.upstreams.supervisor import ServerState, Upstream
 from upwell.ground.errors import UpwellError
 from upwell.ground.trace import LOG, present_trace_id, requested
 from upwell.ground.types.rpc import Reply, ToolCall
@@ -58,7 +58,7 @@ class Router:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: ToolCatalog,
         upstreams: Callable[[], Sequence[Upstream]],
         own: LocalTools,
         pipeline: Calls,
@@ -94,7 +94,7 @@ class Router:
             context = context_for(supported(envelope_of(params)))
             answer = await self._answer(method, params, context)
             return await shaped(method, answer, modern=context.modern)
-        except Refused as refused:
+        except RequestRefused as refused:
             return Reply(error=refused.body)
         except NotJson as error:
             return Reply(error=error_body(INVALID_REQUEST, f"the request cannot be read: {error}"))
@@ -113,7 +113,7 @@ class Router:
         unknown tool has none."""
         try:
             return (await self._target(name)).mirrors
-        except (Refused, UpwellError):
+        except (RequestRefused, UpwellError):
             return ()
 
     async def tools_changed(self) -> None:
@@ -153,17 +153,19 @@ class Router:
         self, method: str, params: RawObject, context: RequestContext
     ) -> RawObject | Reply:
         if context.modern and method in HANDSHAKE_ONLY:
-            raise Refused(METHOD_NOT_FOUND, f"{method} is not part of this protocol version")
+            raise RequestRefused(METHOD_NOT_FOUND, f"{method} is not part of this protocol version")
         if context.modern and (state := _own_state(params)):
             resumed = await self._pending_calls.resume(state, params, context)
             if resumed is None:
-                raise Refused(INVALID_PARAMS, "no call is waiting under this requestState any more")
+                raise RequestRefused(
+                    INVALID_PARAMS, "no call is waiting under this requestState any more"
+                )
             return resumed
         if (known := self._methods.get(method)) is not None:
             return await known(params, context)
         forwarded = await self._tasks.forward(method, params, context)
         if forwarded is None:
-            raise Refused(METHOD_NOT_FOUND, f"neither upwell nor a server offers {method}")
+            raise RequestRefused(METHOD_NOT_FOUND, f"neither upwell nor a server offers {method}")
         return forwarded
 
     async def _initialize(self, params: RawObject, context: RequestContext) -> RawObject:
@@ -190,10 +192,10 @@ class Router:
     async def _call_tool(self, params: RawObject, context: RequestContext) -> Reply:
         name = params.value("name")
         if not isinstance(name, str):
-            raise Refused(INVALID_PARAMS, "tools/call needs the name of a tool")
+            raise RequestRefused(INVALID_PARAMS, "tools/call needs the name of a tool")
         target = await self._target(name)
         if kind_of(_arguments(params)) != "object":
-            raise Refused(INVALID_PARAMS, "arguments must be an object")
+            raise RequestRefused(INVALID_PARAMS, "arguments must be an object")
         with requested(_traceparent(meta_of(params))):
             if target.upstream is None:
                 return await self._own.call(target.tool, params.value("arguments") or {}, context)
@@ -216,7 +218,7 @@ class Router:
                 known. If the name has no prefix, the same holds for any server without a prefix.
         """
         target = self._catalog.resolve(name)
-        if target is not None and target.upstream and target.upstream.state is State.STARTING:
+        if target is not None and target.upstream and target.upstream.state is ServerState.STARTING:
             await target.upstream.settled()
             await self._catalog.refresh()
             target = self._catalog.resolve(name)
@@ -224,7 +226,7 @@ class Router:
             await self._await_owner(name)
             target = self._catalog.resolve(name)
         if target is None:
-            raise Refused(INVALID_PARAMS, f"Unknown tool: {name}")
+            raise RequestRefused(INVALID_PARAMS, f"Unknown tool: {name}")
         return target
 
     async def _await_owner(self, name: str) -> None:
@@ -245,11 +247,11 @@ def _readable(params: bytes) -> RawObject:
     never reply to malformed JSON.
     """
     if kind_of(params) != "object":
-        raise Refused(INVALID_PARAMS, "params must be an object")
+        raise RequestRefused(INVALID_PARAMS, "params must be an object")
     try:
         check(params)
     except NotJson as error:
-        raise Refused(INVALID_PARAMS, f"params are not JSON: {error}") from error
+        raise RequestRefused(INVALID_PARAMS, f"params are not JSON: {error}") from error
     return RawObject.parse(params)
 
 
@@ -260,7 +262,7 @@ def supported(envelope: Envelope | None) -> Envelope | None:
         Refused: it is not.
     """
     if envelope is not None and envelope.version not in MODERN_VERSIONS:
-        raise Refused(
+        raise RequestRefused(
             UNSUPPORTED_VERSION,
             "Unsupported protocol version",
             {"supported": list(MODERN_VERSIONS), "requested": envelope.version},

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from upwell.gateway.clients import (
     LEVELS,
     Audience,
-    Listener,
     Method,
-    Refused,
     RequestContext,
+    RequestRefused,
+    SubscriptionStream,
     text_of,
 )
 from upwell.gateway.eras import listen_filter, stamped
 from upwell.gateway.routing.resources import UpstreamResources, uri_of
-from upwell.gateway.upstreams.supervisor import State
+from upwell.gateway.upstreams.supervisor import ServerState
 from upwell.ground.errors import UpstreamError
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
@@ -60,7 +60,7 @@ class Subscriptions:
                     return reply
                 first_error = first_error or reply
         if first_error is None:
-            raise Refused(METHOD_NOT_FOUND, f"no server reports changes to {uri!r}")
+            raise RequestRefused(METHOD_NOT_FOUND, f"no server reports changes to {uri!r}")
         return first_error
 
     async def _unsubscribe_upstream(self, uri: str, context: RequestContext) -> Reply:
@@ -76,12 +76,14 @@ class Subscriptions:
     async def _set_level(self, params: RawObject, context: RequestContext) -> RawObject:
         level = text_of(params, "level")
         if level not in LEVELS:
-            raise Refused(INVALID_PARAMS, f"no such level: {level!r}", {"levels": list(LEVELS)})
+            raise RequestRefused(
+                INVALID_PARAMS, f"no such level: {level!r}", {"levels": list(LEVELS)}
+            )
         context.owner.log_level = level
         await self._upstreams.settled()
         lowest = RawObject().replaced("level", dumps(self._audience.log_level()))
         for upstream in self._upstreams.upstreams():
-            about, is_ready = upstream.about, upstream.state is State.READY
+            about, is_ready = upstream.about, upstream.state is ServerState.READY
             if is_ready and about.offers("logging") and not about.modern:
                 try:
                     await upstream.call("logging/setLevel", lowest, context)
@@ -92,9 +94,11 @@ class Subscriptions:
     async def _listen(self, params: RawObject, context: RequestContext) -> RawObject:
         """Keep the stream open until the client cancels it."""
         if context.envelope is None or context.identity is None:
-            raise Refused(METHOD_NOT_FOUND, "subscriptions/listen is not part of this version")
+            raise RequestRefused(
+                METHOD_NOT_FOUND, "subscriptions/listen is not part of this version"
+            )
         requested = listen_filter(params)
-        listener = Listener(context.channel, requested, context.identity)
+        listener = SubscriptionStream(context.channel, requested, context.identity)
         acknowledgement = dumps({"notifications": requested.acknowledged()})
         self._audience.listeners.add(listener)
         try:
@@ -111,5 +115,5 @@ class Subscriptions:
     async def _try_subscribe(self, uri: str, context: RequestContext) -> None:
         try:
             await self._subscribe_upstream(uri, context)
-        except (Refused, UpstreamError) as error:
+        except (RequestRefused, UpstreamError) as error:
             LOG.info("changes to %r will not be reported: %s", uri, error)

@@ -4,8 +4,8 @@ server in turn, until one replies without an error."""
 
 from collections.abc import Callable, Sequence
 
-from upwell.gateway.clients import Refused, RequestContext, text_of
-from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.gateway.clients import RequestContext, RequestRefused, text_of
+from upwell.gateway.upstreams.supervisor import ServerState, Upstream
 from upwell.ground.errors import UpstreamError, UpstreamUnavailable
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.rpc import Reply
@@ -39,13 +39,13 @@ class Tasks:
         """
         task = text_of(params, "taskId")
         if task and not self._may_see(task, context):
-            raise Refused(INVALID_PARAMS, f"Unknown task: {task}")
+            raise RequestRefused(INVALID_PARAMS, f"Unknown task: {task}")
         owner = self._servers.get(f"{context.session} {task}") if task else None
         refusal: Reply | None = None
         for upstream in self._upstreams():
             if owner not in (None, upstream.name):
                 continue
-            if upstream.state is not State.READY:
+            if upstream.state is not ServerState.READY:
                 if owner:
                     raise _without_owner(owner)
                 continue

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from upwell.gateway.clients import Client, RequestContext, text_of
 from upwell.gateway.shapes import compiles
-from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.gateway.upstreams.supervisor import ServerState, Upstream
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
@@ -95,7 +95,7 @@ class Names:
 
 def _is_unknown(upstream: Upstream) -> bool:
     """Return whether the server is starting for the first time."""
-    return upstream.state is State.STARTING and not upstream.about.version
+    return upstream.state is ServerState.STARTING and not upstream.about.version
 
 
 MAX_TOOLS_ON_LOOP = 100
@@ -135,7 +135,7 @@ class Target(Struct, frozen=True, kw_only=True):
     mirrors: tuple[Mirror, ...] = ()
 
 
-class Catalog:
+class ToolCatalog:
     """The tool list, and the target of each public name.
 
     `may_compress(server, tool)` returns whether a tool's results may be shortened. If they may, the

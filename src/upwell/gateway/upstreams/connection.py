@@ -25,7 +25,7 @@ from upwell.gateway.eras import (
 )
 from upwell.gateway.options import Auth, GatewayOptions, ServerOptions, Transport
 from upwell.gateway.upstreams.inbound import Call, CallTimeout, Inbound, InFlight, Surroundings
-from upwell.gateway.upstreams.tool_lists import MAX_ENTRIES, MAX_TOOLS, Page, read_page
+from upwell.gateway.upstreams.tool_lists import MAX_ENTRIES, MAX_TOOLS, ListPage, read_page
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import (
     UpstreamLocked,
@@ -36,10 +36,10 @@ from upwell.ground.errors import (
 from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
-from upwell.wire.child import CannotStart, Command, start
-from upwell.wire.lines import Line, Link, read_lines
+from upwell.wire.child import CannotStart, ChildCommand, start
+from upwell.wire.lines import Line, ServerLink, read_lines
 from upwell.wire.logins import Logins
-from upwell.wire.pace import Pace
+from upwell.wire.pace import ServerPace
 from upwell.wire.peer import (
     LARGE_BYTES,
     METHOD_NOT_FOUND,
@@ -135,7 +135,7 @@ class Connection:
     def __init__(
         self,
         server: ServerOptions,
-        link: Link,
+        link: ServerLink,
         lines: AsyncIterator[Line],
         surroundings: Surroundings,
         listed: Listed = tuple,
@@ -151,7 +151,7 @@ class Connection:
         self._inbound = Inbound(
             server.name, self._in_flight, surroundings, lambda *answer: self._peer.answer(*answer)
         )
-        self._peer = Peer(lines, link.sink, self._inbound.take, pace=Pace(server.name))
+        self._peer = Peer(lines, link.sink, self._inbound.take, pace=ServerPace(server.name))
         self._notifications = Notifications(server.name, self._peer.notify)
         self._tasks = BackgroundTasks(f"upstream {server.name}")
         self._reading = self._tasks.start(self._peer.run(), name=f"read {server.name}")
@@ -225,12 +225,12 @@ class Connection:
 
     async def _page(
         self, method: str, member: str, cursor: bytes, client: Client, limit: int
-    ) -> Page:
+    ) -> ListPage:
         params = RawObject().replaced("cursor", cursor) if cursor else RawObject()
         reply = await self.ask(method, params, client)
         if reply.error:
             if error_code(reply.error) == METHOD_NOT_FOUND or cursor == _EMPTY_CURSOR:
-                return Page(())
+                return ListPage(())
             raise self._violation(f"{method} failed: {redacted_start(reply.error, 200)}")
         try:
             return await read_page(reply.result, member, limit)
@@ -426,7 +426,7 @@ async def connect(
             auth = _auth(server, logins)
             link = open_link(address, options.max_line_bytes, auth)
             return Connection(server, link, link.lines(), surroundings, link.mirrors.listed)
-        command = Command(program=server.command, args=server.args, env=env, cwd=server.cwd)
+        command = ChildCommand(program=server.command, args=server.args, env=env, cwd=server.cwd)
         child = await start(command, environment)
     except (CannotStart, ValueError) as error:
         raise UpstreamUnavailable(

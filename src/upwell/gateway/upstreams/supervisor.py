@@ -80,7 +80,7 @@ GRACE_SECONDS = 2.0
 """How long to wait for a server to exit after its stdin is closed, and again after SIGTERM."""
 
 
-class State(StrEnum):
+class ServerState(StrEnum):
     STARTING = "starting"
     READY = "ready"
     FAILED = "failed"
@@ -122,7 +122,7 @@ class Upstream:
         self.server = server
         self.name = server.name
         self.prefix = server.name if server.prefix else ""
-        self.state = State.STARTING
+        self.state = ServerState.STARTING
         self.tools: tuple[RawObject, ...] = ()
         self.about = Introduction()
         self.failure: UpstreamError | None = None
@@ -154,13 +154,13 @@ class Upstream:
                 await self._announce()
                 await _rest(self._wake, backoff.after(time.monotonic() - began), self.name)
         finally:
-            self.state = State.STOPPED
+            self.state = ServerState.STOPPED
             self._settled.set()
 
     async def settled(self) -> None:
         """Wait until the server is ready or has failed. If it failed because the user was not
         logged in, first start it again, because the user may have logged in since."""
-        if self.state is State.FAILED and isinstance(self.failure, UpstreamLocked):
+        if self.state is ServerState.FAILED and isinstance(self.failure, UpstreamLocked):
             self._settled.clear()
             self._wake.set()
         await self._settled.wait()
@@ -234,7 +234,11 @@ class Upstream:
 
     def notify(self, method: str, params: bytes) -> None:
         """If the server is up and not modern, pass on a client's notification, without waiting."""
-        if self._connection is not None and self.state is State.READY and not self.about.modern:
+        if (
+            self._connection is not None
+            and self.state is ServerState.READY
+            and not self.about.modern
+        ):
             self._connection.notify(method, params)
 
     async def _update_subscription(self, method: str, uri: str, client: Client) -> Reply:
@@ -287,11 +291,11 @@ class Upstream:
 
     async def _ready(self) -> Connection:
         """Return the connection. If the server is down, start it without the usual wait."""
-        if self.state is State.FAILED:
+        if self.state is ServerState.FAILED:
             self._settled.clear()
             self._wake.set()
         await self._settled.wait()
-        if self.state is State.READY and self._connection is not None:
+        if self.state is ServerState.READY and self._connection is not None:
             return self._connection
         raise self.failure or UpstreamUnavailable(
             f"upstream {self.name!r} is not running",
@@ -301,14 +305,14 @@ class Upstream:
 
     async def _live(self) -> None:
         """Run the server once. Sets `state` and `failure`; raises only if it is cancelled."""
-        self.state = State.STARTING
+        self.state = ServerState.STARTING
         self._settled.clear()
         self._ended.clear()
         try:
             self._connection = connection = await self._connecting(self.server, self.options, self)
             self.tools = await connection.handshake(self.options.connect_timeout_seconds)
             self.about = connection.about
-            self.state, self.failure = State.READY, None
+            self.state, self.failure = ServerState.READY, None
             self._settled.set()
             await self._announce()
             await self._restore(connection)
@@ -361,7 +365,7 @@ class Upstream:
     def _fail(self, error: UpstreamError) -> None:
         is_repeated = self.failure is not None and self.failure.message == error.message
         LOG.log(logging.DEBUG if is_repeated else logging.WARNING, "%s", error)
-        self.state, self.failure = State.FAILED, error
+        self.state, self.failure = ServerState.FAILED, error
         self._settled.set()
 
     async def notified(self, message: Message, clients: list[Client]) -> None:

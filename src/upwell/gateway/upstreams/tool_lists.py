@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from upwell.gateway.options import ServerOptions
-from upwell.gateway.shapes import Checked, checked
+from upwell.gateway.shapes import CheckedDefinition, checked
 from upwell.ground.files import read_regular_file, write_atomically
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.trace import LOG
@@ -28,7 +28,7 @@ MAX_ENTRIES = 10_000
 MAX_TOOL_BYTES = 256 * 1024
 
 
-class Page(Struct, frozen=True):
+class ListPage(Struct, frozen=True):
     """One page of a list. `cursor` is the raw JSON string that requests the next page, or b"" at
     the end of the list. `faults` has the reason for each entry that is left out, keyed by what the
     entry is called."""
@@ -38,7 +38,7 @@ class Page(Struct, frozen=True):
     faults: Mapping[str, str] = field(default_factory=dict)
 
 
-async def read_page(raw: bytes, member: str, limit: int) -> Page:
+async def read_page(raw: bytes, member: str, limit: int) -> ListPage:
     """Read at most `limit` entries from one page of the list `member`. Entries that clients would
     reject are repaired or left out. A large page is parsed in a thread.
 
@@ -50,25 +50,25 @@ async def read_page(raw: bytes, member: str, limit: int) -> Page:
     return await asyncio.to_thread(_opened, raw, member, limit)
 
 
-def _opened(raw: bytes, member: str, limit: int) -> Page:
+def _opened(raw: bytes, member: str, limit: int) -> ListPage:
     page = RawObject.parse(raw)
     listed = page.get(member) or b"null"
     items = () if listed.strip() == b"null" else RawArray.parse(listed).items
     results = [_entry(member, item) for item in items[:limit]]
     cursor = page.get("nextCursor") or b""
-    return Page(
+    return ListPage(
         [result.entry for result in results if result.entry is not None],
         cursor if kind_of(cursor) == "string" else b"",
         {result.label: result.fault for result in results if result.entry is None},
     )
 
 
-def _entry(member: str, raw: bytes) -> Checked:
+def _entry(member: str, raw: bytes) -> CheckedDefinition:
     if kind_of(raw) != "object":
-        return Checked(f"an entry of {member}", fault="is not an object")
+        return CheckedDefinition(f"an entry of {member}", fault="is not an object")
     result = checked(member, RawObject.parse(raw))
     if member == "tools" and len(raw) > MAX_TOOL_BYTES:
-        return Checked(result.label, fault=f"is larger than {MAX_TOOL_BYTES // 1024} KiB")
+        return CheckedDefinition(result.label, fault=f"is larger than {MAX_TOOL_BYTES // 1024} KiB")
     return result
 
 

@@ -58,7 +58,7 @@ Rows = Sequence[TupleRow]
 Cursor = AsyncCursor[TupleRow]
 
 
-class Use(Struct, frozen=True):
+class ConnectionUse(Struct, frozen=True):
     """The state of the connections. `connections`: how many are open. `most`: the maximum.
     `waiting`: how many requests are waiting for a connection."""
 
@@ -129,11 +129,11 @@ class Postgres:
         return bool(self._lost)
 
     @property
-    def use(self) -> Use:
+    def use(self) -> ConnectionUse:
         """The current state of the connections."""
         pool = self._pool.get_stats()
         open_, idle = pool.get("pool_size", 0), pool.get("pool_available", 0)
-        return Use(
+        return ConnectionUse(
             is_lost=self.is_lost,
             connections=open_,
             busy=open_ - idle,

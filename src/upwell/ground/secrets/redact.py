@@ -29,7 +29,7 @@ from upwell.ground.secrets.rule_set import (
     LONG_RULES,
     Allowlist,
     Rule,
-    Rules,
+    SecretRules,
     all_rules,
     compiled,
 )
@@ -163,7 +163,7 @@ def _found_in(data: bytes) -> Iterator[Finding]:
             yield from _match(rule, rules.allow, data, start, end)
 
 
-def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
+def _triggered(data: bytes, rules: SecretRules) -> dict[str, list[tuple[int, int]]]:
     """Map each rule that has a keyword in `data` to the ranges around the keyword, and each rule
     without keywords to all of `data`, unless `data` is too short for a match."""
     triggered = {

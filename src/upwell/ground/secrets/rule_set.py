@@ -75,7 +75,7 @@ class Rule(Struct, frozen=True):
     after: int
 
 
-class Rules(Struct, frozen=True):
+class SecretRules(Struct, frozen=True):
     """All rules.
 
     `triggered`: keywords, each with the ids of the rules to run. `everywhere`: maps each rule
@@ -93,7 +93,7 @@ class Rules(Struct, frozen=True):
 
 
 @lru_cache(maxsize=1)
-def all_rules() -> Rules:
+def all_rules() -> SecretRules:
     raw: dict[str, Mapping[str, Any]] = {}
     everywhere: Mapping[str, Any] = {}
     for name in _RULE_FILES:
@@ -106,7 +106,7 @@ def all_rules() -> Rules:
     for rule_id in raw.keys() - REPLACED:
         for keyword in raw[rule_id]["keywords"]:
             by_keyword.setdefault(keyword.lower().encode(), []).append(rule_id)
-    return Rules(
+    return SecretRules(
         triggered=[(keyword, tuple(sorted(rule_ids))) for keyword, rule_ids in by_keyword.items()],
         everywhere={
             rule_id: rule["least_bytes"] for rule_id, rule in raw.items() if not rule["keywords"]

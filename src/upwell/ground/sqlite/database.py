@@ -30,8 +30,8 @@ from upwell.ground.errors import (
 )
 from upwell.ground.files import exclusively
 from upwell.ground.sqlite.file import (
+    OpenPlan,
     Owner,
-    Plan,
     Synchronous,
     finish,
     from_failure,
@@ -42,7 +42,7 @@ from upwell.ground.sqlite.file import (
 )
 from upwell.ground.trace import LOG
 
-__all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
+__all__ = ["Database", "OpenPlan", "Owner", "open_database", "repair"]
 
 
 CHECK_SECONDS = 1.0
@@ -55,7 +55,7 @@ class Follower:
     """A connection that is reopened when its file has been replaced. The current file is the one to
     which the path leads now."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: OpenPlan) -> None:
         self.plan = plan
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
@@ -87,7 +87,7 @@ class Follower:
         """Return whether this is the current connection."""
         return connection is self._connection
 
-    def reopen(self, plan: Plan) -> None:
+    def reopen(self, plan: OpenPlan) -> None:
         """Reopen the connection with another plan on the next use."""
         self.plan = plan
         self._inode = 0
@@ -120,7 +120,7 @@ class Follower:
 class Lane(Follower):
     """A connection on its own thread."""
 
-    def __init__(self, plan: Plan, name: str) -> None:
+    def __init__(self, plan: OpenPlan, name: str) -> None:
         super().__init__(plan)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
 
@@ -182,7 +182,7 @@ class _Pending[T]:
 class Database:
     """One SQLite file, opened by `open_database()` and closed by `aclose()`."""
 
-    def __init__(self, plan: Plan, obstacle: StoreUnwritable | None = None) -> None:
+    def __init__(self, plan: OpenPlan, obstacle: StoreUnwritable | None = None) -> None:
         self.path = plan.path
         self.obstacle = obstacle
         self._reading = Lane(plan, "read")
@@ -366,7 +366,7 @@ def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchrono
         StoreUnwritable: the file can be opened neither for writing nor read-only, or belongs to
             another user.
     """
-    plan = Plan(path, tuple(owners), synchronous)
+    plan = OpenPlan(path, tuple(owners), synchronous)
     try:
         prepare(plan).close()
     except StoreCorrupt:
@@ -377,7 +377,7 @@ def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchrono
     return Database(plan)
 
 
-def _open_read_only(plan: Plan, obstacle: StoreUnwritable) -> Database:
+def _open_read_only(plan: OpenPlan, obstacle: StoreUnwritable) -> Database:
     reading = replace(plan, is_read_only=True)
     try:
         if not plan.path.is_file() or plan.path.stat().st_uid != os.getuid():
@@ -389,7 +389,7 @@ def _open_read_only(plan: Plan, obstacle: StoreUnwritable) -> Database:
     return Database(reading, obstacle)
 
 
-def repair(plan: Plan) -> None:
+def repair(plan: OpenPlan) -> None:
     """Replace the file if it is damaged. The rows that can be read are kept.
 
     Raises:
@@ -407,7 +407,7 @@ def repair(plan: Plan) -> None:
         raise from_failure(error, plan.path) from error
 
 
-def _refuse_later(plan: Plan) -> None:
+def _refuse_later(plan: OpenPlan) -> None:
     """Raise StoreTooNew if a later version of upwell has changed the tables."""
     with suppress(sqlite3.Error, ValueError), closing(_read_only(plan.path)) as db:
         for owner in plan.owners:

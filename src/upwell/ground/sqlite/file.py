@@ -60,7 +60,7 @@ class Owner(Struct, frozen=True):
     oldest: int = 1
 
 
-class Plan(Struct, frozen=True):
+class OpenPlan(Struct, frozen=True):
     """How to open a file.
 
     `is_read_only`: whether the file is only read and never created, because it cannot be written.
@@ -132,7 +132,7 @@ def finish[T](db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -
     return result
 
 
-def prepare(plan: Plan) -> sqlite3.Connection:
+def prepare(plan: OpenPlan) -> sqlite3.Connection:
     """Open a connection to the file. Create and migrate the file if needed.
 
     Raises:
@@ -159,7 +159,7 @@ def prepare(plan: Plan) -> sqlite3.Connection:
     return db
 
 
-def prepare_read_only(plan: Plan) -> sqlite3.Connection:
+def prepare_read_only(plan: OpenPlan) -> sqlite3.Connection:
     """Open a read-only connection.
 
     SQLite can read a file with a write-ahead log only if it may create the log's index in the same

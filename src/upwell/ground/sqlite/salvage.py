@@ -21,7 +21,7 @@ from msgspec import Struct, convert, structs
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.files import read_regular_file, write_atomically
 from upwell.ground.sqlite.backup import Backups
-from upwell.ground.sqlite.file import Owner, Plan, connect, from_failure, migrate, version
+from upwell.ground.sqlite.file import OpenPlan, Owner, connect, from_failure, migrate, version
 from upwell.ground.sqlite.readable import UNREADABLE, Source
 from upwell.ground.trace import LOG
 
@@ -39,7 +39,7 @@ class Salvage(Struct, frozen=True):
     at: float = 0.0
 
 
-def replace_damaged(plan: Plan) -> None:
+def replace_damaged(plan: OpenPlan) -> None:
     """Replace a damaged file with a sound copy of the rows that can be read.
 
     The damaged file is kept in the same folder as `NAME.corrupt-TIME`. A sound file is not changed.
@@ -76,7 +76,7 @@ def _record_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.salvaged.json")
 
 
-def is_sound(db: sqlite3.Connection, plan: Plan) -> bool:
+def is_sound(db: sqlite3.Connection, plan: OpenPlan) -> bool:
     """Return whether SQLite's checks find no damage, all text can be decoded, and the file has the
     plan's tables.
 
@@ -105,7 +105,7 @@ def _is_readable(db: sqlite3.Connection) -> bool:
     return True
 
 
-def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
+def _has_tables(db: sqlite3.Connection, plan: OpenPlan) -> bool:
     """Return whether the schema has everything that migrations up to the file's version create."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
         for owner in plan.owners:
@@ -180,7 +180,7 @@ def _hold(damaged: sqlite3.Connection) -> None:
         damaged.execute("BEGIN IMMEDIATE")
 
 
-def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> Salvage:
+def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: OpenPlan) -> Salvage:
     """Create a sound file at `path` with the readable rows. For an owner with unreadable rows, add
     those of the newest backup that can be read.
 
@@ -208,7 +208,7 @@ def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> Salvage:
 
 
 def _copy_backup(
-    fresh: sqlite3.Connection, plan: Plan, owner: Owner, tables: Sequence[str]
+    fresh: sqlite3.Connection, plan: OpenPlan, owner: Owner, tables: Sequence[str]
 ) -> tuple[int, str]:
     for path in Backups(plan.path, plan.path.parent / "backups").list():
         with closing(sqlite3.connect(path, isolation_level=None)) as db:

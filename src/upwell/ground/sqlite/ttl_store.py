@@ -9,14 +9,14 @@ from typing import Any
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.sqlite.database import Database, Owner
-from upwell.ground.sqlite.file import Plan, prepare_read_only
+from upwell.ground.sqlite.file import OpenPlan, prepare_read_only
 from upwell.ground.text.format import counted
 from upwell.ground.ttl_store import (
     Entries,
+    EntryKind,
     Item,
-    Kind,
     MemoryTtlStore,
-    Options,
+    TtlOptions,
     TtlStore,
     file_bytes,
     is_due,
@@ -56,11 +56,11 @@ class SqliteTtlStore(TtlStore):
         self,
         database: Database,
         *,
-        options: Options | None = None,
+        options: TtlOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._database = database
-        self._options = options or Options()
+        self._options = options or TtlOptions()
         self._clock = clock
         self._unchecked: dict[str, int] = {}
 
@@ -286,14 +286,14 @@ def _items(rows: Iterable[Sequence[Any]]) -> Iterator[Item]:
         )
 
 
-def copy_in_memory(path: Path, options: Options, clock: Clock) -> MemoryTtlStore:
+def copy_in_memory(path: Path, options: TtlOptions, clock: Clock) -> MemoryTtlStore:
     """Return a store in memory with the entries from a file that cannot be written. New entries
     last as long as this process. Originals are left out because of their size.
     """
-    plan = Plan(path, (OWNER,), "NORMAL", is_read_only=True)
+    plan = OpenPlan(path, (OWNER,), "NORMAL", is_read_only=True)
     with closing(prepare_read_only(plan)) as db:
         kinds = db.execute(
-            "SELECT DISTINCT kind FROM shelf WHERE kind != ?", (str(Kind.ORIGINAL),)
+            "SELECT DISTINCT kind FROM shelf WHERE kind != ?", (str(EntryKind.ORIGINAL),)
         ).fetchall()
         store = MemoryTtlStore(options=options, clock=clock)
         for (kind,) in kinds:

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
-from upwell.ground.types.compression import Kind
+from upwell.ground.types.compression import TextKind
 
 _SAMPLE_CHARS = 24_576
 _SAMPLE_LINES = 96
@@ -153,7 +153,7 @@ _LITERALS = {language: looks.split("|") for language, looks in _LOOKS.items()}
 _MIN_LITERALS = 3
 
 
-def detect(text: str, name: str = "") -> Kind:
+def detect(text: str, name: str = "") -> TextKind:
     """Detect the kind of `text`. `name`, a path or URL, is a hint.
 
     A text counts as JSON if it looks like JSON at the beginning and, for a single document, at the
@@ -167,35 +167,35 @@ def detect(text: str, name: str = "") -> Kind:
     return detect_plain(text, name)
 
 
-def detect_plain(text: str, name: str = "") -> Kind:
+def detect_plain(text: str, name: str = "") -> TextKind:
     """Detect the kind of a text that is not JSON."""
     sample = _ANSI.sub("", text[:_SAMPLE_CHARS])
     if _is_html(sample):
-        return Kind.HTML
+        return TextKind.HTML
     rows = sample.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES]
     lines = "\n".join(rows).splitlines()[:_SAMPLE_LINES]
     filled = [line for line in lines if line.strip()]
     if not filled:
-        return Kind.TEXT
+        return TextKind.TEXT
     if _language_of(name):
-        return Kind.CODE
+        return TextKind.CODE
     return _by_shape(sample, filled, text[-_TAIL_CHARS:])
 
 
-def _json_outline(text: str, head: str) -> Kind | None:
+def _json_outline(text: str, head: str) -> TextKind | None:
     tail = text[-64:].rstrip()
     if head[0] == '"':
         alone = tail.endswith('"') and "\n" not in text[:_SAMPLE_CHARS].strip()
-        return Kind.JSON_SCALAR if alone else None
+        return TextKind.JSON_SCALAR if alone else None
     if head[0] == "{" and _looks_like_lines(head):
-        return Kind.JSON_LINES
+        return TextKind.JSON_LINES
     if not tail.endswith("}" if head[0] == "{" else "]"):
         return None
     if head[0] == "[":
-        return Kind.JSON_ARRAY
+        return TextKind.JSON_ARRAY
     if re.search(r'"(?:openapi|swagger)"\s*:\s*"', head) and '"paths"' in text:
-        return Kind.OPENAPI
-    return Kind.JSON_OBJECT
+        return TextKind.OPENAPI
+    return TextKind.JSON_OBJECT
 
 
 def _looks_like_lines(head: str) -> bool:
@@ -218,35 +218,35 @@ def _share(pattern: re.Pattern[str], rows: str) -> float:
     return len(pattern.findall(rows)) / rows.count("\n")
 
 
-def _by_lines(rows: str) -> Kind | None:
+def _by_lines(rows: str) -> TextKind | None:
     if _share(_FRAME, rows) > 0.2:
-        return Kind.STACK_TRACE
-    return Kind.LOG if _share(_LOG, rows) > 0.4 else None
+        return TextKind.STACK_TRACE
+    return TextKind.LOG if _share(_LOG, rows) > 0.4 else None
 
 
-def _by_shape(sample: str, lines: list[str], end: str) -> Kind:
+def _by_shape(sample: str, lines: list[str], end: str) -> TextKind:
     rows = "".join(f"\n{line[:_LINE_CHARS]}" for line in lines)
     if _DIFF.match(rows) and re.search(r"^@@ |^diff --git ", sample, re.M):
-        return Kind.DIFF
+        return TextKind.DIFF
     if _COMMIT.match(rows) and (
         _share(_COMMIT, rows) > 0.8 or re.search(r"^Author: ", sample, re.M)
     ):
-        return Kind.GIT_LOG
+        return TextKind.GIT_LOG
     if _CHANGES.search(sample) and _share(_CHANGED, rows) > _SOME_CHANGED:
-        return Kind.DIFF
+        return TextKind.DIFF
     if _share(_TEST, rows) > 0.15 or "= test session starts =" in sample:
-        return Kind.TEST_OUTPUT
+        return TextKind.TEST_OUTPUT
     kind = _by_lines(rows)
     if kind is not None:
-        return Kind.TEST_OUTPUT if _VERDICT.search(sample) or _VERDICT.search(end) else kind
+        return TextKind.TEST_OUTPUT if _VERDICT.search(sample) or _VERDICT.search(end) else kind
     if _share(_GREP, rows) > 0.6 or _is_search_of_one_file(lines):
-        return Kind.GREP
+        return TextKind.GREP
     if _VERDICT.search(end):
-        return Kind.TEST_OUTPUT
+        return TextKind.TEST_OUTPUT
     if _share(_BUILD, rows) > _SOME_BUILD or _has_layout(rows):
-        return Kind.TEXT
+        return TextKind.TEXT
     if delimiter_of(lines):
-        return Kind.CSV
+        return TextKind.CSV
     return _prose_or_code(sample, rows)
 
 
@@ -275,16 +275,18 @@ def _is_snapshot(rows: str) -> bool:
     return rows.count("[ref=") > _SOME_LAYOUT * (1 + rows.count("\n"))
 
 
-def _prose_or_code(sample: str, rows: str) -> Kind:
+def _prose_or_code(sample: str, rows: str) -> TextKind:
     fences = len(_FENCE.findall(rows))
     code, markup = _share(_CODE, rows), _share(_MD_LINE, rows)
     if not fences and code > max(_SOME_CODE, markup) and _is_like_code(sample, _LITERALS_PER_LINE):
-        return Kind.CODE
+        return TextKind.CODE
     headings = len(_HEADING.findall(rows))
     setext = sum(len(rule) < len(title) + _LONGER for title, rule in _UNDERLINED.findall(sample))
     if headings >= 2 or setext >= 2 or fences >= 2 or markup > 0.3 or (headings and markup > 0.1):
-        return Kind.API_DOCS if headings >= 2 and _describes_calls(sample) else Kind.MARKDOWN
-    return Kind.CODE if code > 0.5 and _is_like_code(sample) else Kind.TEXT
+        return (
+            TextKind.API_DOCS if headings >= 2 and _describes_calls(sample) else TextKind.MARKDOWN
+        )
+    return TextKind.CODE if code > 0.5 and _is_like_code(sample) else TextKind.TEXT
 
 
 def _is_like_code(sample: str, per_line: float = 0.0) -> bool:

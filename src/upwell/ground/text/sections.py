@@ -44,7 +44,7 @@ def _is_row(line: str) -> bool:
     return _BAR.search(line, 1, len(line) - 1) is not None
 
 
-class Block(NamedTuple):
+class TextBlock(NamedTuple):
     """A block of a document: `text[start:end]`.
 
     `what`: the type, such as `HEADING`. `level`: 1–6 for a heading, 0 for any other block.
@@ -64,7 +64,7 @@ class _Scan:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.blocks: list[Block] = []
+        self.blocks: list[TextBlock] = []
         self.path: list[tuple[int, int]] = []
         self.open: tuple[str, int] | None = None
 
@@ -87,10 +87,10 @@ class _Scan:
 
     def _add(self, kind: str, start: int, end: int, level: int = 0) -> None:
         above = self.path[-1][1] if self.path else -1
-        self.blocks.append(Block(kind, start, end, level, above))
+        self.blocks.append(TextBlock(kind, start, end, level, above))
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(text: str) -> list[TextBlock]:
     """Return the blocks of `text` in order. Together they cover the whole text."""
     scan = _Scan(text)
     offset = 0
@@ -168,7 +168,7 @@ def _line(scan: _Scan, line: str, offset: int, end: int) -> str:
     return ""
 
 
-def title(text: str, block: Block) -> str:
+def title(text: str, block: TextBlock) -> str:
     """Return the first line of a heading without its Markdown marks."""
     first = text[block.start : block.end].strip().splitlines()
     return first[0].strip().strip("#").strip() if first else ""

@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 
-class Kind(StrEnum):
+class TextKind(StrEnum):
     """The kind of a text. It determines how the text is split, shortened and reassembled."""
 
     JSON_ARRAY = "json_array"
@@ -56,7 +56,7 @@ class Passage(Struct, frozen=True, kw_only=True):
     """
 
     text: str
-    kind: Kind = Kind.TEXT
+    kind: TextKind = TextKind.TEXT
     query: str = ""
     name: str = ""
     key: str = ""

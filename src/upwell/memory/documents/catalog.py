@@ -12,14 +12,14 @@ from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.types.memory import DEFAULT_TENANT, Hit, Memory, Query
 from upwell.memory.base import Store
 from upwell.memory.documents import tables
-from upwell.memory.documents.scan import Known
+from upwell.memory.documents.scan import KnownFile
 from upwell.memory.documents.sections.search import SectionSearch
-from upwell.memory.documents.tables import Reading
-from upwell.memory.embedding.questions import Questions
+from upwell.memory.documents.tables import FileReading
+from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.sqlite.store import SqliteStore
 
 
-class Catalog:
+class DocumentCatalog:
     """The index of one tenant's imported files. Every method raises StoreError if `index.db` fails.
 
     When the index is opened, `opened` is called once with the index's store.
@@ -31,7 +31,7 @@ class Catalog:
         tenant: str = DEFAULT_TENANT,
         *,
         opened: Callable[[Store], None] = lambda _: None,
-        questions: Questions | None = None,
+        questions: QuestionVectors | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._path = path
@@ -43,7 +43,7 @@ class Catalog:
         self._sections = SectionSearch(tenant)
         self._database: Database | None = None
         self._store: SqliteStore | None = None
-        self._known: tuple[tuple[int, int], Mapping[str, Known]] | None = None
+        self._known: tuple[tuple[int, int], Mapping[str, KnownFile]] | None = None
 
     @property
     def tenant(self) -> str:
@@ -84,7 +84,7 @@ class Catalog:
         assert self._store is not None
         return section or await self._store.get(memory_id)
 
-    async def known(self) -> Mapping[str, Known]:
+    async def known(self) -> Mapping[str, KnownFile]:
         """Return the state of every indexed file, cached until a process changes the index."""
         database = await self._open()
         version = await database.data_version()
@@ -102,7 +102,7 @@ class Catalog:
         database = await self._open()
         return await database.read(lambda db: tables.file_cited(db, cited, project, namespaces))
 
-    async def put(self, readings: Sequence[Reading]) -> None:
+    async def put(self, readings: Sequence[FileReading]) -> None:
         """Update these files in the index, in one transaction."""
         database = await self._open()
         await database.write(partial(tables.put, readings=readings, tenant=self._tenant))

@@ -18,7 +18,7 @@ from upwell.ground.text.sections import (
     PARAGRAPH,
     SENTENCE_END,
     TABLE,
-    Block,
+    TextBlock,
     blocks,
 )  # fmt: skip
 from upwell.ground.text.words import STOP_WORDS
@@ -36,7 +36,7 @@ _HARD_BREAK = ("  ", "\\", "<br>", "<br/>")
 _CONTINUED = (",", ";", "(", "[", "{", "/", "-", "–", "—", "&", "+", "=")
 
 
-class Statement(Struct, frozen=True):
+class QuotedStatement(Struct, frozen=True):
     """`text[start:end]`, which spans the lines `first` to `last` (0-based).
 
     `until` is the last line of what the statement introduces, if it ends in a colon or is the head
@@ -52,7 +52,7 @@ class Statement(Struct, frozen=True):
     head: str = ""
 
 
-def statements(text: str) -> list[Statement]:
+def statements(text: str) -> list[QuotedStatement]:
     """Return the statements of `text` in order. Blank lines and table rules are left out."""
     begins = list(accumulate((len(row) + 1 for row in text.split("\n")), initial=0))[:-1]
 
@@ -60,7 +60,7 @@ def statements(text: str) -> list[Statement]:
         return bisect_right(begins, offset) - 1
 
     all_blocks = blocks(text)
-    result: list[Statement] = []
+    result: list[QuotedStatement] = []
     for number, block in enumerate(all_blocks):
         pieces = list(_stripped(text, _pieces(text, block)))
         head = _head(text, pieces) if block.what == TABLE else ""
@@ -75,7 +75,9 @@ def statements(text: str) -> list[Statement]:
             row_head = head if piece_number else ""
             is_heading = block.what == HEADING
             result.append(
-                Statement(start, end, line(start), line(end - 1), end_line, is_heading, row_head)
+                QuotedStatement(
+                    start, end, line(start), line(end - 1), end_line, is_heading, row_head
+                )
             )
     return result
 
@@ -86,7 +88,7 @@ def _head(text: str, rows: Sequence[tuple[int, int]]) -> str:
     return ""
 
 
-def _pieces(text: str, block: Block) -> Iterable[tuple[int, int]]:
+def _pieces(text: str, block: TextBlock) -> Iterable[tuple[int, int]]:
     if block.what == BLANK:
         return ()
     if block.what == HEADING:
@@ -97,7 +99,7 @@ def _pieces(text: str, block: Block) -> Iterable[tuple[int, int]]:
     return pairwise([block.start, *sorted(_ends(text, block, rows)), block.end])
 
 
-def _ends(text: str, block: Block, rows: Sequence[tuple[int, int]]) -> set[int]:
+def _ends(text: str, block: TextBlock, rows: Sequence[tuple[int, int]]) -> set[int]:
     """Return the offsets at which statements end inside a paragraph or item."""
     mark = MARK.match(text, block.start, block.end) if block.what == ITEM else None
     begin = mark.end() if mark else block.start
@@ -123,7 +125,7 @@ def _is_deliberate(row: str, following: str, width: int) -> bool:
     return not is_open and not ahead[0][0].islower()
 
 
-def _announced(text: str, blocks: Sequence[Block], number: int) -> int:
+def _announced(text: str, blocks: Sequence[TextBlock], number: int) -> int:
     block = blocks[number]
     following = [other for other in blocks[number + 1 :] if other.what != BLANK]
     if following and following[0].what in (FENCE, TABLE):
@@ -137,12 +139,12 @@ def _announced(text: str, blocks: Sequence[Block], number: int) -> int:
     return end
 
 
-def _indent(text: str, block: Block) -> int:
+def _indent(text: str, block: TextBlock) -> int:
     row = text[block.start : block.end]
     return len(row) - len(row.lstrip(" \t"))
 
 
-def _content_end(text: str, block: Block) -> int:
+def _content_end(text: str, block: TextBlock) -> int:
     return block.start + len(text[block.start : block.end].rstrip())
 
 
@@ -154,7 +156,7 @@ def _stripped(text: str, pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[in
             yield offset, offset + len(content)
 
 
-def _rows(text: str, block: Block) -> Iterator[tuple[int, int]]:
+def _rows(text: str, block: TextBlock) -> Iterator[tuple[int, int]]:
     offset = block.start
     while offset < block.end:
         end = text.find("\n", offset, block.end) + 1 or block.end
@@ -191,7 +193,7 @@ def lines_for(text: str, queries: Iterable[str]) -> tuple[int, int] | None:
     return _best(telling, headed)
 
 
-def _best(telling: Sequence[tuple[Statement, set[str]]], headed: set[str]) -> tuple[int, int]:
+def _best(telling: Sequence[tuple[QuotedStatement, set[str]]], headed: set[str]) -> tuple[int, int]:
     best, chosen = -1.0, (telling[0][0], telling[0][0])
     for index, (first, _) in enumerate(telling):
         covered: set[str] = set()

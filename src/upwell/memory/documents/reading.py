@@ -19,10 +19,10 @@ from upwell.ground.text.anchors import paths_in
 from upwell.ground.text.words import path_words
 from upwell.ground.types.memory import Memory
 from upwell.memory.documents.front_matter import Front, front_of, namespace_of
-from upwell.memory.documents.scan import FoundFile, Known, Unreadable, read_bytes, text_of
+from upwell.memory.documents.scan import FoundFile, KnownFile, UnreadableFile, read_bytes, text_of
 from upwell.memory.documents.sections.memories import FilePlace, section_memory
 from upwell.memory.documents.sections.rows import rows_from
-from upwell.memory.documents.tables import Reading
+from upwell.memory.documents.tables import FileReading
 from upwell.memory.records import memory_of, stamped
 from upwell.memory.sources import Form, Source
 
@@ -44,7 +44,7 @@ class Notes(Protocol):
         ...
 
 
-class Reader(Struct, frozen=True):
+class FileReader(Struct, frozen=True):
     """Reads files for a tenant. `notes` are those in the tenant's `stm.json`. If `embeds` is set,
     every section with text also becomes a memory, so that searches by meaning find it."""
 
@@ -59,8 +59,8 @@ class Reader(Struct, frozen=True):
         return [Source(os.path.realpath(self.notes.path), "", form=Form.STM)]
 
     def read_all(
-        self, files: Iterable[FoundFile], known: Mapping[str, Known], now_ns: int
-    ) -> list[Reading]:
+        self, files: Iterable[FoundFile], known: Mapping[str, KnownFile], now_ns: int
+    ) -> list[FileReading]:
         """Read these files. `known` is the state when they were last read. Unchanged content is not
         split into sections again, and a file that still cannot be opened is left out."""
         readings = []
@@ -71,27 +71,27 @@ class Reader(Struct, frozen=True):
                 readings.append(_settled(reading, now_ns))
         return readings
 
-    def read(self, file: FoundFile, before: Known | None) -> Reading:
+    def read(self, file: FoundFile, before: KnownFile | None) -> FileReading:
         """Read one file. If this fails, the reason becomes the reading's `problem`."""
         digest = ""
         try:
             data = read_bytes(file.path, file.source.path)
             digest = hashlib.sha256(data).hexdigest()[:32]
             if before and before.hash == digest and before.key == file.source.key:
-                return Reading(file, digest, unchanged=True)
+                return FileReading(file, digest, unchanged=True)
             if file.source.form is Form.STM:
-                return Reading(file, digest, memories=self._notes(file))
+                return FileReading(file, digest, memories=self._notes(file))
             return self._sections(file, digest, text_of(data))
-        except Unreadable as error:
-            return Reading(file, digest, problem=str(error))
+        except UnreadableFile as error:
+            return FileReading(file, digest, problem=str(error))
         except StoreError as error:
-            return Reading(file, digest, problem=error.message)
+            return FileReading(file, digest, problem=error.message)
 
-    def _sections(self, file: FoundFile, digest: str, raw: str) -> Reading:
+    def _sections(self, file: FoundFile, digest: str, raw: str) -> FileReading:
         text, _ = redact(raw, keep_lines=True)
         front = front_of(text)
         cited = file.source.citation(file.path)
-        reading = Reading(
+        reading = FileReading(
             file,
             digest,
             sections=tuple(rows_from(file.path, cited, text, text.count("\n", 0, front.end))),
@@ -101,7 +101,7 @@ class Reader(Struct, frozen=True):
         )
         return self._with_memories(reading, front) if front.paths or self.embeds else reading
 
-    def _with_memories(self, reading: Reading, front: Front) -> Reading:
+    def _with_memories(self, reading: FileReading, front: Front) -> FileReading:
         """Add the sections of `reading` as memories. If the front matter lists paths, searches
         then find the sections by paths; if there are embeddings, also by meaning."""
         source = reading.found.source
@@ -133,7 +133,7 @@ class Reader(Struct, frozen=True):
         )
 
 
-def _settled(reading: Reading, now_ns: int) -> Reading:
+def _settled(reading: FileReading, now_ns: int) -> FileReading:
     """Clear the time stamp of a reading if the file has just changed or could not be opened, so
     that the next check reads the file again."""
     if reading.hash and reading.found.mtime_ns < now_ns - TICK_NS:

@@ -22,14 +22,14 @@ from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.ground.types.rpc import Ping
-from upwell.memory.documents.catalog import Catalog
-from upwell.memory.documents.reading import Notes, Reader
+from upwell.memory.documents.catalog import DocumentCatalog
+from upwell.memory.documents.reading import FileReader, Notes
 from upwell.memory.documents.scan import (
     FoundFile,
-    Known,
+    KnownFile,
     Look,
     Problem,
-    Unreadable,
+    UnreadableFile,
     read_bytes,
     scan,
     text_of,
@@ -57,7 +57,7 @@ check took."""
 Progress = Callable[[int, int], None]
 
 
-class State(Struct, frozen=True, kw_only=True):
+class IndexState(Struct, frozen=True, kw_only=True):
     """The result of a check. `files` and `chunks` count the whole index. `problems` are the skipped
     paths."""
 
@@ -77,7 +77,7 @@ class Documents:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: DocumentCatalog,
         sources: Sources,
         *,
         notes: Notes | None = None,
@@ -86,7 +86,7 @@ class Documents:
     ) -> None:
         self._watches = watches
         self._sources = sources
-        self._reader = Reader(catalog.tenant, notes, embeds=catalog.embeds)
+        self._reader = FileReader(catalog.tenant, notes, embeds=catalog.embeds)
         self._clock = clock
         self.catalog = catalog
         self._checking = asyncio.Lock()
@@ -144,7 +144,9 @@ class Documents:
             return Ping(ok=False, detail=error.message, hint=error.hint)
         return Ping(ok=True, detail=f"{counted(files, 'file')}, {counted(chunks, 'chunk')}")
 
-    async def refresh(self, project: str | None = None, progress: Progress | None = None) -> State:
+    async def refresh(
+        self, project: str | None = None, progress: Progress | None = None
+    ) -> IndexState:
         """Bring the index up to date with the files that `project` sees. None means all files.
 
         Raises:
@@ -156,7 +158,9 @@ class Documents:
         seconds = self._clock.monotonic() - began
         files, chunks = await self.catalog.counts()
         recorded = [Problem(path, why) for path, why in await self.catalog.problems()]
-        return State(files=files, chunks=chunks, seconds=seconds, problems=(*problems, *recorded))
+        return IndexState(
+            files=files, chunks=chunks, seconds=seconds, problems=(*problems, *recorded)
+        )
 
     async def counts(self, source: Source) -> tuple[int, int]:
         """Count the files and chunks of a source."""
@@ -182,7 +186,7 @@ class Documents:
             )
         try:
             return await asyncio.to_thread(_lines_of, *located)
-        except Unreadable as error:
+        except UnreadableFile as error:
             raise UsageError(
                 f"cannot read {citation}: {error}", hint="check the file, then `upwell import`"
             ) from error
@@ -261,7 +265,10 @@ class Documents:
         return look.problems
 
     async def _index(
-        self, changed: Sequence[FoundFile], known: Mapping[str, Known], progress: Progress | None
+        self,
+        changed: Sequence[FoundFile],
+        known: Mapping[str, KnownFile],
+        progress: Progress | None,
     ) -> None:
         done, has_news = 0, False
         for batch in _batches(changed):
@@ -289,7 +296,7 @@ def _lines_of(path: str, source: str) -> list[str]:
 
 
 def _deleted(
-    known: Mapping[str, Known], look: Look, within: set[str], every: set[str]
+    known: Mapping[str, KnownFile], look: Look, within: set[str], every: set[str]
 ) -> list[str]:
     """Return the indexed files that were not found again or whose source was removed. `within` and
     `every` are the keys of the scanned sources and of all sources. The notes of another project are
@@ -302,7 +309,7 @@ def _deleted(
     ]
 
 
-def _still_exists(path: str, known: Known) -> bool:
+def _still_exists(path: str, known: KnownFile) -> bool:
     return known.key.endswith(f"\n{Form.STM}") and os.path.exists(path)
 
 

@@ -50,7 +50,7 @@ class FoundFile(Struct, frozen=True):
     source: Source
 
 
-class Known(Struct, frozen=True):
+class KnownFile(Struct, frozen=True):
     """The state of a file when it was last read. `key` is the key of its source."""
 
     size: int
@@ -68,7 +68,7 @@ class Look(Struct):
     problems: list[Problem] = field(default_factory=list)
 
     def take(
-        self, path: str, info: os.stat_result, source: Source, key: str, before: Known | None
+        self, path: str, info: os.stat_result, source: Source, key: str, before: KnownFile | None
     ) -> None:
         """Record a file. `before` is its state when it was last read."""
         self.present_paths.add(path)
@@ -81,11 +81,11 @@ class Look(Struct):
             self.changed.append(FoundFile(path, info.st_size, info.st_mtime_ns, source))
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """A file cannot be read. The message is the reason."""
 
 
-def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, Known]) -> Look:
+def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, KnownFile]) -> Look:
     """Scan the files in `sources`. `every` lists the paths of all sources: if one of them lies
     inside another, its files belong to it and not to the outer source."""
     look = Look()
@@ -106,7 +106,9 @@ def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, 
     return look
 
 
-def _scan_folder(source: Source, others: set[str], known: Mapping[str, Known], look: Look) -> None:
+def _scan_folder(
+    source: Source, others: set[str], known: Mapping[str, KnownFile], look: Look
+) -> None:
     key, end = source.key, len(look.present_paths) + MAX_FILES
     folders = [(source.path, False)]
     while folders:
@@ -169,19 +171,19 @@ def read_bytes(path: str, root: str) -> bytes:
             `root`, or is behind a symbolic link.
     """
     if os.path.realpath(path) != path or not (path == root or path.startswith(root + os.sep)):
-        raise Unreadable("symbolic links are not followed")
+        raise UnreadableFile("symbolic links are not followed")
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(path, flags), "rb") as file:
             info = os.fstat(file.fileno())
             if not stat.S_ISREG(info.st_mode):
-                raise Unreadable("it is no longer a file")
+                raise UnreadableFile("it is no longer a file")
             if info.st_size > MAX_FILE_BYTES:
                 most = MAX_FILE_BYTES / 1e6
-                raise Unreadable(f"over {most:.0f} MB")
+                raise UnreadableFile(f"over {most:.0f} MB")
             return file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise Unreadable(_why(error)) from error
+        raise UnreadableFile(_why(error)) from error
 
 
 def text_of(data: bytes) -> str:
@@ -193,7 +195,7 @@ def text_of(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"not UTF-8 (byte {error.start})") from error
+        raise UnreadableFile(f"not UTF-8 (byte {error.start})") from error
 
 
 def _why(error: OSError) -> str:

@@ -18,17 +18,17 @@ from msgspec.structs import replace
 from upwell.ground.sqlite.database import Owner
 from upwell.ground.sqlite.file import recreate
 from upwell.ground.types.memory import Memory
-from upwell.memory.documents.scan import FoundFile, Known
+from upwell.memory.documents.scan import FoundFile, KnownFile
 from upwell.memory.documents.sections import rows
 from upwell.memory.documents.sections.memories import FilePlace, section_memory
-from upwell.memory.documents.sections.rows import Row
+from upwell.memory.documents.sections.rows import SectionRow
 from upwell.memory.sqlite.rows import by_number, number_of, within
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
 from upwell.memory.sqlite.writing import insert, remove
 
 
-class Reading(Struct, frozen=True):
+class FileReading(Struct, frozen=True):
     """A file that was read, with its `sections` and `memories`. `around` maps the id of a memory to
     the words in its headings and in the path of its file. `changed_at` is in epoch seconds.
     `problem` is the reason why the file could not be read. An `unchanged` file keeps its sections
@@ -36,7 +36,7 @@ class Reading(Struct, frozen=True):
 
     found: FoundFile
     hash: str
-    sections: tuple[Row, ...] = ()
+    sections: tuple[SectionRow, ...] = ()
     memories: tuple[Memory, ...] = ()
     around: Mapping[str, str] = field(default_factory=dict)
     changed_at: float = 0.0
@@ -46,13 +46,13 @@ class Reading(Struct, frozen=True):
     unchanged: bool = False
 
 
-def load(db: sqlite3.Connection) -> dict[str, Known]:
+def load(db: sqlite3.Connection) -> dict[str, KnownFile]:
     """Return the state of every indexed file, keyed by path."""
     rows = db.execute("SELECT path, size, mtime_ns, hash, key FROM file")
-    return {row[0]: Known(*row[1:]) for row in rows}
+    return {row[0]: KnownFile(*row[1:]) for row in rows}
 
 
-def put(db: sqlite3.Connection, readings: Sequence[Reading], tenant: str) -> None:
+def put(db: sqlite3.Connection, readings: Sequence[FileReading], tenant: str) -> None:
     """Update these files in the index. An unchanged memory keeps its row."""
     changed: list[Memory] = []
     around: dict[str, str] = {}
@@ -151,7 +151,7 @@ def problems(db: sqlite3.Connection) -> list[tuple[str, str]]:
     return db.execute("SELECT path, problem FROM file WHERE problem != '' ORDER BY path").fetchall()
 
 
-def _note(db: sqlite3.Connection, reading: Reading) -> int:
+def _note(db: sqlite3.Connection, reading: FileReading) -> int:
     file = reading.found
     source = file.source
     row = db.execute(

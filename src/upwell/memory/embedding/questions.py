@@ -37,7 +37,7 @@ class VectorIndex(Protocol):
     is "" if none are. The methods raise StoreError if the store fails."""
 
     note: str
-    questions: "Questions"
+    questions: "QuestionVectors"
 
     async def catch_up(self, progress: Progress | None = None) -> int:
         """Embed the memories that have no vector from the configured model yet. Returns how many
@@ -49,7 +49,7 @@ class VectorIndex(Protocol):
         ...
 
 
-class Questions:
+class QuestionVectors:
     """The vectors of query texts. The vector of a recent text is reused, for all stores.
 
     `failure` says why the model cannot be used, or is "" if the model works.

@@ -59,7 +59,7 @@ _CITED = re.compile(
 begin only at the start of a line, so that matching takes linear time."""
 
 
-class Unreadable(Exception):
+class UnreadableResult(Exception):
     """The result is an error, or has none of the formats that this kind of server uses."""
 
 
@@ -75,7 +75,7 @@ class ServerHit(Struct, frozen=True, kw_only=True):
 
 Read = Callable[[Any], list[ServerHit]]
 """Extracts the hits from a result's body, which is a decoded JSON value or a text. May raise
-`Unreadable`."""
+`UnreadableResult`."""
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ def body_of(result: Mapping[str, Any]) -> Any:
         if isinstance(block, dict) and isinstance(block.get("text"), str)
     ]
     if result.get("isError"):
-        raise Unreadable(f"the call failed: {' '.join(texts)[:200] or 'no reason'}")
+        raise UnreadableResult(f"the call failed: {' '.join(texts)[:200] or 'no reason'}")
     body = result.get("structuredContent")
     if isinstance(body, dict) and set(body) == {"result"}:
         body = body["result"]
@@ -351,4 +351,4 @@ def _list(value: Any) -> list[Any]:
 
 def _refuse(body: Any) -> NoReturn:
     excerpt = body if isinstance(body, str) else type(body).__name__
-    raise Unreadable(f"the answer has an unknown format: {excerpt[:100]!r}")
+    raise UnreadableResult(f"the answer has an unknown format: {excerpt[:100]!r}")

@@ -25,11 +25,17 @@ from upwell.ground.errors import RecallUnavailable, StoreError
 from upwell.ground.secrets.redact import has_secret, redact, redacted_start
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Trust
 from upwell.ground.types.rpc import Ping
 from upwell.ground.uris import LTM_ID
-from upwell.memory.external.dialects import Dialect, ServerHit, Unreadable, body_of, dialect_of
+from upwell.memory.external.dialects import (
+    Dialect,
+    ServerHit,
+    UnreadableResult,
+    body_of,
+    dialect_of,
+)
 from upwell.memory.external.waiting import Patience, Waiting
 from upwell.memory.options import LtmOptions, LtmProfile
 from upwell.memory.records import content_hash
@@ -56,7 +62,7 @@ _MASK = re.compile(r"\[REDACTED:[\w-]*\]")
 _HINT = "check ltm.command or ltm.url; `upwell doctor` tests the server"
 
 
-class Calls(Protocol):
+class ServerCalls(Protocol):
     """A running memory server. If it fails, its methods raise `RecallUnavailable`."""
 
     def ready(self) -> bool:
@@ -105,7 +111,7 @@ class KeptHits:
         if latest is not None or self._ttl_store is None:
             return latest
         try:
-            item = (await self._ttl_store.get(Kind.PASSAGE, [memory_id])).get(memory_id)
+            item = (await self._ttl_store.get(EntryKind.PASSAGE, [memory_id])).get(memory_id)
         except StoreError as error:
             LOG.warning("the hits of a memory server cannot be read: %s", error)
             return None
@@ -118,7 +124,7 @@ class KeptHits:
     async def _write(self, ttl_store: TtlStore, memories: Sequence[Memory]) -> None:
         entries = {memory.id: _encoded(memory) for memory in memories}
         try:
-            await ttl_store.put(Kind.PASSAGE, entries, ttl_seconds=RETENTION_SECONDS)
+            await ttl_store.put(EntryKind.PASSAGE, entries, ttl_seconds=RETENTION_SECONDS)
         except StoreError as error:
             LOG.warning("hits of a memory server were not kept: %s", error)
 
@@ -131,7 +137,7 @@ class LtmRecall:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: ServerCalls,
         options: LtmOptions,
         patience: Patience | None = None,
         *,
@@ -208,7 +214,7 @@ class LtmRecall:
     async def _found(self, answers: Answers, query: Query, deadline: Deadline) -> Found:
         try:
             hits = await asyncio.to_thread(self._scored, answers, query, deadline)
-        except Unreadable as error:
+        except UnreadableResult as error:
             raise unavailable(f"gave no hits: {error}") from error
         self._kept.keep([hit.memory for hit in hits])
         asked = tuple(f"{self.name}: {text}" for text in answers.asked)

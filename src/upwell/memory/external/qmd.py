@@ -50,7 +50,7 @@ _ROOT = re.compile(r"^[ \t]*+Path:[ \t]++(.+)$", re.MULTILINE)
 _INSTALL = "npm install -g @tobilu/qmd, or memory.backend = builtin"
 
 
-class Passages(Struct, frozen=True):
+class QmdPassages(Struct, frozen=True):
     """The result of a request: passages that do not overlap, qmd's scores by passage id, and the
     texts that were sent to qmd."""
 
@@ -81,7 +81,7 @@ class QmdRecall:
         }
         self._clock = clock
         self._turns = asyncio.Semaphore(MAX_RUNNING)
-        self._waiting = Waiting[Passages](patience or Patience(), _unavailable, clock)
+        self._waiting = Waiting[QmdPassages](patience or Patience(), _unavailable, clock)
         self._projects: dict[str, str | None] = {}
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
@@ -103,7 +103,7 @@ class QmdRecall:
         hits = await asyncio.to_thread(rescored, passages.memories, query, now, deadline, own)
         return Found(tuple(hits), asked=tuple(f"{self.name}: {text}" for text in passages.asked))
 
-    async def _request(self, query: Query, deadline: Deadline) -> Passages:
+    async def _request(self, query: Query, deadline: Deadline) -> QmdPassages:
         texts = _requests(query, self._options.qmd_mode)
         answers = await asyncio.gather(*(self._results(text, deadline) for text in texts))
         passages: list[Memory] = []
@@ -118,7 +118,7 @@ class QmdRecall:
         own_scores = {
             memory.id: scores[memory.source] for memory in joined if memory.source in scores
         }
-        return Passages(tuple(joined), own_scores, tuple(texts))
+        return QmdPassages(tuple(joined), own_scores, tuple(texts))
 
     async def lines(self, path: str, project: str | None) -> list[str]:
         """Return all lines of a document. `path` is the document's address in citations

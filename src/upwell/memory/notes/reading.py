@@ -7,13 +7,13 @@ from pathlib import Path
 from upwell.ground.errors import UsageError
 from upwell.ground.foreign import read_json
 from upwell.memory.notes.labels import labels_of
-from upwell.memory.notes.stm import Entry
+from upwell.memory.notes.stm import StmEntry
 from upwell.memory.records import MAX_ID_CHARS, is_text, moment
 
 MAX_BYTES = 256_000_000
 
 
-def read_notes(path: Path) -> Iterator[Entry]:
+def read_notes(path: Path) -> Iterator[StmEntry]:
     """Yield the notes in the file, in order. A note without an id gets one from its content.
 
     Raises:
@@ -33,7 +33,7 @@ def _array(path: Path) -> list[object]:
     return notes
 
 
-def _entry(raw: object) -> Entry:
+def _entry(raw: object) -> StmEntry:
     content = raw.get("content") if isinstance(raw, Mapping) else None
     if not isinstance(raw, Mapping) or not isinstance(content, str) or not is_text(content):
         raise UsageError("the note has no text", hint="put a string into its `content`")
@@ -43,7 +43,7 @@ def _entry(raw: object) -> Entry:
         raise UsageError(
             "the id of the note is invalid", hint=f"use at most {MAX_ID_CHARS} characters of text"
         )
-    return Entry(
+    return StmEntry(
         id=named or "n" + hashlib.sha256(content.encode()).hexdigest()[:19],
         content=content,
         created_at=moment(raw.get("created_at")),

@@ -39,7 +39,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 NO_LABELS = Labels()
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class StmEntry(Struct, frozen=True, kw_only=True):
     """One note. Times are epoch seconds, or None if the file has no readable time."""
 
     id: str
@@ -86,7 +86,7 @@ class ShortTerm:
 
     def add(
         self, content: str, origin: Origin | None = None, labels: Labels = NO_LABELS
-    ) -> tuple[Entry, tuple[str, ...]]:
+    ) -> tuple[StmEntry, tuple[str, ...]]:
         """Store a note with its secrets masked. Returns the note and the redaction rules that
         fired.
 
@@ -113,8 +113,8 @@ class ShortTerm:
         return _entry(raw), rules
 
     def take_over(
-        self, notes: Sequence[tuple[Entry, Origin]]
-    ) -> tuple[list[Entry], tuple[str, ...]]:
+        self, notes: Sequence[tuple[StmEntry, Origin]]
+    ) -> tuple[list[StmEntry], tuple[str, ...]]:
         """Store notes from another file with their ids and times, and mask their secrets. Notes are
         skipped if they are empty, already here, or from a different project than this file. A note
         that `clear()` would remove is marked as viewed now. Returns the stored notes and the rule
@@ -146,7 +146,7 @@ class ShortTerm:
             self.file.change(lambda all_notes: [*all_notes, *new_notes.values()])
         return [_entry(raw) for raw in new_notes.values()], tuple(fired_rules)
 
-    def _raw(self, entry: Entry) -> Raw:
+    def _raw(self, entry: StmEntry) -> Raw:
         now = self._clock.now()
         created = now if entry.created_at is None else entry.created_at
         viewed = created if entry.viewed_at is None else entry.viewed_at
@@ -162,7 +162,7 @@ class ShortTerm:
         date: str | None = None,
         project: str | None = None,
         namespaces: Sequence[str] = (),
-    ) -> list[Entry]:
+    ) -> list[StmEntry]:
         """Find at most `max_results` notes that meet every given condition: any of the words, id,
         and day of creation (UTC). Notes with the whole phrase rank first, then notes with all
         words, then those with the most occurrences, then the newest. With `namespaces`, only notes
@@ -261,7 +261,7 @@ class ShortTerm:
 
         self._cleared.change(add)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StmEntry]:
         """Every note, except those left out because of their origin."""
         return [_entry(raw) for raw, _ in self._with_origins()]
 
@@ -302,7 +302,7 @@ class ShortTerm:
                 self._origins.drop(ids)
 
 
-def _memory(entry: Entry, origin: Origin) -> Memory:
+def _memory(entry: StmEntry, origin: Origin) -> Memory:
     return Memory(
         text=entry.content,
         id=entry.id,
@@ -325,8 +325,8 @@ def _id(raw: object) -> str | None:
     return raw["id"] if is_note(raw) else None
 
 
-def _entry(raw: Raw) -> Entry:
-    return Entry(
+def _entry(raw: Raw) -> StmEntry:
+    return StmEntry(
         id=raw["id"],
         content=raw["content"],
         created_at=_time(raw, "created_at"),

@@ -76,7 +76,7 @@ _KINDS = """
                    WHERE tenant = %(tenant)s AND supersedes IS NOT NULL)"""
 
 
-class Filter(Struct, frozen=True):
+class PostgresFilter(Struct, frozen=True):
     """Selects the memories that a search may return. They are in one of the `namespaces` (in any,
     if `namespaces` is empty) and have not expired at `now`. Standing rules are excluded, because
     they are shown in another way. `condition` is the SQL condition on a row `m`, or empty if every
@@ -128,16 +128,16 @@ def namespace_values(patterns: Sequence[str]) -> dict[str, object]:
 
 def filter_of(
     namespaces: tuple[str, ...], now: float, *, expired: bool = True, pinned: bool = True
-) -> Filter:
+) -> PostgresFilter:
     """Return the filter for a search. `expired` and `pinned` say whether expired or pinned memories
     exist."""
     conditions = [within("m.namespace", namespaces)] if namespaces else []
     conditions += ["(m.expires_at IS NULL OR m.expires_at > %(now)s)"] if expired else []
     conditions += ["NOT m.pinned"] if pinned else []
-    return Filter(namespaces, now, " AND ".join(conditions))
+    return PostgresFilter(namespaces, now, " AND ".join(conditions))
 
 
-class Counts(Struct, frozen=True):
+class TermCounts(Struct, frozen=True):
     """The frequencies of a query's words and keys in its scope. `mean_tokens` is the mean length of
     the scope's memories, including the words in their column `extra`. `supersedes` is False if no
     memory of the tenant supersedes another. `has_file` is False if no memory is about the query's
@@ -148,7 +148,7 @@ class Counts(Struct, frozen=True):
     holding: Mapping[str, int]
     joins: Mapping[str, Join]
     null_scores: NullScores
-    keep: Filter
+    keep: PostgresFilter
     supersedes: bool = True
     has_file: bool = True
 
@@ -156,7 +156,7 @@ class Counts(Struct, frozen=True):
         holding = {stem: self.holding.get(stem, 0) for stem in word_of}
         return planned(text, word_of, holding, self.corpus)
 
-    def holding_these(self, holding: Mapping[str, int]) -> "Counts":
+    def holding_these(self, holding: Mapping[str, int]) -> "TermCounts":
         """Return a copy for other stems. `holding` maps each stem to its number of memories."""
         return replace(self, holding={stem: int(count) for stem, count in holding.items()})
 
@@ -229,7 +229,7 @@ async def counted(
     query: Query,
     words: Iterable[Mapping[str, str]],
     now: float,
-) -> Counts:
+) -> TermCounts:
     """Count the words, files and symbols of a query in its scope.
 
     Raises:
@@ -250,7 +250,7 @@ async def counted(
     overview = overviews.known(scope, version) or await overviews.read(postgres, scope, version)
     first_expiry = overview.first_expiry
     joined = {key: int(count) for kind, key, count in rows if kind == 2}
-    return Counts(
+    return TermCounts(
         corpus=overview.corpus,
         mean_tokens=overview.mean_tokens,
         holding={stem: int(count) for kind, stem, count in rows if kind == 1},

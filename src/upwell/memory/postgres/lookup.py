@@ -25,7 +25,7 @@ from upwell.memory.lookups import (
     PER_TRIGGER,
     SEQUENCE_BITS,
     Lookup,
-    Row,
+    MemoryRow,
     candidates_from,
     last_successor,
     ranges,
@@ -34,9 +34,9 @@ from upwell.memory.lookups import (
     words_by_stem,
     worthwhile,
 )
-from upwell.memory.postgres.counts import Counts, Filter, Overviews, counted
+from upwell.memory.postgres.counts import Overviews, PostgresFilter, TermCounts, counted
 from upwell.memory.postgres.rows import COLUMNS, ID, NAMESPACE, from_row, indexable, text_of
-from upwell.memory.postgres.vectors import Question
+from upwell.memory.postgres.vectors import PostgresQuestion
 from upwell.memory.ranking.query import MAX_TEXTS, Corpus
 from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
 from upwell.memory.ranking.signals import K1, B, Candidate, Likeness
@@ -83,7 +83,7 @@ async def pool_of(
     overviews: Overviews,
     query: Query,
     now: float,
-    asking: Coroutine[Any, Any, Question | None] | None = None,
+    asking: Coroutine[Any, Any, PostgresQuestion | None] | None = None,
 ) -> Pool:
     """Return the candidates for `query`, with everything that ranking needs. The coroutine `asking`
     embeds the query while the frequencies are read.
@@ -148,9 +148,9 @@ async def _no_question() -> None:
 async def _found(
     postgres: Postgres,
     query: Query,
-    counts: Counts,
+    counts: TermCounts,
     lookups: Sequence[Lookup],
-    question: Question | None,
+    question: PostgresQuestion | None,
 ) -> _Found:
     finding = [
         statement
@@ -204,7 +204,7 @@ def _noted(finding: Statement) -> Statement:
 
 
 def matches(
-    lookup: Lookup, corpus: Corpus, mean_tokens: float, keep: Filter, limit: int = PER_TEXT
+    lookup: Lookup, corpus: Corpus, mean_tokens: float, keep: PostgresFilter, limit: int = PER_TEXT
 ) -> Statement | None:
     """Return the statement that finds the best matches for a lookup, best first. Returns None if
     nothing can match."""
@@ -239,7 +239,7 @@ def matches(
     )
 
 
-def _newest_sql(keep: Filter) -> str:
+def _newest_sql(keep: PostgresFilter) -> str:
     return f"""
         SELECT p.n FROM {_RANGES} CROSS JOIN LATERAL (
             SELECT w.n FROM upwell.posting w {keep.joined("w")}
@@ -302,7 +302,7 @@ def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
     }
 
 
-def _by_anchors(keys: Sequence[str], counts: Counts) -> Statement:
+def _by_anchors(keys: Sequence[str], counts: TermCounts) -> Statement:
     """Return the statement that finds the newest memories under these keys in each scope. If there
     are more than `MAX_JOINED`, those under earlier keys are preferred."""
     scopes = counts.corpus.scopes
@@ -320,14 +320,18 @@ def _by_anchors(keys: Sequence[str], counts: Counts) -> Statement:
     )
 
 
-def _by_triggers(triggers: Sequence[str], counts: Counts) -> Statement:
+def _by_triggers(triggers: Sequence[str], counts: TermCounts) -> Statement:
     values = {**_spans(counts.corpus), "most": PER_TRIGGER}
     names = [sound(trigger) for trigger in triggers]
     return _newest_with("memory_trigger", "trigger", names, counts.keep, values)
 
 
 def _newest_with(
-    table: str, column: str, names: Sequence[str], keep: Filter, values: Mapping[str, object]
+    table: str,
+    column: str,
+    names: Sequence[str],
+    keep: PostgresFilter,
+    values: Mapping[str, object],
 ) -> Statement:
     """Return the statement that lists, for each of these names, the newest `most` memories in each
     span. The spans go from `lows` to `highs`. A row has the name's position in `names`, counted
@@ -391,7 +395,7 @@ def successors_sql(superseded: str) -> str:
 
 
 def _gathered(
-    tenant: str, keep: Filter, found: _Found, stems: Collection[str]
+    tenant: str, keep: PostgresFilter, found: _Found, stems: Collection[str]
 ) -> tuple[dict[int, Candidate], dict[str, Successor]]:
     own = [row_of(tenant, row) for row in found.rows if keep.passes(row[_LEADING:])]
     heads = {row[0]: row[1:] for row in found.newer}
@@ -410,14 +414,14 @@ def last_of(newer: Rows) -> dict[str, str]:
     return {old: last_successor(direct, old) for old in direct}
 
 
-def _candidate(tenant: str, row: Sequence[Any], keep: Filter) -> Candidate | None:
+def _candidate(tenant: str, row: Sequence[Any], keep: PostgresFilter) -> Candidate | None:
     if not keep.passes(row[_LEADING:]):
         return None
     return candidates_from([row_of(tenant, row)], ())[row[0]]
 
 
-def row_of(tenant: str, row: Sequence[Any]) -> Row:
-    """Convert a row of `READ` to a `Row`."""
+def row_of(tenant: str, row: Sequence[Any]) -> MemoryRow:
+    """Convert a row of `READ` to a `MemoryRow`."""
     n, extra, keys, _, *columns = row
     load = partial(from_row, tenant, columns)
-    return Row(n, columns[ID], columns[NAMESPACE], text_of(columns), extra, keys, load)
+    return MemoryRow(n, columns[ID], columns[NAMESPACE], text_of(columns), extra, keys, load)

@@ -7,7 +7,7 @@ from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.types.memory import Scope
 from upwell.memory.lookups import SEQUENCE_BITS, candidates_from, words_by_stem
 from upwell.memory.postgres.counts import (
-    Counts,
+    TermCounts,
     corpus_of,
     filter_of,
     holding,
@@ -24,7 +24,7 @@ from upwell.memory.ranking.null_scores import (
     mean_and_spread,
     usual,
 )
-from upwell.memory.ranking.signals import Part, bm25, frequencies
+from upwell.memory.ranking.signals import QueryPart, bm25, frequencies
 from upwell.memory.ranking.terms import query_words
 
 _BEST_OF = 5
@@ -64,7 +64,7 @@ async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
     samples = await _sample_words(postgres, scope, sizes, random.Random(corpus.memories))
     if not samples:
         return
-    counts = Counts(
+    counts = TermCounts(
         corpus=corpus,
         mean_tokens=mean_tokens,
         holding={},
@@ -100,7 +100,7 @@ async def _sample_words(
 
 
 async def _by_chance(
-    postgres: Postgres, scope: Scope, counts: Counts, samples: Sequence[list[str]], words: int
+    postgres: Postgres, scope: Scope, counts: TermCounts, samples: Sequence[list[str]], words: int
 ) -> tuple[float, float]:
     """Return the mean and spread of the best scores of random queries with this number of words."""
     rng = random.Random(words)
@@ -127,7 +127,9 @@ async def _by_chance(
     for lookup, own in zip(lookups, numbers, strict=True):
         reading = lookup.reading
         parts = [
-            Part(candidates[n], frequencies(reading, candidates[n])) for n in own if n in candidates
+            QueryPart(candidates[n], frequencies(reading, candidates[n]))
+            for n in own
+            if n in candidates
         ]
         best = (bm25(reading, counts.corpus, [part]) for part in parts)
         scores.append(max(best, default=0.0))

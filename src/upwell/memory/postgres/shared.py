@@ -10,14 +10,21 @@ from upwell.ground.postgres.connection import Postgres, Rows, Statement, Transac
 from upwell.ground.postgres.listening import listen
 from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Kind
+from upwell.ground.ttl_store import EntryKind
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Scope
 from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS, from_row
 from upwell.memory.postgres.writing import LOCK_TENANT, insert, remove
 from upwell.memory.records import from_json, to_json
 from upwell.memory.team.access import Received
-from upwell.memory.team.base import Change, Cursor, Outgoing, Page, Refused, Removal
+from upwell.memory.team.base import (
+    ChangePage,
+    Cursor,
+    Outgoing,
+    RefusedWrite,
+    Removal,
+    SharedChange,
+)
 
 MAX_COPIED = 50_000
 """The maximum number of memories of one project in a new copy. If there are more, the most recently
@@ -51,7 +58,8 @@ _CHANGES = f"""
     ORDER BY c.version, c.id"""
 _RECEIVE = f"""
     INSERT INTO upwell.entry (tenant, kind, key, created_at, expires_at)
-    SELECT %(tenant)s, '{Kind.RECEIVED}', convert_to(token, 'UTF8'), {_NOW}, {_NOW} + %(seconds)s
+    SELECT %(tenant)s, '{EntryKind.RECEIVED}', convert_to(token, 'UTF8'),
+        {_NOW}, {_NOW} + %(seconds)s
     FROM unnest(%(tokens)s::text[]) AS new(token)
     ON CONFLICT DO NOTHING RETURNING convert_from(key, 'UTF8')"""
 _TRASH = f"""
@@ -65,7 +73,7 @@ _NAMESPACES = (
 )
 _TRASHED = "SELECT id, memory FROM upwell.trash WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
 _RETURN = f"""
-    DELETE FROM upwell.entry WHERE tenant = %(tenant)s AND kind = '{Kind.RECEIVED}'
+    DELETE FROM upwell.entry WHERE tenant = %(tenant)s AND kind = '{EntryKind.RECEIVED}'
     AND key IN (SELECT convert_to(token, 'UTF8') FROM unnest(%(tokens)s::text[]) AS r(token))"""
 _BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
 
@@ -89,7 +97,7 @@ class PostgresSharedMemories:
         )
         return str(identity)
 
-    async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
+    async def pages(self, cursors: Sequence[Cursor]) -> list[ChangePage]:
         """Return the next changes of each project, in one round trip, or two if a copy is new or
         must start again. It must start again if it has missed pruned deletions, or if the database
         was restored from a backup."""
@@ -111,7 +119,7 @@ class PostgresSharedMemories:
     async def follow(self, changed: Callable[[], None]) -> None:
         await listen(self.postgres, self._tenant, changed)
 
-    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
+    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
         """Apply these writes in one transaction, except those that have arrived before."""
         return (await self.receive_within(writes, None)).refused
 
@@ -125,7 +133,7 @@ class PostgresSharedMemories:
             StoreError: the database failed. Nothing was changed, unless the connection broke while
                 the server was committing.
         """
-        refused: Sequence[Refused] = ()
+        refused: Sequence[RefusedWrite] = ()
         async with self.postgres.transaction(self._tenant) as transaction:
             new = await _fresh(transaction, writes)
             if may_change and new:
@@ -172,7 +180,7 @@ class PostgresSharedMemories:
             # The memories are stored. Until the next addition, searches use the old null scores.
             LOG.warning("cannot measure null scores: %s", error)
 
-    async def _begun(self, cursors: Sequence[Cursor], version: int) -> list[Page]:
+    async def _begun(self, cursors: Sequence[Cursor], version: int) -> list[ChangePage]:
         """Return the first pages of new copies. Each has no changes, only the cursor with which the
         copy starts to fill."""
         if not cursors:
@@ -182,23 +190,25 @@ class PostgresSharedMemories:
             *(Statement(_START, {"project": c.project, "most": MAX_COPIED}) for c in cursors),
         )
         return [
-            Page((), _first(cursor, version, *(rows[0] if rows else (0, ""))), is_last=False)
+            ChangePage((), _first(cursor, version, *(rows[0] if rows else (0, ""))), is_last=False)
             for cursor, rows in zip(cursors, read, strict=True)
         ]
 
-    def _page(self, cursor: Cursor, rows: Rows, pruned: tuple[int, str]) -> Page:
+    def _page(self, cursor: Cursor, rows: Rows, pruned: tuple[int, str]) -> ChangePage:
         changes = [
-            Change(row[1], None if row[2] else self._own(from_row(self._tenant, row[3:])), row[0])
+            SharedChange(
+                row[1], None if row[2] else self._own(from_row(self._tenant, row[3:])), row[0]
+            )
             for row in rows
         ]
         last = (rows[-1][0], rows[-1][1]) if rows else cursor.position
         if len(rows) == PAGE:
-            return Page(changes, cursor.behind(*last), is_last=False)
+            return ChangePage(changes, cursor.behind(*last), is_last=False)
         if cursor.base >= 0:
             # The copy began with the memories of the base version, so it needs no earlier
             # deletions.
             last = max(last, (cursor.base, ""), pruned)
-        return Page(changes, Cursor(cursor.project, *last), is_last=True)
+        return ChangePage(changes, Cursor(cursor.project, *last), is_last=True)
 
     def _own(self, memory: Memory) -> Memory:
         return replace(memory, tenant=DEFAULT_TENANT)
@@ -215,7 +225,7 @@ async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[O
 
 async def _foreign(
     transaction: Transaction, writes: Sequence[Outgoing], may_change: Callable[[str], bool]
-) -> list[Refused]:
+) -> list[RefusedWrite]:
     """Return the writes that would change, delete or supersede a memory that the machine may not
     change. Their tokens are deleted, as if the writes had never arrived."""
     ids = {"ids": sorted({id for write in writes for id in _touched(write)})}
@@ -225,7 +235,7 @@ async def _foreign(
     namespaces = [*rows, *((id, from_json(memory).namespace) for id, memory in trashed)]
     foreign = {id for id, namespace in namespaces if not may_change(namespace)}
     refused = [
-        Refused(write.token, NOT_YOURS)
+        RefusedWrite(write.token, NOT_YOURS)
         for write in writes
         if not foreign.isdisjoint(_touched(write))
     ]

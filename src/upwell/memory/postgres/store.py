@@ -14,7 +14,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, WordCounts
-from upwell.memory.embedding.questions import Questions
+from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.postgres.counts import (
     MAX_OVERVIEWS,
@@ -68,7 +68,7 @@ class PostgresStore:
         *,
         tenant: str = DEFAULT_TENANT,
         clock: Clock = SYSTEM_CLOCK,
-        questions: Questions | None = None,
+        questions: QuestionVectors | None = None,
     ) -> None:
         self.vectors = PostgresVectors(questions, postgres, tenant) if questions else None
         self._postgres = postgres

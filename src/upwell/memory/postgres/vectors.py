@@ -27,10 +27,10 @@ from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Query
-from upwell.memory.embedding.batches import BATCH, MAX_CHARS, Due, packed_vectors
-from upwell.memory.embedding.questions import Progress, Questions
+from upwell.memory.embedding.batches import BATCH, MAX_CHARS, DueVector, packed_vectors
+from upwell.memory.embedding.questions import Progress, QuestionVectors
 from upwell.memory.lookups import SEQUENCE_BITS, SHUFFLE_FACTOR, SHUFFLE_PRIME, ranges
-from upwell.memory.postgres.counts import Filter, within
+from upwell.memory.postgres.counts import PostgresFilter, within
 from upwell.memory.ranking.query import Corpus
 from upwell.memory.ranking.signals import Likeness
 
@@ -102,7 +102,7 @@ _SAMPLE = f"""
         LIMIT %(sample)s))"""
 
 
-class Sample(Struct, frozen=True):
+class VectorSample(Struct, frozen=True):
     """Random vectors of a tenant, and the numbers of their memories."""
 
     vectors: "Floats"
@@ -110,15 +110,15 @@ class Sample(Struct, frozen=True):
     at: float = field(default_factory=time.monotonic)
 
 
-class Question(Struct, frozen=True):
+class PostgresQuestion(Struct, frozen=True):
     """The vector of a query's text, and a sample of the tenant's vectors, which shows what cosines
     are usual. `model` is the number of the model."""
 
     vector: "Vector"
     model: int
-    sample: Sample
+    sample: VectorSample
 
-    def nearest(self, corpus: Corpus, keep: Filter) -> Statement | None:
+    def nearest(self, corpus: Corpus, keep: PostgresFilter) -> Statement | None:
         """Return the statement that finds the memories whose vectors share the most signs with the
         question's vector. Returns None if the corpus has too many memories."""
         from upwell.memory.embedding.numbers import code_of
@@ -197,15 +197,15 @@ class PostgresVectors:
         "words, files or symbols"
     )
 
-    def __init__(self, questions: Questions, postgres: Postgres, tenant: str) -> None:
+    def __init__(self, questions: QuestionVectors, postgres: Postgres, tenant: str) -> None:
         self.questions = questions
         self._postgres = postgres
         self._tenant = tenant
         self._holder = secrets.token_hex(8)
-        self._samples: dict[tuple[str, int], Sample] = {}
+        self._samples: dict[tuple[str, int], VectorSample] = {}
         self._complete_at: int | None = None
 
-    async def question(self, query: Query, deadline: Deadline) -> Question | None:
+    async def question(self, query: Query, deadline: Deadline) -> PostgresQuestion | None:
         """Return the question for a query, or None if it cannot be compared with any memory."""
         if not query.texts:
             return None
@@ -217,7 +217,7 @@ class PostgresVectors:
         except StoreError as error:
             LOG.warning("searching by words only: %s", error)
             return None
-        return None if sample is None else Question(vector, self._model, sample)
+        return None if sample is None else PostgresQuestion(vector, self._model, sample)
 
     async def catch_up(self, progress: Progress | None = None) -> int:
         """Embed the memories that have no vector from this model yet, in batches. Does nothing
@@ -309,11 +309,11 @@ class PostgresVectors:
 
         return [code_of(vector) for vector in unpacked(vectors, self.questions.embedder.dim)]
 
-    async def _due(self, after: int) -> list[Due]:
+    async def _due(self, after: int) -> list[DueVector]:
         (rows,) = await self._postgres.ask(self._tenant, self._of_model(_DUE, after=after))
-        return [Due(n, hash, text) for n, hash, text in rows]
+        return [DueVector(n, hash, text) for n, hash, text in rows]
 
-    async def _sample(self, tenant: str) -> Sample | None:
+    async def _sample(self, tenant: str) -> VectorSample | None:
         key = tenant, self._model
         sample = self._samples.get(key)
         if sample is None or time.monotonic() - sample.at > SAMPLE_SECONDS:
@@ -323,7 +323,7 @@ class PostgresVectors:
             self._samples[key] = sample
         return sample
 
-    async def _drawn(self, tenant: str) -> Sample | None:
+    async def _drawn(self, tenant: str) -> VectorSample | None:
         # Importing numpy takes 100 ms, which must not block the event loop.
         await asyncio.to_thread(import_module, "upwell.memory.embedding.numbers")
         import numpy as np
@@ -334,4 +334,4 @@ class PostgresVectors:
         if not rows:
             return None
         vectors = unpacked([bytes(numbers) for _, numbers in rows], self.questions.embedder.dim)
-        return Sample(vectors, np.asarray([n for n, _ in rows], np.int64))
+        return VectorSample(vectors, np.asarray([n for n, _ in rows], np.int64))

@@ -18,7 +18,7 @@ from upwell.memory.lookups import SEQUENCE_BITS, scope_of
 from upwell.memory.postgres.rows import COLUMNS, TYPES, indexable, to_row
 from upwell.memory.ranking.joins import anchor_keys
 from upwell.memory.ranking.signals import EXTRA_WEIGHT
-from upwell.memory.ranking.terms import Indexed, indexed, sound, speaker
+from upwell.memory.ranking.terms import IndexedText, indexed, sound, speaker
 from upwell.memory.stems import counted
 
 LONG_CHARS = 20_000
@@ -40,7 +40,7 @@ LOCK_TENANT = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR
 """Makes the tenant's other writers wait until the end of the transaction."""
 
 
-class Tally(Struct):
+class PostgresTally(Struct):
     """The changes to the counts of one scope."""
 
     memories: int = 0
@@ -61,7 +61,7 @@ class Changes(Struct):
     gone_postings: list[tuple[str, int]] = field(default_factory=list)
     gone_joins: list[tuple[str, int]] = field(default_factory=list)
     gone_triggers: list[tuple[str, int]] = field(default_factory=list)
-    tallies: dict[int, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    tallies: dict[int, PostgresTally] = field(default_factory=lambda: defaultdict(PostgresTally))
 
     def add(self, n: int, memory: Memory) -> None:
         """Add the rows of a memory that gets the number `n`."""
@@ -77,14 +77,14 @@ class Changes(Struct):
         """Mark a memory and everything derived from it for removal. `row` comes from `_OLD`."""
         n, _, text, extra, key_lines, triggers = row
         keys = key_lines.split("\n") if key_lines else []
-        stems, _ = self._count(n, Indexed(text, extra), keys, -1)
+        stems, _ = self._count(n, IndexedText(text, extra), keys, -1)
         self.gone.append(n)
         self.gone_postings += [(stem, n) for stem in stems]
         self.gone_joins += [(indexable(key), n) for key in keys]
         self.gone_triggers += [(indexable(sound(name)), n) for name in json.loads(triggers)]
 
     def _count(
-        self, n: int, parts: Indexed, keys: Sequence[str], sign: int
+        self, n: int, parts: IndexedText, keys: Sequence[str], sign: int
     ) -> tuple[dict[str, float], int]:
         """Add a memory to its scope's counts, or subtract it from them. Returns the weighted
         frequency of each stem, and the length in words, which includes the words in `extra`."""
@@ -256,7 +256,7 @@ def _deletions(changes: Changes) -> Iterable[Statement]:
         )
 
 
-def _counts(tallies: Mapping[int, Tally], last: Mapping[int, int]) -> Iterable[Statement]:
+def _counts(tallies: Mapping[int, PostgresTally], last: Mapping[int, int]) -> Iterable[Statement]:
     for scope, tally in tallies.items():
         yield Statement(
             """UPDATE upwell.scope SET memories = memories + %(memories)s,

@@ -54,7 +54,7 @@ def _idf(size: int, holding: float) -> float:
     return math.log(1.0 + (max(0.0, size - holding) + 0.5) / (holding + 0.5))
 
 
-class Reading(Struct, frozen=True):
+class QueryReading(Struct, frozen=True):
     """A query text, read against a corpus.
 
     `idf` contains every stem of the text, even if no memory has it, and `mass` is the sum of `idf`.
@@ -76,15 +76,15 @@ class Reading(Struct, frozen=True):
 
 def reading_of(
     text: str, word_of: Mapping[str, str], holding: Mapping[str, int], corpus: Corpus
-) -> Reading:
+) -> QueryReading:
     """Read `text` against `corpus`. `word_of` maps each stem of the text to the first word with
-    that stem. `holding` is as in `Reading`."""
+    that stem. `holding` is as in `QueryReading`."""
     names = names_in(text[:MAX_NAMED_CHARS])
     idf = {
         stem: corpus.idf(holding[stem], common=word in EVERYDAY_WORDS)
         for stem, word in word_of.items()
     }
-    return Reading(
+    return QueryReading(
         text=text,
         words=tuple(word_of.values()),
         stems=tuple(word_of),

@@ -10,11 +10,11 @@ from upwell.memory.ranking.calibrate import asked_probability, probability, rele
 from upwell.memory.ranking.joins import Join
 from upwell.memory.ranking.null_scores import NullScores, usual
 from upwell.memory.ranking.precision import precision_of
-from upwell.memory.ranking.query import Corpus, Reading
+from upwell.memory.ranking.query import Corpus, QueryReading
 from upwell.memory.ranking.signals import (
     Candidate,
     Likeness,
-    Part,
+    QueryPart,
     frequencies,
     join_signals,
     matches,
@@ -57,7 +57,7 @@ class Pool(Struct, frozen=True):
 
     candidates: Mapping[int, Candidate]
     joins: Mapping[str, Join]
-    readings: Sequence[Reading]
+    readings: Sequence[QueryReading]
     corpus: Corpus
     null_scores: NullScores
     likeness: Likeness | None = None
@@ -108,7 +108,9 @@ def assess(pool: Pool) -> list[Assessed]:
     return assessed
 
 
-def scored(assessed: Sequence[Assessed], readings: Sequence[Reading], query: Query) -> list[Hit]:
+def scored(
+    assessed: Sequence[Assessed], readings: Sequence[QueryReading], query: Query
+) -> list[Hit]:
     """Turn the first candidates into hits. The score of a hit is never below that of a later
     hit."""
     hits: list[Hit] = []
@@ -120,13 +122,13 @@ def scored(assessed: Sequence[Assessed], readings: Sequence[Reading], query: Que
     return hits[::-1][: query.limit]
 
 
-def _triggered(assessed: Sequence[Assessed], readings: Sequence[Reading]) -> list[Hit]:
+def _triggered(assessed: Sequence[Assessed], readings: Sequence[QueryReading]) -> list[Hit]:
     """Return the hits for candidates that share a trigger with the query. Their scores depend only
     on the kind of trigger, not on the words of the query."""
     return [_hit(entry, precision_of(entry.trigger), readings) for entry in assessed]
 
 
-def _hit(entry: Assessed, score: float, readings: Sequence[Reading]) -> Hit:
+def _hit(entry: Assessed, score: float, readings: Sequence[QueryReading]) -> Hit:
     return Hit(
         memory=entry.candidate.load(),
         score=score,
@@ -160,20 +162,20 @@ def _in_place_of(candidate: Candidate | None, hit: Hit) -> Hit | None:
     return None if candidate is None else replace(hit, memory=candidate.load())
 
 
-def _widest(readings: Sequence[Reading]) -> list[Reading]:
+def _widest(readings: Sequence[QueryReading]) -> list[QueryReading]:
     """Leave out each reading whose stems all occur in an earlier reading. More query words never
     lower the BM25, so such a reading cannot win."""
-    widest: list[Reading] = []
+    widest: list[QueryReading] = []
     for reading in readings:
         if not any(reading.idf.keys() <= wider.idf.keys() for wider in widest):
             widest.append(reading)
     return widest
 
 
-def _word_signals(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
+def _word_signals(pool: Pool, reading: QueryReading) -> dict[int, dict[str, float]]:
     shared = query_signals(reading, pool.corpus, pool.null_scores)
     parts = {
-        n: Part(candidate, frequencies(reading, candidate))
+        n: QueryPart(candidate, frequencies(reading, candidate))
         for n, candidate in pool.candidates.items()
     }
     signals = {
@@ -188,7 +190,7 @@ def _word_signals(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
     return signals
 
 
-def _neighbours(parts: Mapping[int, Part], n: int) -> list[Part]:
+def _neighbours(parts: Mapping[int, QueryPart], n: int) -> list[QueryPart]:
     turn = parts[n].candidate
     if not turn.speaker:
         return []

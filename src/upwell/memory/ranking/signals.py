@@ -16,7 +16,7 @@ from msgspec import Struct
 from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.joins import Join
 from upwell.memory.ranking.null_scores import NullScores
-from upwell.memory.ranking.query import Corpus, Reading
+from upwell.memory.ranking.query import Corpus, QueryReading
 from upwell.memory.ranking.terms import word_list
 
 K1 = 1.2
@@ -104,7 +104,7 @@ class Likeness(Struct, frozen=True):
         return (self.cosines.get(n, self.background) - self.background) / self.spread
 
 
-def frequencies(reading: Reading, candidate: Candidate) -> dict[str, float]:
+def frequencies(reading: QueryReading, candidate: Candidate) -> dict[str, float]:
     """Return the weighted counts of the query's stems in a candidate."""
     body, extra = candidate.body, candidate.extra
     counts: dict[str, float] = {stem: body[stem] for stem in reading.idf.keys() & body.keys()}
@@ -113,20 +113,20 @@ def frequencies(reading: Reading, candidate: Candidate) -> dict[str, float]:
     return counts
 
 
-def matches(candidate: Candidate, reading: Reading) -> bool:
+def matches(candidate: Candidate, reading: QueryReading) -> bool:
     """Return whether any word of the query occurs in the candidate."""
     stems = reading.idf.keys()
     return not (stems.isdisjoint(candidate.body) and stems.isdisjoint(candidate.extra))
 
 
-class Part(Struct, frozen=True):
+class QueryPart(Struct, frozen=True):
     """A candidate, and how often each stem of one query occurs in it (weighted)."""
 
     candidate: Candidate
     counts: Mapping[str, float]
 
 
-def bm25(reading: Reading, corpus: Corpus, parts: Sequence[Part]) -> float:
+def bm25(reading: QueryReading, corpus: Corpus, parts: Sequence[QueryPart]) -> float:
     """Return the BM25 of the query over these parts, treated as one text."""
     norm = _norm(corpus, parts)
     summed = dict(parts[0].counts)
@@ -140,12 +140,14 @@ def _term(idf: float, frequency: float, norm: float) -> float:
     return idf * frequency * (K1 + 1.0) / (frequency + norm)
 
 
-def _norm(corpus: Corpus, parts: Sequence[Part]) -> float:
+def _norm(corpus: Corpus, parts: Sequence[QueryPart]) -> float:
     words = sum([part.candidate.words for part in parts])
     return K1 * (1.0 - B + B * words / (corpus.mean_words * len(parts)))
 
 
-def query_signals(reading: Reading, corpus: Corpus, null_scores: NullScores) -> dict[str, float]:
+def query_signals(
+    reading: QueryReading, corpus: Corpus, null_scores: NullScores
+) -> dict[str, float]:
     """Return the signals that all candidates of one query share."""
     chance, spread = null_scores.at(reading.in_vocabulary * len(reading.stems))
     return {
@@ -158,7 +160,7 @@ def query_signals(reading: Reading, corpus: Corpus, null_scores: NullScores) -> 
 
 
 def word_signals(
-    reading: Reading, corpus: Corpus, part: Part, near: Sequence[Part]
+    reading: QueryReading, corpus: Corpus, part: QueryPart, near: Sequence[QueryPart]
 ) -> dict[str, float]:
     """Return a candidate's signals from the words of one query. `near` contains the neighbouring
     turns."""
@@ -235,7 +237,7 @@ def _files(candidate: Candidate) -> int:
     return max(1, sum(1 for key in candidate.keys if key.startswith("f:")))
 
 
-def _names(reading: Reading, speaker: str) -> bool:
+def _names(reading: QueryReading, speaker: str) -> bool:
     return any(word in reading.words for word in _name_words(speaker))
 
 

@@ -78,7 +78,7 @@ _LABELS = frozenset(
 )
 
 
-class Indexed(Struct, frozen=True):
+class IndexedText(Struct, frozen=True):
     """The text that a store indexes for a memory. `extra` contains words from the memory's context,
     and words that are not separate words of `body`: parts of identifiers and paths, tags, and pairs
     of CJK characters."""
@@ -87,7 +87,7 @@ class Indexed(Struct, frozen=True):
     extra: str
 
 
-def indexed(memory: Memory, around: str = "") -> Indexed:
+def indexed(memory: Memory, around: str = "") -> IndexedText:
     """Return the text to index for `memory`. `around` contains words from the memory's context,
     such as the headings above a chunk of a document."""
     body = sound(memory.text)
@@ -97,7 +97,7 @@ def indexed(memory: Memory, around: str = "") -> Indexed:
     for name in (*memory.symbols, *memory.tags):
         extra += split_identifier(sound(name))
     extra += word_list(sound(around))
-    return Indexed(body, " ".join(dict.fromkeys(extra)))
+    return IndexedText(body, " ".join(dict.fromkeys(extra)))
 
 
 def hidden_words(text: str) -> list[str]:

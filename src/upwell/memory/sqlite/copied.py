@@ -23,7 +23,7 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.principal import PRIVATE
 from upwell.memory.sqlite.rows import by_id, marks, number_of
 from upwell.memory.sqlite.writing import insert, remove
-from upwell.memory.team.base import VIEW, Change, Cursor, Outgoing, Page, Removal
+from upwell.memory.team.base import VIEW, ChangePage, Cursor, Outgoing, Removal, SharedChange
 
 USED_SECONDS = 86_400.0
 """The time of a project's last use is updated at most once in this many seconds."""
@@ -164,7 +164,7 @@ def cursors(db: sqlite3.Connection) -> list[Cursor]:
     return [Cursor(*row) for row in rows]
 
 
-def take(db: sqlite3.Connection, page: Page) -> int:
+def take(db: sqlite3.Connection, page: ChangePage) -> int:
     """Apply a page of changes. A change is skipped if its memory has an unsent change here, or if
     its id happens to belong to one of the developer's own memories. Returns the number of removed
     memories."""
@@ -192,7 +192,7 @@ def take(db: sqlite3.Connection, page: Page) -> int:
     return removed
 
 
-def _store(db: sqlite3.Connection, changes: Sequence[Change], project: str) -> None:
+def _store(db: sqlite3.Connection, changes: Sequence[SharedChange], project: str) -> None:
     memories = [change.memory for change in changes if change.memory is not None]
     db.execute("UPDATE team SET is_copying = 1")
     insert(db, memories)

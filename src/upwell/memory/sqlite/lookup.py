@@ -18,7 +18,7 @@ from upwell.memory.lookups import (
     PER_TRIGGER,
     Clause,
     Lookup,
-    Row,
+    MemoryRow,
     candidates_from,
     join_of,
     last_successor,
@@ -28,8 +28,8 @@ from upwell.memory.lookups import (
     words_by_stem,
 )
 from upwell.memory.ranking.joins import Join, JoinKey, exact_keys
-from upwell.memory.ranking.query import Corpus, Reading
-from upwell.memory.ranking.signals import Candidate, Part, bm25, frequencies
+from upwell.memory.ranking.query import Corpus, QueryReading
+from upwell.memory.ranking.signals import Candidate, QueryPart, bm25, frequencies
 from upwell.memory.ranking.terms import sound
 from upwell.memory.sqlite.rows import (
     CHUNK,
@@ -49,7 +49,7 @@ _ID, _NAMESPACE, _TEXT, _EXPIRES, _PINNED = (
 _LONGEST_CHAIN = 100
 
 
-class Filter(Struct, frozen=True):
+class SqliteFilter(Struct, frozen=True):
     """Selects the memories that a search may return: those that are in `namespaces` (an empty tuple
     means any namespace) and have not expired at `now`. Standing rules are excluded, because they
     are delivered separately. `condition` is an SQL condition on a row `m`, and `values` are the
@@ -75,7 +75,9 @@ class Filter(Struct, frozen=True):
         return row[_EXPIRES] is None or row[_EXPIRES] > self.now
 
 
-def filter_of(db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: float = 0.0) -> Filter:
+def filter_of(
+    db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: float = 0.0
+) -> SqliteFilter:
     """Return the filter for a search. It checks for expired memories and standing rules only if the
     file contains any."""
     conditions: list[str] = []
@@ -90,7 +92,7 @@ def filter_of(db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: flo
         values.append(now)
     if db.execute("SELECT 1 FROM memory WHERE pinned LIMIT 1").fetchone():
         conditions.append("NOT m.pinned")
-    return Filter(namespaces, now, " AND ".join(conditions), tuple(values))
+    return SqliteFilter(namespaces, now, " AND ".join(conditions), tuple(values))
 
 
 def corpus_of(db: sqlite3.Connection, number: int) -> Corpus:
@@ -146,7 +148,11 @@ def matching(clause: Clause) -> str:
 
 
 def by_words(
-    db: sqlite3.Connection, lookup: Lookup, corpus: Corpus, keep: Filter, limit: int = PER_TEXT
+    db: sqlite3.Connection,
+    lookup: Lookup,
+    corpus: Corpus,
+    keep: SqliteFilter,
+    limit: int = PER_TEXT,
 ) -> list[int]:
     """Return the numbers of the best matching memories, best first. With more than `FEW_CLAUSES`
     clauses, memories are ordered by the rarity of the words that match. This takes a third as long
@@ -164,7 +170,9 @@ def by_words(
     return [n for _, n in sorted(rows)[:limit]]
 
 
-def _by_rarity(db: sqlite3.Connection, lookup: Lookup, corpus: Corpus, keep: Filter) -> list[int]:
+def _by_rarity(
+    db: sqlite3.Connection, lookup: Lookup, corpus: Corpus, keep: SqliteFilter
+) -> list[int]:
     sql = _match_sql(keep, "w.rowid")
     total: dict[int, float] = {}
     for clause in lookup.clauses:
@@ -175,7 +183,7 @@ def _by_rarity(db: sqlite3.Connection, lookup: Lookup, corpus: Corpus, keep: Fil
     return [n for _, n in sorted(((rarity, n) for n, rarity in total.items()), reverse=True)]
 
 
-def _match_sql(keep: Filter, columns: str, rest: str = "") -> str:
+def _match_sql(keep: SqliteFilter, columns: str, rest: str = "") -> str:
     return (
         f"SELECT {columns} FROM words w {keep.joined('w.rowid')} "
         f"WHERE w.words MATCH ? AND w.rowid BETWEEN ? AND ? {keep.also} {rest}"
@@ -210,7 +218,7 @@ def has_memory_about(db: sqlite3.Connection, file: str, scope: Scope) -> bool:
 
 
 def by_anchors(
-    db: sqlite3.Connection, joins: Mapping[str, Join], corpus: Corpus, keep: Filter
+    db: sqlite3.Connection, joins: Mapping[str, Join], corpus: Corpus, keep: SqliteFilter
 ) -> list[int]:
     """Return the numbers of the newest memories under these keys, strictest keys first."""
     numbers: dict[int, None] = {}
@@ -222,7 +230,7 @@ def by_anchors(
     return list(numbers)[:MAX_JOINED]
 
 
-def _about(db: sqlite3.Connection, key: str, scope: int, keep: Filter) -> list[int]:
+def _about(db: sqlite3.Connection, key: str, scope: int, keep: SqliteFilter) -> list[int]:
     rows = db.execute(
         "SELECT a.n FROM anchor k JOIN about a ON a.anchor = k.no "
         f"{keep.joined('a.n')} WHERE k.key = ? AND k.scope = ? {keep.also} "
@@ -233,7 +241,7 @@ def _about(db: sqlite3.Connection, key: str, scope: int, keep: Filter) -> list[i
 
 
 def by_triggers(
-    db: sqlite3.Connection, triggers: Sequence[str], corpus: Corpus, keep: Filter
+    db: sqlite3.Connection, triggers: Sequence[str], corpus: Corpus, keep: SqliteFilter
 ) -> dict[int, str]:
     """Find the newest memories with each of these triggers, and map their numbers to the trigger. A
     memory with several of the triggers is mapped to the first."""
@@ -255,7 +263,7 @@ def candidates(
     db: sqlite3.Connection,
     numbers: Iterable[int],
     stems: Collection[str] = (),
-    keep: Filter | None = None,
+    keep: SqliteFilter | None = None,
 ) -> dict[int, Candidate]:
     """Load the memories with these numbers, and count the occurrences of `stems` in them. Deleted
     memories are left out, as are memories that do not pass the filter `keep`."""
@@ -269,11 +277,11 @@ def candidates(
     return candidates_from([_row(row) for row in rows], stems)
 
 
-def _row(values: Sequence[Any]) -> Row:
+def _row(values: Sequence[Any]) -> MemoryRow:
     n, extra, keys, *columns = values
     text = text_of(columns[_TEXT])
     load = partial(from_row, columns)
-    return Row(n, columns[_ID], columns[_NAMESPACE], text, extra, keys, load)
+    return MemoryRow(n, columns[_ID], columns[_NAMESPACE], text, extra, keys, load)
 
 
 class Head(Struct, frozen=True):
@@ -327,9 +335,9 @@ def _direct(
 
 
 def best_bm25(
-    db: sqlite3.Connection, reading: Reading, corpus: Corpus, numbers: Sequence[int]
+    db: sqlite3.Connection, reading: QueryReading, corpus: Corpus, numbers: Sequence[int]
 ) -> float:
     """Return the best BM25 of these memories for a reading, or 0 if there are none."""
     matches = candidates(db, numbers, reading.idf.keys()).values()
-    parts = [Part(candidate, frequencies(reading, candidate)) for candidate in matches]
+    parts = [QueryPart(candidate, frequencies(reading, candidate)) for candidate in matches]
     return max((bm25(reading, corpus, [part]) for part in parts), default=0.0)

@@ -17,7 +17,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, WordCounts
-from upwell.memory.embedding.questions import Questions
+from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.lookups import neighbours, stems_to_count, worthwhile
 from upwell.memory.ranking.joins import join_keys
 from upwell.memory.ranking.query import MAX_TEXTS, Corpus
@@ -28,7 +28,7 @@ from upwell.memory.relocation import Discarded
 from upwell.memory.sqlite import null_scores, schema
 from upwell.memory.sqlite.duplicates import find_duplicates
 from upwell.memory.sqlite.lookup import (
-    Filter,
+    SqliteFilter,
     by_anchors,
     by_triggers,
     by_words,
@@ -66,7 +66,7 @@ The lookup takes a few milliseconds, which is no longer than switching to anothe
 for the interpreter there, and switching back."""
 
 
-class Question(Struct, frozen=True):
+class SqliteQuestion(Struct, frozen=True):
     """The vector of a query's text, and the vectors to compare it with."""
 
     vector: "Vector"
@@ -88,7 +88,7 @@ class SqliteStore:
         *,
         tenant: str = DEFAULT_TENANT,
         clock: Clock = SYSTEM_CLOCK,
-        questions: Questions | None = None,
+        questions: QuestionVectors | None = None,
     ) -> None:
         self._database = database
         self._vectors = VectorTable(questions, database) if questions else None
@@ -319,11 +319,11 @@ class SqliteStore:
         pool = None if question else await self._database.inline_read(look_if_small)
         return await self._database.read(look) if pool is None else pool
 
-    async def _question(self, query: Query, deadline: Deadline) -> Question | None:
+    async def _question(self, query: Query, deadline: Deadline) -> SqliteQuestion | None:
         if self._vectors is None or not query.texts:
             return None
         vector = await self._vectors.questions.vector(query.texts[0], deadline)
-        return None if vector is None else Question(vector, self._vectors)
+        return None if vector is None else SqliteQuestion(vector, self._vectors)
 
     async def changes(self) -> tuple[int, int]:
         """Return a token that changes whenever any process changes the file."""
@@ -406,7 +406,7 @@ def pool_of(
     query: Query,
     now: float,
     deadline: Deadline,
-    question: Question | None = None,
+    question: SqliteQuestion | None = None,
 ) -> Pool:
     """Return the candidates of `query`, or none if the query sees no memory or the deadline has
     passed."""
@@ -422,9 +422,9 @@ def gather(
     db: sqlite3.Connection,
     query: Query,
     corpus: Corpus,
-    keep: Filter,
+    keep: SqliteFilter,
     deadline: Deadline,
-    question: Question | None = None,
+    question: SqliteQuestion | None = None,
 ) -> Pool:
     """Return the candidates of `query` in `corpus`, and the neighbours of candidates that are turns
     of a conversation."""
@@ -460,7 +460,11 @@ def gather(
 
 
 def _likeness(
-    db: sqlite3.Connection, question: Question, corpus: Corpus, keep: Filter, numbers: Iterable[int]
+    db: sqlite3.Connection,
+    question: SqliteQuestion,
+    corpus: Corpus,
+    keep: SqliteFilter,
+    numbers: Iterable[int],
 ) -> Likeness | None:
     others = set(numbers)
     others |= neighbours(others)
@@ -468,7 +472,7 @@ def _likeness(
 
 
 def _replacements(
-    db: sqlite3.Connection, replaceable: Iterable[Candidate], corpus: Corpus, keep: Filter
+    db: sqlite3.Connection, replaceable: Iterable[Candidate], corpus: Corpus, keep: SqliteFilter
 ) -> dict[str, Successor]:
     heads = successors(db, [candidate.id for candidate in replaceable], corpus.scopes, keep.now)
     if not heads:

@@ -12,12 +12,12 @@ from upwell.ground.remote_address import address_of
 from upwell.ground.sqlite.database import Database
 from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.memory.base import Added
-from upwell.memory.embedding.questions import Questions
+from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.ranking.scoring import Pool
 from upwell.memory.sqlite import copied
 from upwell.memory.sqlite.copied import CopyState
 from upwell.memory.sqlite.store import SqliteStore
-from upwell.memory.team.base import Cursor, Outgoing, Page
+from upwell.memory.team.base import ChangePage, Cursor, Outgoing
 from upwell.memory.team.sharing import for_team, is_for_team
 
 UNUSED_SECONDS = 90 * 86_400.0
@@ -39,7 +39,7 @@ class TeamStore(SqliteStore):
         database: Database,
         *,
         clock: Clock = SYSTEM_CLOCK,
-        questions: Questions | None = None,
+        questions: QuestionVectors | None = None,
     ) -> None:
         super().__init__(database, clock=clock, questions=questions)
         self.wanted = asyncio.Event()
@@ -103,7 +103,7 @@ class TeamStore(SqliteStore):
             self.wanted.set()  # to be tried again
             raise
 
-    async def take(self, page: Page) -> None:
+    async def take(self, page: ChangePage) -> None:
         """Apply a page of changes and store the new cursor, in one transaction."""
         removed = await self._database.write(partial(copied.take, page=page))
         self._has_removed |= removed > 0

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from upwell.ground.sqlite.database import Database, Owner
 from upwell.ground.sqlite.file import recreate
 from upwell.ground.trace import LOG
-from upwell.memory.embedding.batches import BATCH, MAX_CHARS, Due, packed_vectors
-from upwell.memory.embedding.questions import Progress, Questions
+from upwell.memory.embedding.batches import BATCH, MAX_CHARS, DueVector, packed_vectors
+from upwell.memory.embedding.questions import Progress, QuestionVectors
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import text_of
 
@@ -31,7 +31,7 @@ class VectorTable:
 
     note = ""
 
-    def __init__(self, questions: Questions, database: Database) -> None:
+    def __init__(self, questions: QuestionVectors, database: Database) -> None:
         self.questions = questions
         self._database = database
         self._nearness: Nearness | None = None
@@ -122,7 +122,7 @@ def known_model(db: sqlite3.Connection, name: str, dim: int) -> int | None:
     return int(row[0]) if row else None
 
 
-def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[Due]:
+def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[DueVector]:
     """Return up to `limit` memories that have no vector from this model, in the order of their
     numbers, beginning after the number `after`. Standing rules are left out, because no search
     returns them."""
@@ -132,11 +132,11 @@ def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[Due]
         "WHERE v.n IS NULL AND NOT m.pinned AND m.n > ? ORDER BY m.n LIMIT ?",
         (model, after, limit),
     )
-    return [Due(n, hash, text_of(text)[:MAX_CHARS]) for n, hash, text in rows]
+    return [DueVector(n, hash, text_of(text)[:MAX_CHARS]) for n, hash, text in rows]
 
 
 def keep(
-    db: sqlite3.Connection, model: int, batch: Sequence[Due], vectors: Sequence[bytes]
+    db: sqlite3.Connection, model: int, batch: Sequence[DueVector], vectors: Sequence[bytes]
 ) -> None:
     """Store these vectors, unless their memories have since been deleted or changed."""
     db.executemany(
@@ -155,12 +155,12 @@ def counts(db: sqlite3.Connection, model: int) -> tuple[int, int]:
     return int(embedded_count), int(total)
 
 
-def _due(model: int, after: int) -> Callable[[sqlite3.Connection], list[Due]]:
+def _due(model: int, after: int) -> Callable[[sqlite3.Connection], list[DueVector]]:
     return lambda db: due(db, model, after, BATCH)
 
 
 def _keep(
-    model: int, batch: Sequence[Due], vectors: Sequence[bytes]
+    model: int, batch: Sequence[DueVector], vectors: Sequence[bytes]
 ) -> Callable[[sqlite3.Connection], None]:
     return lambda db: keep(db, model, batch, vectors)
 

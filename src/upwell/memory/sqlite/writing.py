@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from upwell.ground.types.memory import Memory
 from upwell.memory.lookups import SEQUENCE_BITS, scope_of
 from upwell.memory.ranking.joins import anchor_keys
-from upwell.memory.ranking.terms import Indexed, indexed, sound
+from upwell.memory.ranking.terms import IndexedText, indexed, sound
 from upwell.memory.sqlite.rows import (
     COLUMNS,
     number_of,
@@ -23,7 +23,7 @@ from upwell.memory.stems import counted
 _MARKS = ",".join("?" * (len(COLUMNS.split(",")) + 3))
 
 
-class Tally(Struct):
+class SqliteTally(Struct):
     """The changes that a batch makes to the counts of one scope."""
 
     memories: int = 0
@@ -41,7 +41,7 @@ def insert(
     the context of a memory's text, such as the headings above it. Searches treat these words like
     tags."""
     numbers: list[int] = []
-    tallies: dict[int, Tally] = defaultdict(Tally)
+    tallies: dict[int, SqliteTally] = defaultdict(SqliteTally)
     joins: list[tuple[int, str]] = []
     triggers: list[tuple[str, int]] = []
     latest = {(memory.tenant, memory.id): index for index, memory in enumerate(memories)}
@@ -68,7 +68,7 @@ def remove(db: sqlite3.Connection, n: int) -> None:
     text, extra, key_lines, triggers = db.execute(
         "SELECT text, extra, keys, triggers FROM memory WHERE n = ?", (n,)
     ).fetchone()
-    parts = Indexed(sound(text_of(text)), extra)
+    parts = IndexedText(sound(text_of(text)), extra)
     keys = key_lines.split("\n") if key_lines else []
     scope = scope_of(n)
     db.execute(
@@ -85,7 +85,7 @@ def remove(db: sqlite3.Connection, n: int) -> None:
         [(sound(trigger), n) for trigger in json.loads(triggers)],
     )
     db.execute("DELETE FROM memory WHERE n = ?", (n,))
-    tally = Tally()
+    tally = SqliteTally()
     _count(tally, parts, keys, -1)
     _apply(db, scope, tally)
     db.executemany(
@@ -119,7 +119,7 @@ def _number(db: sqlite3.Connection, memory: Memory) -> int:
 
 
 def _write(
-    db: sqlite3.Connection, n: int, memory: Memory, parts: Indexed, keys: Sequence[str]
+    db: sqlite3.Connection, n: int, memory: Memory, parts: IndexedText, keys: Sequence[str]
 ) -> None:
     db.execute(
         f"INSERT INTO memory (n, {COLUMNS}, extra, keys) VALUES ({_MARKS})",
@@ -130,7 +130,7 @@ def _write(
     )
 
 
-def _count(tally: Tally, parts: Indexed, keys: Sequence[str], sign: int) -> None:
+def _count(tally: SqliteTally, parts: IndexedText, keys: Sequence[str], sign: int) -> None:
     body, extra = counted(parts.body), counted(parts.extra)
     tally.memories += sign
     tally.words += sign * body.total()
@@ -140,7 +140,7 @@ def _count(tally: Tally, parts: Indexed, keys: Sequence[str], sign: int) -> None
         tally.anchors[key] += sign
 
 
-def _apply(db: sqlite3.Connection, scope: int, tally: Tally) -> None:
+def _apply(db: sqlite3.Connection, scope: int, tally: SqliteTally) -> None:
     db.execute(
         "UPDATE scope SET memories = memories + ?, words = words + ? WHERE no = ?",
         (tally.memories, tally.words, scope),

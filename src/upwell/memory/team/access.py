@@ -15,7 +15,15 @@ from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Provenance
 from upwell.ground.types.principal import EVERY, PRIVATE, Principal
 from upwell.memory.records import check, check_pin, masked, memory_of, stamped
-from upwell.memory.team.base import VIEW, Change, Cursor, Outgoing, Page, Refused, Removal
+from upwell.memory.team.base import (
+    VIEW,
+    ChangePage,
+    Cursor,
+    Outgoing,
+    RefusedWrite,
+    Removal,
+    SharedChange,
+)
 from upwell.memory.team.exchange import Malformed, check_name, storable
 
 MAX_DOOR_CHARS = 40
@@ -28,14 +36,14 @@ class Received(Struct, frozen=True):
     Writes that are neither in `fresh` nor in `refused` had arrived earlier."""
 
     fresh: frozenset[str]
-    refused: Sequence[Refused]
+    refused: Sequence[RefusedWrite]
 
 
 class LimitedMemories(Protocol):
     """The team's store in the database."""
 
     async def identity(self) -> str: ...
-    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]: ...
+    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[ChangePage]: ...
     async def receive_within(
         self, writes: Sequence[Outgoing], may_change: Callable[[str], bool]
     ) -> Received: ...
@@ -84,7 +92,7 @@ class AccessedMemories:
         digest = hashlib.sha256("\n".join(sorted(patterns)).encode()).hexdigest()[:16]
         return f"{own}{VIEW}{digest}"
 
-    async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
+    async def pages(self, cursors: Sequence[Cursor]) -> list[ChangePage]:
         """Return the next changes of each project. A changed memory that the principal cannot see
         is reported as gone, because it may have left a namespace that the principal can see.
 
@@ -94,7 +102,7 @@ class AccessedMemories:
         pages = await self._shared.pages(cursors)
         return [replace(page, changes=[*map(self._seen, page.changes)]) for page in pages]
 
-    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
+    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
         """Apply these writes, except those that arrived earlier. Returns the refused writes.
 
         Raises:
@@ -104,7 +112,7 @@ class AccessedMemories:
         # Masking a batch of long texts would block the event loop for too long.
         outcomes = await asyncio.to_thread(lambda: [self._admitted(write) for write in writes])
         admitted = [outcome for outcome in outcomes if isinstance(outcome, Outgoing)]
-        refused = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+        refused = [outcome for outcome in outcomes if isinstance(outcome, RefusedWrite)]
         received = Received(frozenset(), ())
         if admitted:
             received = await self._shared.receive_within(admitted, self._may_change)
@@ -113,7 +121,7 @@ class AccessedMemories:
         return refused
 
     def _record(
-        self, writes: Sequence[Outgoing], fresh: frozenset[str], refused: Sequence[Refused]
+        self, writes: Sequence[Outgoing], fresh: frozenset[str], refused: Sequence[RefusedWrite]
     ) -> None:
         actor = self._principal.name
         for write in writes:
@@ -122,7 +130,7 @@ class AccessedMemories:
         for reason in {refusal.reason for refusal in refused}:
             self._audit.denied(actor, f"sharing: {reason}")
 
-    def _seen(self, change: Change) -> Change:
+    def _seen(self, change: SharedChange) -> SharedChange:
         memory = change.memory
         if memory is None or self._sees(memory.namespace):
             return change
@@ -134,17 +142,17 @@ class AccessedMemories:
     def _may_change(self, namespace: str) -> bool:
         return self._sees(namespace) and self._principal.may_write_to(namespace, self._read_only)
 
-    def _admitted(self, write: Outgoing) -> Outgoing | Refused:
+    def _admitted(self, write: Outgoing) -> Outgoing | RefusedWrite:
         if not self._principal.may_write:
-            return Refused(write.token, READER)
+            return RefusedWrite(write.token, READER)
         if isinstance(write.content, Removal):
             return write
         try:
             return replace(write, content=self._checked(write.id, write.content))
         except UsageError as error:
-            return Refused(write.token, error.message)
+            return RefusedWrite(write.token, error.message)
         except Malformed as error:
-            return Refused(write.token, str(error))
+            return RefusedWrite(write.token, str(error))
 
     def _checked(self, id: str, sent: Memory) -> Memory:
         """Return the memory as it will be stored: without secrets, folders on the sender's machine

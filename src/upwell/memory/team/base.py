@@ -9,7 +9,7 @@ from msgspec import Struct
 from upwell.ground.types.memory import Memory
 
 
-class Change(Struct, frozen=True):
+class SharedChange(Struct, frozen=True):
     """A change in a shared project. `memory` is the new or changed memory, or None if it is gone.
     `version` is the store's version after the change."""
 
@@ -62,11 +62,11 @@ class Cursor(Struct, frozen=True):
         return Cursor.filling(self.project, self.base, version, id)
 
 
-class Page(Struct, frozen=True):
+class ChangePage(Struct, frozen=True):
     """The next changes of a project, sorted by version and id, and the cursor after them. `is_last`
     is True if no changes follow."""
 
-    changes: Sequence[Change]
+    changes: Sequence[SharedChange]
     cursor: Cursor
     is_last: bool
 
@@ -87,7 +87,7 @@ class Outgoing(Struct, frozen=True):
     content: Memory | Removal
 
 
-class Refused(Struct, frozen=True):
+class RefusedWrite(Struct, frozen=True):
     """The token of a write that a shared store refused, and the reason."""
 
     token: str
@@ -108,12 +108,12 @@ class SharedMemories(Protocol):
         machine may see only a part of the store, `VIEW` and the name of this part are appended."""
         ...
 
-    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[Page]:
+    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[ChangePage]:
         """Return the next changes of each project. An empty page is not always the last one. For a
         new copy, and for a copy that must be filled again, the first page is empty."""
         ...
 
-    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
+    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
         """Apply these writes, except those that arrived earlier. Returns the refused writes, which
         were not applied."""
         ...

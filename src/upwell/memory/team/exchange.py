@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.terms import sound
 from upwell.memory.records import MAX_COUNT, MAX_ID_CHARS, MAX_TIME
-from upwell.memory.team.base import Change, Cursor, Outgoing, Page, Refused
+from upwell.memory.team.base import ChangePage, Cursor, Outgoing, RefusedWrite, SharedChange
 
 PROTOCOL = 1
 """The version of these messages. Both sides reject any other version."""
@@ -58,7 +58,7 @@ class PagesRequest(Struct, frozen=True, kw_only=True):
 
 class PagesReply(Struct, frozen=True, kw_only=True):
     protocol: int
-    pages: tuple[Page, ...]
+    pages: tuple[ChangePage, ...]
 
 
 class WritesRequest(Struct, frozen=True, kw_only=True):
@@ -73,10 +73,10 @@ class WritesReply(Struct, frozen=True, kw_only=True):
     """The reply to writes. All writes have arrived, and those in `refused` were not applied."""
 
     protocol: int
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedWrite, ...] = ()
 
 
-class Problem(Struct, frozen=True, kw_only=True):
+class ErrorBody(Struct, frozen=True, kw_only=True):
     """The body of every error response."""
 
     error: str
@@ -118,10 +118,10 @@ def decoded[T](kind: type[T], body: bytes) -> T:
     return _decoded(kind, body)
 
 
-def problem_in(body: bytes) -> Problem | None:
+def problem_in(body: bytes) -> ErrorBody | None:
     """Return the error in the body of a response, or None if another program wrote the body."""
     try:
-        return _decoded(Problem, body)
+        return _decoded(ErrorBody, body)
     except Malformed:
         return None
 
@@ -185,13 +185,15 @@ def storable(memory: Memory) -> Memory:
     )
 
 
-def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tuple[Page, ...]:
+def cut(
+    cursors: Sequence[Cursor], pages: Sequence[ChangePage], max_bytes: int
+) -> tuple[ChangePage, ...]:
     """Trim the pages to about `max_bytes` in total. The first change is always included, whatever
     its size, so that every response makes progress. `cursors` are the cursors in the request, one
     for each page."""
     remaining, is_first, result = max_bytes, True, []
     for cursor, page in zip(cursors, pages, strict=True):
-        changes: list[Change] = []
+        changes: list[SharedChange] = []
         for change in page.changes:
             remaining -= len(encoded(change))
             if remaining < 0 and not is_first:
@@ -202,13 +204,13 @@ def cut(cursors: Sequence[Cursor], pages: Sequence[Page], max_bytes: int) -> tup
     return tuple(result)
 
 
-def _beginning(cursor: Cursor, page: Page, changes: Sequence[Change]) -> Page:
+def _beginning(cursor: Cursor, page: ChangePage, changes: Sequence[SharedChange]) -> ChangePage:
     if len(changes) == len(page.changes):
         return page
     if not changes:
-        return Page((), cursor, is_last=False)
+        return ChangePage((), cursor, is_last=False)
     last = changes[-1]
-    return Page(changes, cursor.behind(last.version, last.id), is_last=False)
+    return ChangePage(changes, cursor.behind(last.version, last.id), is_last=False)
 
 
 def _decoded[T](kind: type[T], body: bytes) -> T:

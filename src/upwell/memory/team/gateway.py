@@ -18,7 +18,7 @@ from upwell.ground.errors import StoreError
 from upwell.ground.secrets.mask import masked_address
 from upwell.ground.secrets.redact import redacted_start
 from upwell.memory.team import exchange
-from upwell.memory.team.base import Change, Cursor, Outgoing, Page, Refused
+from upwell.memory.team.base import ChangePage, Cursor, Outgoing, RefusedWrite, SharedChange
 from upwell.memory.team.exchange import (
     PROTOCOL,
     Greeting,
@@ -67,8 +67,8 @@ class GatewayMemories:
         """
         return self._read(Greeting, await self._exchange("GET", exchange.PATH))
 
-    async def pages(self, cursors: Sequence[Cursor]) -> list[Page]:
-        pages: list[Page] = []
+    async def pages(self, cursors: Sequence[Cursor]) -> list[ChangePage]:
+        pages: list[ChangePage] = []
         for start in range(0, max(1, len(cursors)), exchange.MAX_CURSORS):
             batch = tuple(cursors[start : start + exchange.MAX_CURSORS])
             message = PagesRequest(protocol=PROTOCOL, source=await self._known(), cursors=batch)
@@ -79,19 +79,21 @@ class GatewayMemories:
             pages += [_storable(page) for page in answer]
         return pages
 
-    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
-        refused: list[Refused] = []
+    async def receive(self, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
+        refused: list[RefusedWrite] = []
         for batch in _batches(writes):
             message = WritesRequest(
                 protocol=PROTOCOL, source=await self._known(), writes=tuple(batch)
             )
             body = exchange.encoded(message)
             if len(body) > exchange.MAX_REQUEST_BYTES:
-                refused.append(Refused(batch[0].token, "the memory is too long for the gateway"))
+                refused.append(
+                    RefusedWrite(batch[0].token, "the memory is too long for the gateway")
+                )
                 continue
             answer = await self._exchange("POST", exchange.WRITES_PATH, body)
             refused += self._read(WritesReply, answer).refused
-        return [Refused(refusal.token, _line(refusal.reason)) for refusal in refused]
+        return [RefusedWrite(refusal.token, _line(refusal.reason)) for refusal in refused]
 
     async def follow(self, changed: Callable[[], None]) -> None:
         while True:
@@ -248,16 +250,16 @@ def _batches(writes: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
         yield batch
 
 
-def _storable(page: Page) -> Page:
+def _storable(page: ChangePage) -> ChangePage:
     changes = [
-        Change(
+        SharedChange(
             change.id,
             None if change.memory is None else exchange.storable(change.memory),
             change.version,
         )
         for change in page.changes
     ]
-    return Page(changes, page.cursor, page.is_last)
+    return ChangePage(changes, page.cursor, page.is_last)
 
 
 def _line(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG
-from upwell.memory.team.base import Cursor, Outgoing, Page, Refused, SharedMemories
+from upwell.memory.team.base import ChangePage, Cursor, Outgoing, RefusedWrite, SharedMemories
 
 BUSY_SHARE = 0.5
 """Filling a copy takes up at most this share of the time, so that an agent's events are not
@@ -23,7 +23,7 @@ class Copy(Protocol):
     """The copy, in a store on this machine."""
 
     async def cursors(self) -> Sequence[Cursor]: ...
-    async def take(self, page: Page) -> None: ...
+    async def take(self, page: ChangePage) -> None: ...
     async def checked(self) -> None: ...
     async def outgoing(self, *, again: bool, tried: Collection[str] = ()) -> Sequence[Outgoing]: ...
     async def sent(self, writes: Sequence[Outgoing]) -> None: ...
@@ -62,7 +62,7 @@ class Replication:
                 refusals = await self._push_each(writes, error)
             await self._settle(writes, refusals)
 
-    async def _settle(self, writes: Sequence[Outgoing], refusals: Sequence[Refused]) -> None:
+    async def _settle(self, writes: Sequence[Outgoing], refusals: Sequence[RefusedWrite]) -> None:
         reasons = {refusal.token: refusal.reason for refusal in refusals}
         await self._copy.sent([write for write in writes if write.token not in reasons])
         for write in writes:
@@ -72,20 +72,20 @@ class Replication:
 
     async def _push_each(
         self, writes: Sequence[Outgoing], failure: StoreError
-    ) -> Sequence[Refused]:
+    ) -> Sequence[RefusedWrite]:
         """Send writes one by one, because sending them together failed. Returns those that fail.
 
         Raises:
             StoreError: the shared store cannot be reached.
         """
-        refusals: list[Refused] = []
+        refusals: list[RefusedWrite] = []
         for write in writes:
             try:
                 refusals += await self._shared.receive([write])
             except StoreError as error:
                 if not await self._is_reachable():
                     raise failure from error
-                refusals.append(Refused(write.token, error.message))
+                refusals.append(RefusedWrite(write.token, error.message))
         return refusals
 
     async def _is_reachable(self) -> bool:

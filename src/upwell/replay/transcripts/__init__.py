@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from upwell.episodes.events import Event
+from upwell.episodes.events import SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.ground.project import real_folder, repository_of, tracks
 from upwell.ground.walk import is_inside
@@ -22,9 +22,9 @@ from upwell.replay.transcripts import (
     opencode,
     specstory,
 )
-from upwell.replay.transcripts.base import HEAD_BYTES, Format, Tally
+from upwell.replay.transcripts.base import HEAD_BYTES, ReadTally, TranscriptFormat
 
-FORMATS: tuple[Format, ...] = (
+FORMATS: tuple[TranscriptFormat, ...] = (
     neutral.FORMAT,
     copilot.FORMAT,
     codex.FORMAT,
@@ -46,15 +46,15 @@ class Transcript(Struct, frozen=True):
     """A transcript file and its format."""
 
     path: Path
-    format: Format
+    format: TranscriptFormat
 
-    def events(self, start: int = 0, tally: Tally | None = None) -> Iterator[Event]:
+    def events(self, start: int = 0, tally: ReadTally | None = None) -> Iterator[SessionEvent]:
         """The events in the file, in chronological order, from the byte `start` on, which is 0
         unless the format `resumes`. `tally`, if given, counts what was read."""
-        return self.format.read(self.path, start, tally or Tally())
+        return self.format.read(self.path, start, tally or ReadTally())
 
 
-def format_named(name: str) -> Format:
+def format_named(name: str) -> TranscriptFormat:
     """The format named by `--host`.
 
     Raises:
@@ -66,7 +66,7 @@ def format_named(name: str) -> Format:
     raise UsageError(f"{name!r:.40} is not a host", hint=f"one of {', '.join(NAMES)}")
 
 
-def transcripts_at(paths: Sequence[Path], only: Format | None = None) -> list[Transcript]:
+def transcripts_at(paths: Sequence[Path], only: TranscriptFormat | None = None) -> list[Transcript]:
     """The transcripts at `paths`, which are files or folders.
 
     Raises:
@@ -89,7 +89,7 @@ def transcripts_at(paths: Sequence[Path], only: Format | None = None) -> list[Tr
     return list(transcripts.values())
 
 
-def events_at_end(path: str, max_bytes: int) -> Iterator[Event]:
+def events_at_end(path: str, max_bytes: int) -> Iterator[SessionEvent]:
     """The events in the last `max_bytes` of a transcript. Empty if the file cannot be read or
     belongs to another user."""
     size = own_bytes(path)
@@ -114,7 +114,7 @@ def own_bytes(path: str) -> int:
     return info.st_size if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid() else 0
 
 
-def transcripts_of_user(home: Path, cwd: Path, format: Format | None) -> list[Transcript]:
+def transcripts_of_user(home: Path, cwd: Path, format: TranscriptFormat | None) -> list[Transcript]:
     """The hosts' transcripts in the user's home folder, and the SpecStory histories in `cwd` if
     they are the user's own. With `format`, only those in that format."""
     transcripts: list[Transcript] = []
@@ -150,7 +150,7 @@ def _histories(cwd: Path) -> set[Path]:
     return {path for path in paths if own_bytes(str(path.absolute()))}
 
 
-def _patterns_of(format: Format) -> list[str]:
+def _patterns_of(format: TranscriptFormat) -> list[str]:
     recorded = [host.transcripts for host in HOSTS.values() if host.transcripts]
     return [
         pattern
@@ -160,7 +160,7 @@ def _patterns_of(format: Format) -> list[str]:
     ]
 
 
-def _below(folder: Path, only: Format | None) -> Iterator[Transcript]:
+def _below(folder: Path, only: TranscriptFormat | None) -> Iterator[Transcript]:
     for root, folders, files in folder.walk():
         folders[:] = sorted(name for name in folders if name not in _SKIPPED)
         for name in sorted(files):
@@ -180,7 +180,7 @@ def _is_session(path: Path) -> bool:
     return path.is_file() and not path.name.startswith("agent-")
 
 
-def _format_of(path: Path) -> Format | None:
+def _format_of(path: Path) -> TranscriptFormat | None:
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)

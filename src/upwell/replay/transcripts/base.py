@@ -1,7 +1,8 @@
 """The interface of a transcript format, and functions for reading untrusted values.
 
 A reader takes the values that have the expected shape and ignores the rest, but counts the records
-that it does not know in a `Tally`. It may raise `Unreadable` if a whole file has another format.
+that it does not know in a `ReadTally`. It may raise `UnreadableTranscript` if a whole file has
+another format.
 """
 
 import re
@@ -14,7 +15,7 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.hosts import HOSTS
 from upwell.hosts.events import plain_args
@@ -50,11 +51,11 @@ _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete|Modify|Create) File: (.+)$"
 _MEMORIES = ("<upwell-memories", "</upwell-memories>")
 
 
-class Unreadable(UsageError):
+class UnreadableTranscript(UsageError):
     """A file cannot be read or has another format. The message is one line."""
 
 
-class Tally(Struct):
+class ReadTally(Struct):
     """What a reader made of a transcript: the number of its records, how many of them it did not
     know, by kind, how many prompts it found, and the version of the agent that wrote the file (""
     if none is recorded)."""
@@ -77,7 +78,7 @@ class Tally(Struct):
         return sum(self.unknown.values())
 
 
-class Format(Struct, frozen=True, kw_only=True):
+class TranscriptFormat(Struct, frozen=True, kw_only=True):
     """How a host records sessions. A `Host` refers to its format by `name`.
 
     - `recognises` receives the path and the first `HEAD_BYTES` bytes of a file.
@@ -89,26 +90,26 @@ class Format(Struct, frozen=True, kw_only=True):
 
     name: str
     recognises: Callable[[Path, bytes], bool]
-    read: Callable[[Path, int, Tally], Iterator[Event]]
+    read: Callable[[Path, int, ReadTally], Iterator[SessionEvent]]
     resumes: bool = False
     written_for: str = ""
 
 
-class Draft(Struct):
+class SessionDraft(Struct):
     """Creates the events of a session in order. Their times never run backwards."""
 
     session: str
     host: str
-    tally: Tally
+    tally: ReadTally
     cwd: str | None = None
     at: float = 0.0
     offset: int = 0
 
-    def event(self, kind: Kind, at: float = 0.0, **fields: Any) -> Event:
+    def event(self, kind: Kind, at: float = 0.0, **fields: Any) -> SessionEvent:
         """Create an event. If it has no time or is out of order, it gets the time of the previous
         event."""
         self.at = max(self.at, at)
-        return Event(
+        return SessionEvent(
             session=self.session,
             i=0,
             t=self.at,
@@ -119,23 +120,25 @@ class Draft(Struct):
             **fields,
         )
 
-    def prompt(self, message: str, at: float = 0.0) -> Iterator[Event]:
+    def prompt(self, message: str, at: float = 0.0) -> Iterator[SessionEvent]:
         """Yield the user's prompt, if a message whose author the host does not record contains
         one."""
         yield from self.typed(own_words(message, self.host), at)
 
-    def typed(self, words: str, at: float = 0.0) -> Iterator[Event]:
+    def typed(self, words: str, at: float = 0.0) -> Iterator[SessionEvent]:
         """Yield a prompt that the user wrote according to the host, if there is any."""
         if prompt := words.strip()[:MAX_TEXT_CHARS]:
             self.tally.prompts += 1
             yield self.event(Kind.PROMPT, at, text=prompt)
 
-    def say(self, words: Any, at: float = 0.0) -> Iterator[Event]:
+    def say(self, words: Any, at: float = 0.0) -> Iterator[SessionEvent]:
         """Yield the agent's words, if there are any."""
         if isinstance(words, str) and words.strip():
             yield self.event(Kind.SAY, at, text=words.strip()[:MAX_TEXT_CHARS])
 
-    def tool(self, name: Any, args: Any, out: Any, *, failed: bool, at: float = 0.0) -> Event:
+    def tool(
+        self, name: Any, args: Any, out: Any, *, failed: bool, at: float = 0.0
+    ) -> SessionEvent:
         """Create the event of a finished call. Memories that a hook added to its result are left
         out."""
         tool = tool_name(name)
@@ -149,10 +152,10 @@ class Draft(Struct):
         )
 
 
-def closed(events: Iterable[Event]) -> Iterator[Event]:
+def closed(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
     """The events of one session, numbered, between a start event and an end event. Yields nothing
     if there are no events."""
-    last: Event | None = None
+    last: SessionEvent | None = None
     for number, event in enumerate(events, start=1):
         if last is None:
             yield replace(event, i=0, kind=Kind.START, text="startup", **_BLANK)
@@ -170,7 +173,7 @@ MAX_LINE_BYTES = 64_000_000
 MAX_DOCUMENT_BYTES = 256_000_000
 
 
-def records(path: Path, start: int, tally: Tally) -> Iterator[tuple[int, dict[str, Any]]]:
+def records(path: Path, start: int, tally: ReadTally) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects in a file of JSON lines, each with the byte offset of its line, from the
     first line that starts at or after the byte `start`. A line without a JSON object is counted as
     unknown, unless it is the last: that of a running session may be incomplete."""
@@ -206,13 +209,13 @@ def document(path: Path) -> dict[str, Any]:
         Unreadable: the file contains something else or is too large.
     """
     if path.stat().st_size > MAX_DOCUMENT_BYTES:
-        raise Unreadable(f"larger than {MAX_DOCUMENT_BYTES:,} bytes")
+        raise UnreadableTranscript(f"larger than {MAX_DOCUMENT_BYTES:,} bytes")
     try:
         document = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
-        raise Unreadable(f"not JSON: {error}") from error
+        raise UnreadableTranscript(f"not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise Unreadable("not a JSON object")
+        raise UnreadableTranscript("not a JSON object")
     return document
 
 

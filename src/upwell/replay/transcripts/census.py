@@ -8,7 +8,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 from upwell.hosts import HOSTS
 from upwell.replay.transcripts import FORMATS, Transcript, transcripts_of_user
-from upwell.replay.transcripts.base import Format, Tally
+from upwell.replay.transcripts.base import ReadTally, TranscriptFormat
 
 MIN_MISSED_SHARE = 0.01
 """Fewer unknown records than this are not worth a line: new versions add records that say nothing
@@ -24,12 +24,12 @@ class Census:
     """Adds up the tallies of transcripts, by agent."""
 
     def __init__(self) -> None:
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, ReadTally] = {}
         self._written_for: dict[str, str] = {}
 
-    def add(self, format: Format, tally: Tally) -> None:
+    def add(self, format: TranscriptFormat, tally: ReadTally) -> None:
         """Add the tally of one transcript."""
-        total = self._tallies.setdefault(format.name, Tally())
+        total = self._tallies.setdefault(format.name, ReadTally())
         self._written_for[format.name] = format.written_for
         total.records += tally.records
         total.prompts += tally.prompts
@@ -49,7 +49,7 @@ class Census:
             if is_misread or is_empty:
                 yield self._line(name, tally, is_empty=is_empty)
 
-    def _line(self, name: str, tally: Tally, *, is_empty: bool) -> str:
+    def _line(self, name: str, tally: ReadTally, *, is_empty: bool) -> str:
         records = f"{tally.missed:,} of {counted(tally.records, 'record')} not understood"
         kinds = sorted(tally.unknown, key=lambda kind: -tally.unknown[kind])[:MAX_SHOWN_KINDS]
         shown = f" ({', '.join(kinds)})" if any(kinds) else ""
@@ -66,7 +66,7 @@ def newest_of_user(home: Path, cwd: Path) -> Census:
     for format in FORMATS:
         if (transcript := _newest(transcripts_of_user(home, cwd, format))) is None:
             continue
-        tally = Tally()
+        tally = ReadTally()
         try:
             for _ in transcript.events(0, tally):
                 pass

@@ -19,12 +19,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from upwell.episodes.events import ACCEPTED_PLAN, Event, Kind
+from upwell.episodes.events import ACCEPTED_PLAN, Kind, SessionEvent
 from upwell.hosts.prompts import typed_command, without_elements
 from upwell.replay.transcripts.base import (
-    Draft,
-    Format,
-    Tally,
+    ReadTally,
+    SessionDraft,
+    TranscriptFormat,
     array,
     between,
     closed,
@@ -89,7 +89,7 @@ _IGNORED_BLOCKS = frozenset(
 """The types of blocks of messages without events."""
 
 
-def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
+def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
     """The events of a session, from the byte `start` on."""
     return closed(_events(path, start, tally))
 
@@ -108,8 +108,8 @@ class _Calls(Struct):
     background: dict[str, _Background] = field(default_factory=dict[str, _Background])
 
 
-def _events(path: Path, start: int, tally: Tally) -> Iterator[Event]:
-    draft = Draft(path.stem, "claude", tally)
+def _events(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
+    draft = SessionDraft(path.stem, "claude", tally)
     has_name = bool(_SESSION_NAME.fullmatch(path.stem))
     calls = _Calls()
     compacted = False
@@ -134,8 +134,8 @@ def _events(path: Path, start: int, tally: Tally) -> Iterator[Event]:
 
 
 def _of_record(
-    draft: Draft, record: Mapping[str, Any], at: float, calls: _Calls
-) -> Iterator[Event]:
+    draft: SessionDraft, record: Mapping[str, Any], at: float, calls: _Calls
+) -> Iterator[SessionEvent]:
     kind, content = text(record.get("type")), table(record.get("message")).get("content")
     if kind == "attachment":
         queued = table(record.get("attachment"))
@@ -151,7 +151,9 @@ def _of_record(
         draft.tally.miss(kind)
 
 
-def _of_assistant(draft: Draft, content: Any, at: float, calls: _Calls) -> Iterator[Event]:
+def _of_assistant(
+    draft: SessionDraft, content: Any, at: float, calls: _Calls
+) -> Iterator[SessionEvent]:
     if isinstance(content, str):
         yield from draft.say(content, at)
     for block in map(table, array(content)):
@@ -165,8 +167,8 @@ def _of_assistant(draft: Draft, content: Any, at: float, calls: _Calls) -> Itera
 
 
 def _of_user(
-    draft: Draft, content: Any, record: Mapping[str, Any], at: float, calls: _Calls
-) -> Iterator[Event]:
+    draft: SessionDraft, content: Any, record: Mapping[str, Any], at: float, calls: _Calls
+) -> Iterator[SessionEvent]:
     results = [block for block in map(table, array(content)) if block.get("type") == "tool_result"]
     for block in results:
         yield from _answered(draft, block, record, at, calls)
@@ -185,13 +187,13 @@ def _texts(content: Any) -> list[str]:
 
 
 def _of_texts(
-    draft: Draft,
+    draft: SessionDraft,
     texts: Sequence[str],
     record: Mapping[str, Any],
     is_users: bool | None,
     at: float,
     calls: _Calls,
-) -> Iterator[Event]:
+) -> Iterator[SessionEvent]:
     words = "\n".join(texts)
     if is_users is not True and calls.background and _NOTIFICATION in words:
         yield from _ended(draft, words, at, calls)
@@ -252,8 +254,12 @@ def _opening_of_last(words: str) -> int:
 
 
 def _answered(
-    draft: Draft, block: Mapping[str, Any], record: Mapping[str, Any], at: float, calls: _Calls
-) -> Iterator[Event]:
+    draft: SessionDraft,
+    block: Mapping[str, Any],
+    record: Mapping[str, Any],
+    at: float,
+    calls: _Calls,
+) -> Iterator[SessionEvent]:
     name = text(block.get("tool_use_id"))
     call = calls.open.pop(name, None)
     out = text_of(block.get("content"))
@@ -290,7 +296,7 @@ def _failed(
     return record.get("toolDenialKind") == "interrupted" or bool(printed and int(printed[1]))
 
 
-def _ended(draft: Draft, notice: str, at: float, calls: _Calls) -> Iterator[Event]:
+def _ended(draft: SessionDraft, notice: str, at: float, calls: _Calls) -> Iterator[SessionEvent]:
     """The commands whose end a task notification reports."""
     for part in notice.split(_NOTIFICATION)[1:]:
         name = between(part, "<tool-use-id>", "</tool-use-id>").strip()
@@ -302,8 +308,8 @@ def _ended(draft: Draft, notice: str, at: float, calls: _Calls) -> Iterator[Even
 
 
 def _finished(
-    draft: Draft, call: Mapping[str, Any], out: str, *, failed: bool, at: float = 0.0
-) -> Event:
+    draft: SessionDraft, call: Mapping[str, Any], out: str, *, failed: bool, at: float = 0.0
+) -> SessionEvent:
     return draft.tool(call.get("name"), call.get("input"), out, failed=failed, at=at)
 
 
@@ -314,7 +320,7 @@ def _recognises(path: Path, head: bytes) -> bool:
     )
 
 
-FORMAT = Format(
+FORMAT = TranscriptFormat(
     name="claude",
     recognises=_recognises,
     read=read,

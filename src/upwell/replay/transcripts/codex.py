@@ -21,12 +21,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.hosts.prompts import request_in
 from upwell.replay.transcripts.base import (
-    Draft,
-    Format,
-    Tally,
+    ReadTally,
+    SessionDraft,
+    TranscriptFormat,
     array,
     closed,
     folder,
@@ -37,7 +37,7 @@ from upwell.replay.transcripts.base import (
     text,
     text_of,
 )
-from upwell.replay.transcripts.codex_calls import Calls
+from upwell.replay.transcripts.codex_calls import CodexCalls
 
 _TYPED = "user.text"
 _SUBAGENTS = frozenset({"memory_consolidation", "subagent"})
@@ -77,14 +77,16 @@ class _Prompts(Struct):
     are_recorded: bool
     last: tuple[str, str] = ("", "")
 
-    def typed(self, draft: Draft, way: str, words: str, at: float) -> Iterator[Event]:
+    def typed(self, draft: SessionDraft, way: str, words: str, at: float) -> Iterator[SessionEvent]:
         """Yield what the user typed, without the context that an editor adds."""
         is_repeated = self.last[1] == words and self.last[0] != way
         self.last = (way, words)
         if not is_repeated:
             yield from draft.typed(request_in(words, "codex"), at)
 
-    def in_message(self, draft: Draft, item: Mapping[str, Any], at: float) -> Iterator[Event]:
+    def in_message(
+        self, draft: SessionDraft, item: Mapping[str, Any], at: float
+    ) -> Iterator[SessionEvent]:
         """Yield what the user typed in a message, for a rollout that does not record it
         elsewhere. A message may tell of each of its texts what it is."""
         passed = table(item.get("internal_chat_message_metadata_passthrough"))
@@ -97,20 +99,20 @@ class _Prompts(Struct):
 
 
 class _Reading(Struct):
-    draft: Draft
+    draft: SessionDraft
     prompts: _Prompts
-    calls: Calls = field(default_factory=Calls)
+    calls: CodexCalls = field(default_factory=CodexCalls)
 
 
-def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
+def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
     """The events of a session, from the byte `start` on."""
     return closed(_events(path, start, tally))
 
 
-def _events(path: Path, start: int, tally: Tally) -> Iterator[Event]:
+def _events(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
     name = _NAME.match(path.stem)
-    draft = Draft(name[1] if name else path.stem, "codex", tally)
-    begun = _payload(next((entry for _, entry in records(path, 0, Tally())), {}))
+    draft = SessionDraft(name[1] if name else path.stem, "codex", tally)
+    begun = _payload(next((entry for _, entry in records(path, 0, ReadTally())), {}))
     if _is_subagent(begun):
         return
     draft.cwd = folder(begun.get("cwd"))
@@ -152,7 +154,9 @@ def _is_compaction(record: Mapping[str, Any], payload: Mapping[str, Any]) -> boo
     )
 
 
-def _of_item(reading: _Reading, outer: str, item: Mapping[str, Any], at: float) -> Iterator[Event]:
+def _of_item(
+    reading: _Reading, outer: str, item: Mapping[str, Any], at: float
+) -> Iterator[SessionEvent]:
     draft, calls, prompts = reading.draft, reading.calls, reading.prompts
     kind = outer if outer in _IGNORED else text(item.get("type")) or outer
     if kind == "user_message":
@@ -173,7 +177,7 @@ def _of_item(reading: _Reading, outer: str, item: Mapping[str, Any], at: float) 
         draft.tally.miss(kind)
 
 
-def _of_message(reading: _Reading, item: Mapping[str, Any], at: float) -> Iterator[Event]:
+def _of_message(reading: _Reading, item: Mapping[str, Any], at: float) -> Iterator[SessionEvent]:
     if item.get("role") == "assistant":
         yield from reading.draft.say(text_of(item.get("content")), at)
     elif item.get("role") == "user" and not reading.prompts.are_recorded:
@@ -186,7 +190,7 @@ def _recognises(path: Path, head: bytes) -> bool:
     return path.name.startswith("rollout-") or b'"type":"session_meta"' in head.replace(b" ", b"")
 
 
-FORMAT = Format(
+FORMAT = TranscriptFormat(
     name="codex",
     recognises=_recognises,
     read=read,

@@ -9,8 +9,16 @@ from typing import Any
 import orjson
 from msgspec import Struct, field
 
-from upwell.episodes.events import Event
-from upwell.replay.transcripts.base import Draft, arguments, array, table, text, text_of, tool_name
+from upwell.episodes.events import SessionEvent
+from upwell.replay.transcripts.base import (
+    SessionDraft,
+    arguments,
+    array,
+    table,
+    text,
+    text_of,
+    tool_name,
+)
 
 _CALLS = frozenset({"custom_tool_call", "function_call", "local_shell_call"})
 _OUTPUTS = frozenset({"custom_tool_call_output", "function_call_output"})
@@ -50,7 +58,7 @@ _FAILED = (
 _REFUSED = ("exec command rejected by user", "patch rejected by user", "rejected by user")
 
 
-class Calls(Struct):
+class CodexCalls(Struct):
     """The calls of a session.
 
     - `open`: the calls without an outcome so far, by their ids.
@@ -74,8 +82,8 @@ class Calls(Struct):
         return kind in _CALLS or kind in _OUTPUTS or kind in _ENDS or kind == "web_search_call"
 
     def of_item(
-        self, draft: Draft, kind: str, item: Mapping[str, Any], at: float
-    ) -> Iterator[Event]:
+        self, draft: SessionDraft, kind: str, item: Mapping[str, Any], at: float
+    ) -> Iterator[SessionEvent]:
         """Yield the calls that end with an item."""
         name = text(item.get("call_id"))
         if kind in _CALLS:
@@ -90,7 +98,9 @@ class Calls(Struct):
         else:
             yield from self._search(draft, text(table(item.get("action")).get("query")), at)
 
-    def completed(self, draft: Draft, item: Mapping[str, Any], at: float) -> Iterator[Event]:
+    def completed(
+        self, draft: SessionDraft, item: Mapping[str, Any], at: float
+    ) -> Iterator[SessionEvent]:
         """Yield the call about whose end an item tells, unless it was yielded before."""
         kind, name = text(item.get("type")), text(item.get("id"))
         if kind == "WebSearch":
@@ -109,7 +119,7 @@ class Calls(Struct):
                     tool, args = _named(call)
                 yield draft.tool(tool, args, out, failed=failed, at=at)
 
-    def left(self, draft: Draft) -> Iterator[Event]:
+    def left(self, draft: SessionDraft) -> Iterator[SessionEvent]:
         """Yield the commands that still run."""
         for name, out in self.outputs.items():
             yield draft.tool(*_named(self.open[name]), out, failed=False)
@@ -119,13 +129,15 @@ class Calls(Struct):
         is_own = text(item.get("source")) not in _NOT_THE_AGENTS
         return not is_own or (kind == "CollabAgentToolCall" and name in self.open)
 
-    def _search(self, draft: Draft, query: str, at: float) -> Iterator[Event]:
+    def _search(self, draft: SessionDraft, query: str, at: float) -> Iterator[SessionEvent]:
         """Yield a search of the web, which is recorded twice."""
         if query != self.searched or not query:
             yield draft.tool("web_search", {"query": query}, "", failed=False, at=at)
         self.searched = query if query != self.searched else ""
 
-    def _answer(self, draft: Draft, name: str, output: Any, at: float) -> Iterator[Event]:
+    def _answer(
+        self, draft: SessionDraft, name: str, output: Any, at: float
+    ) -> Iterator[SessionEvent]:
         """Yield a call with its output. A command that still runs is yielded when it ends. The
         calls that a script made are yielded instead of the script."""
         call = self.open.get(name)

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.hosts.events import COMMANDS
 from upwell.replay.transcripts.base import (
-    Draft,
-    Format,
-    Tally,
+    ReadTally,
+    SessionDraft,
+    TranscriptFormat,
     closed,
     folder,
     moment,
@@ -81,14 +81,14 @@ _IGNORED = frozenset(
 )
 
 
-def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
+def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
     """The events of a session, from the byte `start` on."""
     return closed(_events(path, start, tally))
 
 
-def _events(path: Path, start: int, tally: Tally) -> Iterator[Event]:
+def _events(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
     session_name = path.parent.name if path.name == "events.jsonl" else path.stem
-    draft = Draft(session_name, "copilot", tally)
+    draft = SessionDraft(session_name, "copilot", tally)
     calls: dict[str, Mapping[str, Any]] = {}
     for draft.offset, record in records(path, start, tally):
         kind, data = text(record.get("type")), table(record.get("data"))
@@ -103,12 +103,12 @@ def _events(path: Path, start: int, tally: Tally) -> Iterator[Event]:
 
 
 def _of_record(
-    draft: Draft,
+    draft: SessionDraft,
     kind: str,
     data: Mapping[str, Any],
     at: float,
     calls: dict[str, Mapping[str, Any]],
-) -> Iterator[Event]:
+) -> Iterator[SessionEvent]:
     if kind == "user.message":
         if _is_of_user(data):
             yield from draft.prompt(text(data.get("content")), at)
@@ -133,8 +133,8 @@ def _is_of_user(data: Mapping[str, Any]) -> bool:
 
 
 def _called(
-    draft: Draft, call: Mapping[str, Any], data: Mapping[str, Any], at: float
-) -> Iterator[Event]:
+    draft: SessionDraft, call: Mapping[str, Any], data: Mapping[str, Any], at: float
+) -> Iterator[SessionEvent]:
     error = table(data.get("error"))
     if error.get("code") in _REFUSED:
         return
@@ -167,7 +167,7 @@ def _recognises(path: Path, head: bytes) -> bool:
     return path.suffix == ".jsonl" and b'"session.start"' in head and b'"data"' in head
 
 
-FORMAT = Format(
+FORMAT = TranscriptFormat(
     name="copilot",
     recognises=_recognises,
     read=read,

@@ -17,13 +17,13 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.hosts.events import COMMANDS
 from upwell.replay.transcripts.base import (
-    Draft,
-    Format,
-    Tally,
-    Unreadable,
+    ReadTally,
+    SessionDraft,
+    TranscriptFormat,
+    UnreadableTranscript,
     array,
     closed,
     document,
@@ -66,7 +66,7 @@ _IGNORED_FIELDS = frozenset(
 )
 
 
-def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
+def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
     """The events of a session.
 
     Raises:
@@ -75,12 +75,12 @@ def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     return closed(_events(path, tally))
 
 
-def _events(path: Path, tally: Tally) -> Iterator[Event]:
+def _events(path: Path, tally: ReadTally) -> Iterator[SessionEvent]:
     chat = _from_lines(path, tally) if path.suffix == ".jsonl" else _from_document(path, tally)
     if chat.session.get("kind") == "subagent":
         return
     name = text(chat.session.get("sessionId")) or path.stem
-    draft = Draft(name, "gemini", tally, _folder(path, chat.session))
+    draft = SessionDraft(name, "gemini", tally, _folder(path, chat.session))
     shown = _Shown()
     for message in chat.told.values():
         at, kind = moment(message.get("timestamp")), message.get("type")
@@ -121,7 +121,7 @@ def _words(content: Any) -> str:
     return text_of(content)
 
 
-def _called(draft: Draft, call: Mapping[str, Any], at: float) -> Iterator[Event]:
+def _called(draft: SessionDraft, call: Mapping[str, Any], at: float) -> Iterator[SessionEvent]:
     status = text(call.get("status"))
     out = _result(call)
     if status in _PENDING or (status == "cancelled" and not out):
@@ -219,10 +219,10 @@ def _is_event(message: Mapping[str, Any]) -> bool:
     return bool(message.get("toolCalls") or without(content, *_PREAMBLE).strip())
 
 
-def _from_document(path: Path, tally: Tally) -> _Chat:
+def _from_document(path: Path, tally: ReadTally) -> _Chat:
     session = document(path)
     if not isinstance(session.get("messages"), list):
-        raise Unreadable("it contains no messages")
+        raise UnreadableTranscript("it contains no messages")
     chat = _Chat(session)
     for number, message in enumerate(map(table, session["messages"])):
         tally.records += 1
@@ -231,7 +231,7 @@ def _from_document(path: Path, tally: Tally) -> _Chat:
     return chat
 
 
-def _from_lines(path: Path, tally: Tally) -> _Chat:
+def _from_lines(path: Path, tally: ReadTally) -> _Chat:
     chat = _Chat()
     for _, record in records(path, 0, tally):
         changes = record.get("$set")
@@ -247,7 +247,7 @@ def _from_lines(path: Path, tally: Tally) -> _Chat:
     return chat
 
 
-def _set(chat: _Chat, tally: Tally, changes: Mapping[str, Any]) -> None:
+def _set(chat: _Chat, tally: ReadTally, changes: Mapping[str, Any]) -> None:
     messages = changes.get("messages")
     if isinstance(messages, list):
         entries = [entry for entry in messages if isinstance(table(entry).get("id"), str)]
@@ -257,7 +257,7 @@ def _set(chat: _Chat, tally: Tally, changes: Mapping[str, Any]) -> None:
     chat.session |= {name: value for name, value in changes.items() if name != "messages"}
 
 
-def _note(tally: Tally, message: Mapping[str, Any]) -> None:
+def _note(tally: ReadTally, message: Mapping[str, Any]) -> None:
     if message.get("type") not in ("user", "gemini", *_IGNORED_TYPES):
         tally.miss(message.get("type"))
 
@@ -277,7 +277,7 @@ def _recognises(path: Path, head: bytes) -> bool:
     return b'"projectHash"' in head or path.parent.name == "chats"
 
 
-FORMAT = Format(
+FORMAT = TranscriptFormat(
     name="gemini",
     recognises=_recognises,
     read=read,

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from upwell.episodes.events import Event, read_events
-from upwell.replay.transcripts.base import Format, Tally
+from upwell.episodes.events import SessionEvent, read_events
+from upwell.replay.transcripts.base import ReadTally, TranscriptFormat
 
 
-def _read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
+def _read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
     return read_events(path)
 
 
@@ -15,7 +15,7 @@ def _recognises(path: Path, head: bytes) -> bool:
     return path.suffix == ".jsonl" and b'"kind"' in head and b'"session"' in head
 
 
-FORMAT = Format(
+FORMAT = TranscriptFormat(
     name="events",
     recognises=_recognises,
     read=_read,

@@ -23,14 +23,14 @@ from urllib.parse import quote
 
 import orjson
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.hosts.events import COMMANDS
-from upwell.replay.merge import Stream, merged
+from upwell.replay.merge import EventStream, merged
 from upwell.replay.transcripts.base import (
-    Draft,
-    Format,
-    Tally,
-    Unreadable,
+    ReadTally,
+    SessionDraft,
+    TranscriptFormat,
+    UnreadableTranscript,
     array,
     closed,
     document,
@@ -85,7 +85,7 @@ _MESSAGES_V2 = (
 )
 
 
-def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
+def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
     """The events of a session, or of all sessions in a database, in chronological order.
 
     Raises:
@@ -98,7 +98,7 @@ def read(path: Path, start: int, tally: Tally) -> Iterator[Event]:
     exported = table(stored.get("info"))
     session = exported or stored
     if not text(session.get("id")).startswith("ses"):
-        raise Unreadable("it holds no session")
+        raise UnreadableTranscript("it holds no session")
     tally.version = text(session.get("version"))
     if not text(session.get("parentID")):
         messages = _exported(stored) if exported else _stored(path, text(session["id"]))
@@ -109,9 +109,9 @@ Message = tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]
 
 
 def _events(
-    session: str, directory: Any, messages: Iterable[Message], tally: Tally
-) -> Iterator[Event]:
-    draft = Draft(session, "opencode", tally, folder(directory))
+    session: str, directory: Any, messages: Iterable[Message], tally: ReadTally
+) -> Iterator[SessionEvent]:
+    draft = SessionDraft(session, "opencode", tally, folder(directory))
     for message, parts in messages:
         at = moment(table(message.get("time")).get("created"))
         for part in parts:
@@ -120,8 +120,8 @@ def _events(
 
 
 def _of_part(
-    draft: Draft, message: Mapping[str, Any], part: Mapping[str, Any], at: float
-) -> Iterator[Event]:
+    draft: SessionDraft, message: Mapping[str, Any], part: Mapping[str, Any], at: float
+) -> Iterator[SessionEvent]:
     kind, role = text(part.get("type")), message.get("role")
     is_summary = role == "assistant" and message.get("summary") is True
     if kind == "text":
@@ -148,7 +148,9 @@ def _unquoted(words: str) -> str:
     return words[1:-1].replace('\\"', '"') if is_quoted else words
 
 
-def _called(draft: Draft, name: Any, state: Mapping[str, Any], at: float) -> Iterator[Event]:
+def _called(
+    draft: SessionDraft, name: Any, state: Mapping[str, Any], at: float
+) -> Iterator[SessionEvent]:
     status, error = state.get("status"), state.get("error")
     if status not in _COMPLETE:
         if status not in _PENDING:
@@ -172,7 +174,9 @@ def _has_failed(name: Any, state: Mapping[str, Any], out: str) -> bool:
     return tool_name(name) == COMMANDS and bool(_STOPPED.search(out[-_END_CHARS:]))
 
 
-def _of_message(draft: Draft, kind: Any, data: Mapping[str, Any], at: float) -> Iterator[Event]:
+def _of_message(
+    draft: SessionDraft, kind: Any, data: Mapping[str, Any], at: float
+) -> Iterator[SessionEvent]:
     """The events in a message of version 2.0."""
     if kind == "user":
         yield from draft.prompt(_unquoted(text(data.get("text"))), at)
@@ -192,7 +196,7 @@ def _of_message(draft: Draft, kind: Any, data: Mapping[str, Any], at: float) -> 
         draft.tally.miss(kind)
 
 
-def _of_content(draft: Draft, entry: Mapping[str, Any], at: float) -> Iterator[Event]:
+def _of_content(draft: SessionDraft, entry: Mapping[str, Any], at: float) -> Iterator[SessionEvent]:
     kind = text(entry.get("type"))
     if kind == "text":
         if not (entry.get("synthetic") or entry.get("ignored")):
@@ -228,14 +232,14 @@ def _file(path: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _of_database(path: Path, tally: Tally) -> Iterator[Event]:
+def _of_database(path: Path, tally: ReadTally) -> Iterator[SessionEvent]:
     try:
         with closing(_opened(path)) as db:
             _refuse_computed(db)
             db.row_factory = sqlite3.Row
             yield from merged(_streams(db, tally))
     except sqlite3.Error as error:
-        raise Unreadable(f"cannot be read as a database of OpenCode: {error}") from error
+        raise UnreadableTranscript(f"cannot be read as a database of OpenCode: {error}") from error
 
 
 def _refuse_computed(db: sqlite3.Connection) -> None:
@@ -252,12 +256,12 @@ def _refuse_computed(db: sqlite3.Connection) -> None:
     db.set_authorizer(allowed)
 
 
-def _streams(db: sqlite3.Connection, tally: Tally) -> list[Stream]:
+def _streams(db: sqlite3.Connection, tally: ReadTally) -> list[EventStream]:
     """The sessions of a database, each once. Those of version 2.0 come before the frozen originals
     of 1.x from which they were copied."""
     tables = {name for (name,) in db.execute(_TABLES)}
     if not tables.issuperset(_V2) and not tables.issuperset(_V1):
-        raise Unreadable("this version of OpenCode is not supported: it has other tables")
+        raise UnreadableTranscript("this version of OpenCode is not supported: it has other tables")
     rows = {}
     if tables.issuperset(_V2):
         rows = {row["id"]: (row, _of_session_v2) for row in db.execute(_SESSIONS_V2).fetchall()}
@@ -265,7 +269,7 @@ def _streams(db: sqlite3.Connection, tally: Tally) -> list[Stream]:
         old = db.execute(_SESSIONS).fetchall()
         rows = {row["id"]: (row, _of_session) for row in old} | rows
     return [
-        Stream(moment(row["time_created"]), partial(open_session, db, row, tally))
+        EventStream(moment(row["time_created"]), partial(open_session, db, row, tally))
         for row, open_session in rows.values()
     ]
 
@@ -279,19 +283,23 @@ def _opened(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quoted}?mode=ro{'&immutable=1' if is_idle else ''}", uri=True)
 
 
-def _of_session(db: sqlite3.Connection, row: sqlite3.Row, tally: Tally) -> Iterator[Event]:
+def _of_session(
+    db: sqlite3.Connection, row: sqlite3.Row, tally: ReadTally
+) -> Iterator[SessionEvent]:
     _note_version(row, tally)
     messages = _rows(db.execute(_PARTS, (row["id"],)))
     return closed(_events(str(row["id"]), row["directory"], messages, tally))
 
 
-def _of_session_v2(db: sqlite3.Connection, row: sqlite3.Row, tally: Tally) -> Iterator[Event]:
+def _of_session_v2(
+    db: sqlite3.Connection, row: sqlite3.Row, tally: ReadTally
+) -> Iterator[SessionEvent]:
     _note_version(row, tally)
-    draft = Draft(str(row["id"]), "opencode", tally, folder(row["directory"]))
+    draft = SessionDraft(str(row["id"]), "opencode", tally, folder(row["directory"]))
     return closed(_messages(db, draft))
 
 
-def _messages(db: sqlite3.Connection, draft: Draft) -> Iterator[Event]:
+def _messages(db: sqlite3.Connection, draft: SessionDraft) -> Iterator[SessionEvent]:
     for kind, created, data in db.execute(_MESSAGES_V2, (draft.session,)):
         draft.tally.records += 1
         message = _decoded(data)
@@ -299,7 +307,7 @@ def _messages(db: sqlite3.Connection, draft: Draft) -> Iterator[Event]:
         yield from _of_message(draft, kind, message, at)
 
 
-def _note_version(row: sqlite3.Row, tally: Tally) -> None:
+def _note_version(row: sqlite3.Row, tally: ReadTally) -> None:
     """Take the version that wrote the session, which some databases do not record."""
     if "version" in row.keys() and isinstance(row["version"], str):  # noqa: SIM118
         tally.version = row["version"]
@@ -326,7 +334,7 @@ def _recognises(path: Path, head: bytes) -> bool:
     return path.name.startswith("ses_") or (b'"info"' in head and b'"ses_' in head)
 
 
-FORMAT = Format(
+FORMAT = TranscriptFormat(
     name="opencode",
     recognises=_recognises,
     read=read,

@@ -9,15 +9,15 @@ from tests.unit.episodes.events import call, prompt, shell
 from upwell.capture.lessons.checks import (
     IN_WORDS,
     UNTRIED,
-    Checked,
+    CheckedAnswer,
     Dropped,
     Lesson,
-    Reason,
+    RefusalReason,
     checked,
     whole,
 )
-from upwell.capture.lessons.writer import Draft, Known
-from upwell.episodes.events import ACCEPTED_PLAN, Event
+from upwell.capture.lessons.writer import KnownLesson, LessonDraft
+from upwell.episodes.events import ACCEPTED_PLAN, SessionEvent
 
 SESSION = [
     prompt("Please run the tests; we always use `bun test --bail` here", i=0),
@@ -37,9 +37,9 @@ SESSION = [
 ]
 
 
-def check(text: str, kind: str = "command", evidence: Any = (3,), **more: Any) -> Checked:
-    draft = Draft(kind=kind, text=text, evidence=tuple(evidence), **more)
-    return checked([draft], SESSION, [Known("L1", "l_1", "Deploys go through `fly deploy`.")])
+def check(text: str, kind: str = "command", evidence: Any = (3,), **more: Any) -> CheckedAnswer:
+    draft = LessonDraft(kind=kind, text=text, evidence=tuple(evidence), **more)
+    return checked([draft], SESSION, [KnownLesson("L1", "l_1", "Deploys go through `fly deploy`.")])
 
 
 def kept(text: str, *args: Any, **more: Any) -> Lesson:
@@ -81,7 +81,7 @@ def test_what_the_session_shows_is_kept_as_it_is(text: str) -> None:
     ],
 )
 def test_a_command_that_only_a_tool_showed_is_dropped(text: str) -> None:
-    assert dropped(text).reason is Reason.NEVER_RUN
+    assert dropped(text).reason is RefusalReason.NEVER_RUN
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_command_that_only_a_tool_showed_is_dropped(text: str) -> None:
     ["Run `pytest tests/ti -x` first.", "Clean up with `docker compose exec we -- rm -r /`."],
 )
 def test_parts_of_the_words_of_a_command_are_not_the_command(text: str) -> None:
-    assert dropped(text).reason is Reason.NEVER_RUN
+    assert dropped(text).reason is RefusalReason.NEVER_RUN
 
 
 def test_a_path_may_be_named_by_its_folder_or_its_end() -> None:
@@ -109,7 +109,7 @@ def test_a_command_that_the_agent_only_suggested_is_marked() -> None:
 
 def test_a_command_that_only_failed_cannot_work() -> None:
     fault = dropped("`python` fails; `python3 test.py` works.")
-    assert fault.reason is Reason.NEVER_WORKED
+    assert fault.reason is RefusalReason.NEVER_WORKED
 
 
 def test_a_failure_may_be_told() -> None:
@@ -118,27 +118,31 @@ def test_a_failure_may_be_told() -> None:
 
 def test_a_claim_that_nothing_tried_is_marked() -> None:
     events = [prompt("Why does it fail?", i=0), say("Retrying fixes the flaky gauge test.", i=1)]
-    draft = Draft(kind="error_fix", text="Retrying fixes the flaky gauge test.", evidence=(1,))
+    draft = LessonDraft(
+        kind="error_fix", text="Retrying fixes the flaky gauge test.", evidence=(1,)
+    )
     (lesson,) = checked([draft], events).kept
     assert lesson.text == "untried: Retrying fixes the flaky gauge test."
 
 
 def test_a_claim_of_the_user_needs_no_trial() -> None:
     events = [prompt("Retrying fixes the flaky gauge test", i=0)]
-    draft = Draft(kind="error_fix", text="Retrying fixes the flaky gauge test.", evidence=(0,))
+    draft = LessonDraft(
+        kind="error_fix", text="Retrying fixes the flaky gauge test.", evidence=(0,)
+    )
     assert not checked([draft], events).kept[0].is_untried
 
 
 def test_an_untried_lesson_does_not_become_tried_by_repetition() -> None:
-    known = [Known("L1", "l_1", f"{UNTRIED}`fly deploy --now` works.")]
-    draft = Draft(kind="command", text="`fly deploy --now` works.", evidence=(3,))
-    assert checked([draft], SESSION, known).dropped[0].reason is Reason.NEVER_RUN
+    known = [KnownLesson("L1", "l_1", f"{UNTRIED}`fly deploy --now` works.")]
+    draft = LessonDraft(kind="command", text="`fly deploy --now` works.", evidence=(3,))
+    assert checked([draft], SESSION, known).dropped[0].reason is RefusalReason.NEVER_RUN
 
 
 @pytest.mark.parametrize("evidence", [(), (99,), (-1, 1_000)])
 def test_evidence_must_exist(evidence: tuple[int, ...]) -> None:
     fault = dropped("The tests run with `bun test --bail`.", evidence=evidence)
-    assert fault.reason is Reason.NO_EVIDENCE
+    assert fault.reason is RefusalReason.NO_EVIDENCE
 
 
 def test_evidence_that_does_not_exist_is_left_out() -> None:
@@ -155,7 +159,7 @@ def test_evidence_that_does_not_exist_is_left_out() -> None:
     ],
 )
 def test_names_must_stand_in_the_session(text: str) -> None:
-    assert dropped(text, "place").reason is Reason.NOT_IN_SESSION
+    assert dropped(text, "place").reason is RefusalReason.NOT_IN_SESSION
 
 
 @pytest.mark.parametrize(
@@ -175,7 +179,7 @@ def test_names_must_stand_in_the_session(text: str) -> None:
     ],
 )
 def test_orders_to_a_model_are_dropped(text: str) -> None:
-    assert dropped(text, "convention").reason is Reason.ORDERS
+    assert dropped(text, "convention").reason is RefusalReason.ORDERS
 
 
 def test_the_user_may_give_orders() -> None:
@@ -184,7 +188,7 @@ def test_the_user_may_give_orders() -> None:
 
 def test_a_wish_needs_the_words_of_the_user() -> None:
     fault = dropped("The user wants no tests for tides.", "preference", evidence=(4,))
-    assert fault.reason is Reason.NOT_THE_USERS
+    assert fault.reason is RefusalReason.NOT_THE_USERS
 
 
 COMMITS = "Look at my changes and create commits. Divide the commits by domain, as git users do."
@@ -206,14 +210,14 @@ COMMITS = "Look at my changes and create commits. Divide the commits by domain, 
 def test_a_wish_is_in_the_words_of_the_prompts_that_it_cites(
     said: str, text: str, triggers: tuple[str, ...], is_kept: bool
 ) -> None:
-    draft = Draft(kind="preference", text=text, evidence=(0,), triggers=triggers)
+    draft = LessonDraft(kind="preference", text=text, evidence=(0,), triggers=triggers)
     result = checked([draft], [prompt(said, i=0)])
     assert [lesson.text for lesson in result.kept] == [text] * is_kept
-    assert is_kept or result.dropped[0].reason is Reason.NOT_THE_USERS
+    assert is_kept or result.dropped[0].reason is RefusalReason.NOT_THE_USERS
 
 
 def test_a_command_in_the_heading_of_a_plan_was_not_typed_by_the_user() -> None:
-    draft = Draft(kind="command", text="Deploy with `npm run deploy -- prod`.", evidence=(0,))
+    draft = LessonDraft(kind="command", text="Deploy with `npm run deploy -- prod`.", evidence=(0,))
     heading = prompt(f"{ACCEPTED_PLAN}Deploy with `npm run deploy -- prod`", i=0)
     (lesson,) = checked([draft], [heading]).kept
     assert lesson.is_untried
@@ -221,7 +225,7 @@ def test_a_command_in_the_heading_of_a_plan_was_not_typed_by_the_user() -> None:
 
 def test_secrets_are_masked() -> None:
     events = [prompt(f"The token is {KEY}", i=0)]
-    draft = Draft(kind="environment", text=f"The token here is {KEY}.", evidence=(0,))
+    draft = LessonDraft(kind="environment", text=f"The token here is {KEY}.", evidence=(0,))
     (lesson,) = checked([draft], events).kept
     assert KEY not in lesson.text
     assert lesson.redacted
@@ -233,13 +237,13 @@ def test_what_is_dropped_is_shown_without_secrets() -> None:
 
 @pytest.mark.parametrize("text", ["Tests run with,", "Too short", "The cause is the", "It is so…"])
 def test_fragments_are_dropped(text: str) -> None:
-    assert dropped(text).reason is Reason.FRAGMENT
+    assert dropped(text).reason is RefusalReason.FRAGMENT
 
 
 def test_a_long_text_ends_after_a_sentence_or_is_dropped() -> None:
     text = f"{'word ' * 60}ends. {'word ' * 60}ends."
     assert whole(text) == f"{'word ' * 60}ends."
-    assert whole("word " * 100) is Reason.TOO_LONG
+    assert whole("word " * 100) is RefusalReason.TOO_LONG
 
 
 def test_a_full_stop_is_added() -> None:
@@ -247,35 +251,35 @@ def test_a_full_stop_is_added() -> None:
 
 
 def test_only_five_are_kept() -> None:
-    draft = Draft(kind="command", text="The tests run with `bun test --bail`.", evidence=(0,))
+    draft = LessonDraft(kind="command", text="The tests run with `bun test --bail`.", evidence=(0,))
     result = checked([draft] * 7, SESSION)
     assert len(result.kept) == 5
-    assert {fault.reason for fault in result.dropped} == {Reason.TOO_MANY}
+    assert {fault.reason for fault in result.dropped} == {RefusalReason.TOO_MANY}
 
 
 def test_an_unknown_kind_is_dropped() -> None:
-    assert dropped("The tests run with bun here.", "rule").reason is Reason.MALFORMED
+    assert dropped("The tests run with bun here.", "rule").reason is RefusalReason.MALFORMED
 
 
 def test_a_lesson_replaces_only_what_was_shown() -> None:
     assert kept("The tests run with bun here.", replaces="L1").replaces == "l_1"
     assert kept("The tests run with bun here.", replaces="l_other").replaces == ""
     assert kept("", replaces="L1").replaces == "l_1"
-    assert dropped("", replaces="l_other").reason is Reason.UNKNOWN_TARGET
+    assert dropped("", replaces="l_other").reason is RefusalReason.UNKNOWN_TARGET
 
 
 def test_a_lesson_about_another_project_is_dropped() -> None:
-    draft = Draft(kind="command", text="The tests run with `bun test --bail`.", evidence=(0,))
+    draft = LessonDraft(kind="command", text="The tests run with `bun test --bail`.", evidence=(0,))
     result = checked([draft], SESSION, is_own=lambda folder: folder != "/p")
-    assert result.dropped[0].reason is Reason.OTHER_PROJECT
+    assert result.dropped[0].reason is RefusalReason.OTHER_PROJECT
 
 
 def test_every_reason_has_words() -> None:
-    assert set(IN_WORDS) == set(Reason)
+    assert set(IN_WORDS) == set(RefusalReason)
 
 
 def test_a_refused_command_was_not_run() -> None:
     refused = "The user doesn't want to proceed with this tool use. The tool use was rejected"
-    events: list[Event] = [shell("rm -rf build", refused, i=0, failed=True)]
-    draft = Draft(kind="command", text="`rm -rf build` clears the cache.", evidence=(0,))
+    events: list[SessionEvent] = [shell("rm -rf build", refused, i=0, failed=True)]
+    draft = LessonDraft(kind="command", text="`rm -rf build` clears the cache.", evidence=(0,))
     assert checked([draft], events).kept == ()

@@ -3,14 +3,14 @@
 from tests.unit.episodes.events import call, prompt, shell
 
 from upwell.capture.lessons.condense import Weight, condensed, weights
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.text.tokens import count
 
 KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
-def say(text: str, *, i: int) -> Event:
-    return Event(session="s", i=i, t=float(i), kind=Kind.SAY, text=text, cwd="/p")
+def say(text: str, *, i: int) -> SessionEvent:
+    return SessionEvent(session="s", i=i, t=float(i), kind=Kind.SAY, text=text, cwd="/p")
 
 
 def test_each_event_is_one_line_with_its_number() -> None:
@@ -79,7 +79,7 @@ def test_what_followed_a_failure_weighs_more_than_other_work() -> None:
         shell("git status", "clean", i=4),
         say("Next, the docs.", i=5),
         call("Read", i=6, file_path="/p/README.md"),
-        Event(session="s", i=7, t=7.0, kind=Kind.END),
+        SessionEvent(session="s", i=7, t=7.0, kind=Kind.END),
     ]
     assert list(weights(events)) == [
         Weight.FAILURE,

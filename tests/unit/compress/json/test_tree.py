@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from upwell.compress.json.tree import ARRAY, OBJECT, Node, parse
+from upwell.compress.json.tree import ARRAY, OBJECT, JsonNode, parse
 
 PIECES = [
     *'{}[],:"', '"a"', '"b\\n"', '"\\u00e9"', '"bad\\x"', "1", "-0.5e3", "01", "true", "null", " ",
@@ -14,7 +14,7 @@ PIECES = [
 ]  # fmt: skip
 
 
-def as_value(node: Node, text: str) -> object:
+def as_value(node: JsonNode, text: str) -> object:
     if node.kind == ARRAY:
         return [as_value(item, text) for item in node.items]
     if node.kind == OBJECT:

@@ -4,7 +4,7 @@ kept.
 
 from upwell.compress import compress
 from upwell.ground.text.kind import detect
-from upwell.ground.types.compression import Kind
+from upwell.ground.types.compression import TextKind
 
 CLIPPY = "    Checking harbor v0.1.0\n" + "".join(
     f"error: unused variable: `crane_{n}`\n  --> src/quay_{n}.rs:{n * 7}:9\n   |\n"
@@ -45,7 +45,7 @@ def test_a_failed_build_keeps_its_error_and_its_end() -> None:
 
 def test_output_of_builds_is_not_markdown() -> None:
     tasks = "\n".join(f"> Task :module{n}:compileJava UP-TO-DATE" for n in range(40))
-    assert detect(CLIPPY) == detect(tasks) == Kind.TEXT
+    assert detect(CLIPPY) == detect(tasks) == TextKind.TEXT
 
 
 def test_elements_of_a_page_come_before_its_words() -> None:

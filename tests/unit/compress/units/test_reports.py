@@ -4,9 +4,9 @@ import pytest
 
 from upwell.compress import compress
 from upwell.compress.units.base import FIRST, Units
-from upwell.compress.units.reports import BAD_RESULT, DETAIL, ERROR, FAILED, RESULT, Report
+from upwell.compress.units.reports import BAD_RESULT, DETAIL, ERROR, FAILED, RESULT, ReportSalience
 from upwell.ground.text.kind import detect
-from upwell.ground.types.compression import Kind
+from upwell.ground.types.compression import TextKind
 
 FAILED_NAMES = (
     "FAILED tests/test_crane.py::test_lift - assert 1 == 2",
@@ -53,7 +53,7 @@ RESULTS = (
 
 
 def salience(line: str) -> float:
-    return Report("2 tests failed").salience(line, 0)
+    return ReportSalience("2 tests failed").salience(line, 0)
 
 
 @pytest.mark.parametrize("line", FAILED_NAMES)
@@ -89,7 +89,7 @@ def test_other_lines_have_no_role(line: str) -> None:
 
 
 def test_a_message_that_occurred_before_ranks_lower() -> None:
-    report = Report("")
+    report = ReportSalience("")
     first, again, other = (
         report.salience(line, 0)
         for line in (
@@ -102,7 +102,7 @@ def test_a_message_that_occurred_before_ranks_lower() -> None:
 
 
 def test_details_follow_a_failure_and_rank_below_every_error() -> None:
-    report = Report("")
+    report = ReportSalience("")
     assert report.salience("    Expected: 1", 0) == 0.0
     report.salience("--- FAIL: TestLift (0.00s)", 1)
     first = report.salience("    crane_test.go:25: expected 12, got 0", 2)
@@ -110,7 +110,7 @@ def test_details_follow_a_failure_and_rank_below_every_error() -> None:
 
 
 def test_foreign_frames_are_no_details() -> None:
-    report = Report("")
+    report = ReportSalience("")
     report.salience("  ● lifts twice", 0)
     assert report.salience("    at run (node_modules/jest/run.js:12:3)", 1) == 0.0
     assert report.salience("    at lift (src/crane.js:41:19)", 2) > 0.0
@@ -143,11 +143,13 @@ def test_a_tenth_of_a_report_names_the_failed_test_its_reason_and_the_counts() -
 
 def test_a_log_or_trace_with_a_verdict_is_test_output() -> None:
     log = "".join(f"[INFO] Running harbor.Part{n}Test\n" for n in range(30))
-    assert detect(log) != Kind.TEST_OUTPUT
-    assert detect(f"{log}[ERROR] Tests run: 60, Failures: 1\n") == Kind.TEST_OUTPUT
+    assert detect(log) != TextKind.TEST_OUTPUT
+    assert detect(f"{log}[ERROR] Tests run: 60, Failures: 1\n") == TextKind.TEST_OUTPUT
     frames = "".join(f"\tat harbor.Crane.lift{n}(Crane.java:{n})\n" for n in range(9))
-    assert detect(f"Exception in main\n{frames}") == Kind.STACK_TRACE
-    assert detect(f"Exception in main\n{frames}--- FAIL: TestLift (0.00s)\n") == Kind.TEST_OUTPUT
+    assert detect(f"Exception in main\n{frames}") == TextKind.STACK_TRACE
+    assert (
+        detect(f"Exception in main\n{frames}--- FAIL: TestLift (0.00s)\n") == TextKind.TEST_OUTPUT
+    )
 
 
 def test_diagnostics_with_code_frames_are_no_code() -> None:
@@ -156,13 +158,13 @@ def test_diagnostics_with_code_frames_are_no_code() -> None:
         f"   = note: see the book\nhelp: remove them\n   |\n{n} ~   let load = {{\n   |\n\n"
         for n in range(10, 30)
     )
-    assert detect(errors) == Kind.TEXT
+    assert detect(errors) == TextKind.TEXT
     shown = compress(errors, max_chars=len(errors) // 2).text
     assert all(f"src/crane.rs:{n}:20" in shown for n in range(10, 30))
 
 
 def test_the_last_counts_are_raised_above_everything() -> None:
-    report = Report("")
+    report = ReportSalience("")
     units = Units()
     for line in ("test result: FAILED. 1 failed", "test result: FAILED. 3 failed", "0 failed"):
         units.add(0, 1, report.salience(line, len(units)))

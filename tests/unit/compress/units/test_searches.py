@@ -4,7 +4,7 @@ import re
 
 from upwell.compress import compress
 from upwell.ground.text.kind import detect
-from upwell.ground.types.compression import Kind
+from upwell.ground.types.compression import TextKind
 
 MATCHES = range(40, 2_000, 20)
 SEARCH = "--\n".join(
@@ -28,9 +28,9 @@ LOG = "".join(
 
 
 def test_a_search_in_one_file_is_recognised() -> None:
-    assert detect(SEARCH) == Kind.GREP
+    assert detect(SEARCH) == TextKind.GREP
     numbered = "".join(f"{n}:    lift(crane{n}, () => {{\n" for n in range(40, 140))
-    assert detect(numbered) == Kind.CODE
+    assert detect(numbered) == TextKind.CODE
 
 
 def test_matches_come_before_context_and_marks_have_no_numbers_of_rows() -> None:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from upwell.compress import compress
 from upwell.ground.text.kind import detect
-from upwell.ground.types.compression import Kind
+from upwell.ground.types.compression import TextKind
 
 ROWS = "\n".join(
     f"""      - listitem [ref=e{number}0]:
@@ -20,7 +20,7 @@ PAGE = f"- generic [active] [ref=e1]:\n  - main [ref=e2]:\n    - list [ref=e3]:\
 
 
 def test_a_snapshot_is_no_markdown() -> None:
-    assert detect(PAGE) == Kind.TEXT
+    assert detect(PAGE) == TextKind.TEXT
 
 
 def test_the_elements_of_a_page_come_first() -> None:

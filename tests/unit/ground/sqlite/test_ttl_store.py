@@ -9,7 +9,7 @@ import pytest
 
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
-from upwell.ground.ttl_store import Options
+from upwell.ground.ttl_store import TtlOptions
 
 CAP = 2_000_000
 
@@ -18,7 +18,7 @@ CAP = 2_000_000
 @pytest.mark.parametrize("size", [300, 1_200, 5_000, 100_000])
 async def test_the_file_stays_within_the_cap(tmp_path: Path, size: int) -> None:
     database = open_database(tmp_path / "ledger.db", [OWNER], synchronous="NORMAL")
-    ttl_store = SqliteTtlStore(database, options=Options(max_bytes={"k": CAP}))
+    ttl_store = SqliteTtlStore(database, options=TtlOptions(max_bytes={"k": CAP}))
     dice, written, last = random.Random(size), 0, ""
     while written < 10 * CAP:
         batch = {}
@@ -38,7 +38,7 @@ async def test_the_cap_counts_the_entries_of_other_processes(tmp_path: Path) -> 
     """A newly opened store measures the kind at its first write."""
     for _ in range(8):
         database = open_database(tmp_path / "ledger.db", [OWNER], synchronous="NORMAL")
-        ttl_store = SqliteTtlStore(database, options=Options(max_bytes={"k": CAP}))
+        ttl_store = SqliteTtlStore(database, options=TtlOptions(max_bytes={"k": CAP}))
         for _ in range(4):
             name = f"{random.getrandbits(256):064x}"
             await ttl_store.put("k", {name: b"x" * 100_000}, ttl_seconds=9e9)

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from upwell.memory.base import Store
-from upwell.memory.documents.catalog import Catalog
+from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.testing import ManualClock
 
 
@@ -12,7 +12,7 @@ async def test_searches_at_once_open_one_index(tmp_path: Path) -> None:
     opened: list[Store] = []
     path = tmp_path / "index.db"
     path.touch()
-    catalog = Catalog(path, opened=opened.append, clock=ManualClock())
+    catalog = DocumentCatalog(path, opened=opened.append, clock=ManualClock())
     stores = await asyncio.gather(*(catalog.store() for _ in range(5)))
     assert len(opened) == 1
     assert set(stores) == set(opened)

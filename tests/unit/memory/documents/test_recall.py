@@ -12,10 +12,10 @@ from upwell.ground.clock import Deadline
 from upwell.ground.errors import UsageError
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Hit, Query, Scope, Trust
-from upwell.memory.documents.catalog import Catalog
-from upwell.memory.documents.reading import Reader
+from upwell.memory.documents.catalog import DocumentCatalog
+from upwell.memory.documents.reading import FileReader
 from upwell.memory.documents.recall import Documents
-from upwell.memory.documents.scan import FoundFile, Known
+from upwell.memory.documents.scan import FoundFile, KnownFile
 from upwell.memory.notes.stm import ShortTerm
 from upwell.memory.sources import Source, source_at
 from upwell.memory.sqlite.sources import OWNER, SqliteSources
@@ -37,7 +37,7 @@ class House:
         self.documents = self.opened()
 
     def opened(self) -> Documents:
-        return Documents(Catalog(self.home / "index.db"), self.sources, notes=self.notes)
+        return Documents(DocumentCatalog(self.home / "index.db"), self.sources, notes=self.notes)
 
     def write(self, name: str, text: str) -> Path:
         path = self.work / name
@@ -372,12 +372,12 @@ async def test_a_file_that_was_only_touched_is_not_read_into_the_index_again(hou
 def test_a_file_that_cannot_be_opened_is_reported_once_and_tried_again(tmp_path: Path):
     source = Source(str(tmp_path), "n")
     result = FoundFile(str(tmp_path / "a.md"), 11, 1, source)
-    (first,) = Reader("default").read_all([result], {}, 10**18)
+    (first,) = FileReader("default").read_all([result], {}, 10**18)
     assert (first.problem, first.found.mtime_ns) == ("no such file or directory", 0)
-    known = {result.path: Known(11, 0, first.hash, source.key)}
-    assert Reader("default").read_all([result], known, 10**18) == []
+    known = {result.path: KnownFile(11, 0, first.hash, source.key)}
+    assert FileReader("default").read_all([result], known, 10**18) == []
     (tmp_path / "a.md").write_text("the kettle\n")
-    (again,) = Reader("default").read_all([result], known, 10**18)
+    (again,) = FileReader("default").read_all([result], known, 10**18)
     assert [row.text for row in again.sections] == ["the kettle"]
 
 
@@ -394,7 +394,7 @@ class CountedSources(SqliteSources):
 async def test_without_imports_events_only_check_modification_times(house: House):
     clock = ManualClock(1_000.0)
     sources = CountedSources(house.database)
-    catalog = Catalog(house.home / "index.db", clock=clock)
+    catalog = DocumentCatalog(house.home / "index.db", clock=clock)
     documents = Documents(catalog, sources, notes=house.notes, clock=clock)
     query = Query(texts=("kettle",), scope=Scope(), awaited=False)
     for _ in range(20):

@@ -70,7 +70,7 @@ class Shelf:
             source = Source("/docs", "", project or None)
             result = FoundFile(f"/docs/{path}", len(text), 1, source)
             rows = tuple(rows_from(result.path, path, text))
-            reading = tables.Reading(result, "h", sections=rows, namespace="context")
+            reading = tables.FileReading(result, "h", sections=rows, namespace="context")
             no = tables._note(self.db, reading)
             tables.rows.insert(self.db, no, project, rows)
 

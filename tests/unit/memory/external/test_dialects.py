@@ -5,7 +5,7 @@ from time import process_time
 import pytest
 
 from upwell.memory.external.dialects import (
-    Unreadable,
+    UnreadableResult,
     basic_memory,
     memory_service,
     memtomem,
@@ -39,7 +39,7 @@ def seconds(body: str) -> float:
         try:
             for entry in read(body)[:40]:
                 _memory(entry)
-        except Unreadable:
+        except UnreadableResult:
             pass
     return process_time() - started
 

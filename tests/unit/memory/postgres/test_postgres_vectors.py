@@ -18,10 +18,10 @@ from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Hit, Memory, Query, Scope
 from upwell.memory.base import Store
-from upwell.memory.embedding.batches import Due
+from upwell.memory.embedding.batches import DueVector
 from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.embedding.numbers import packed
-from upwell.memory.embedding.questions import Questions
+from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.postgres import vectors
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.recall import StoreRecall
@@ -48,7 +48,7 @@ async def postgres() -> AsyncIterator[Postgres]:
 
 
 async def filled(postgres: Postgres, model: Embedder, **options: str) -> PostgresStore:
-    store = PostgresStore(postgres, questions=Questions(model), **options)
+    store = PostgresStore(postgres, questions=QuestionVectors(model), **options)
     await store.add([Memory(id=f"m{n}", text=text) for n, text in enumerate(TEXTS)])
     assert store.vectors
     await store.vectors.catch_up()
@@ -106,7 +106,7 @@ async def test_a_replica_of_an_earlier_version_does_not_keep_memories_from_their
         earlier.setattr(vectors, "_FORM", "without")
         await filled(postgres, FakeEmbedder(SAME))
     await postgres.ask("default", Statement("UPDATE upwell.embedding SET code = NULL", {}))
-    later = PostgresStore(postgres, questions=Questions(FakeEmbedder(SAME)))
+    later = PostgresStore(postgres, questions=QuestionVectors(FakeEmbedder(SAME)))
     assert later.vectors
     assert await later.vectors.counts() == (0, len(TEXTS))
     assert await later.vectors.catch_up() == len(TEXTS)
@@ -124,8 +124,8 @@ async def test_the_hits_and_scores_are_those_of_sqlite(postgres: Postgres, tmp_p
         for n in range(4 * vectors.COMPARED)
     ]
     database = open_database(tmp_path / "memory.db", [OWNER, VECTORS], synchronous="NORMAL")
-    local = SqliteStore(database, questions=Questions(model))
-    shared = PostgresStore(postgres, questions=Questions(model))
+    local = SqliteStore(database, questions=QuestionVectors(model))
+    shared = PostgresStore(postgres, questions=QuestionVectors(model))
     for store in (local, shared):
         await store.add(memories)
         assert store.vectors
@@ -160,10 +160,12 @@ async def test_a_vector_goes_with_its_memory(postgres: Postgres) -> None:
 async def test_a_vector_of_an_earlier_text_is_not_stored(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = PostgresStore(postgres, questions=Questions(FakeEmbedder(SAME)))
+    store = PostgresStore(postgres, questions=QuestionVectors(FakeEmbedder(SAME)))
     await store.add([Memory(id="m", text="The car is red")])
 
-    async def changing(questions: Questions, batch: list[Due]) -> dict[Due, bytes]:
+    async def changing(
+        questions: QuestionVectors, batch: list[DueVector]
+    ) -> dict[DueVector, bytes]:
         await store.update(Memory(id="m", text="The car is blue"))
         return {due: packed([1.0] * FakeEmbedder.dim) for due in batch}
 
@@ -177,7 +179,7 @@ async def test_a_vector_of_an_earlier_text_is_not_stored(
 
 async def test_each_tenant_sees_only_its_own_vectors(postgres: Postgres) -> None:
     await filled(postgres, FakeEmbedder(SAME))
-    other = PostgresStore(postgres, tenant="other", questions=Questions(FakeEmbedder(SAME)))
+    other = PostgresStore(postgres, tenant="other", questions=QuestionVectors(FakeEmbedder(SAME)))
     await other.add([Memory(id="other", text="The car is in the garden")])
     assert other.vectors
     assert await other.vectors.catch_up() == 1
@@ -189,7 +191,7 @@ async def test_each_tenant_sees_only_its_own_vectors(postgres: Postgres) -> None
 
 async def test_two_models_do_not_overwrite_each_other(postgres: Postgres) -> None:
     store = await filled(postgres, FakeEmbedder(SAME))
-    other = PostgresStore(postgres, questions=Questions(FakeEmbedder(SAME, name="other")))
+    other = PostgresStore(postgres, questions=QuestionVectors(FakeEmbedder(SAME, name="other")))
     assert store.vectors
     assert other.vectors
     assert "cosine" not in (await found(other, "garden"))[0].signals
@@ -204,7 +206,7 @@ async def test_two_models_do_not_overwrite_each_other(postgres: Postgres) -> Non
 
 async def test_replicas_embed_each_memory_once(postgres: Postgres) -> None:
     models = [FakeEmbedder(SAME), FakeEmbedder(SAME)]
-    replicas = [PostgresStore(postgres, questions=Questions(model)) for model in models]
+    replicas = [PostgresStore(postgres, questions=QuestionVectors(model)) for model in models]
     await replicas[0].add([Memory(id=f"m{n}", text=text) for n, text in enumerate(TEXTS)])
     await asyncio.gather(*(each.vectors.catch_up() for each in replicas if each.vectors))
     await asyncio.gather(*(each.vectors.catch_up() for each in replicas if each.vectors))
@@ -231,7 +233,7 @@ async def test_vectors_that_cannot_be_compared_are_refused(
             return [made for _ in texts] if made else []
 
     await filled(postgres, FakeEmbedder(SAME))
-    odd = PostgresStore(postgres, questions=Questions(Odd(SAME)))
+    odd = PostgresStore(postgres, questions=QuestionVectors(Odd(SAME)))
     assert (await found(odd, "tulips in the garden"))[0].memory.id == "m1"
     await odd.add([Memory(id="new", text="The car is red")])
     assert odd.vectors

@@ -12,9 +12,9 @@ from upwell.ground.clock import Deadline
 from upwell.ground.embed import Embedder
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.types.memory import Hit, Memory, Query, Scope
-from upwell.memory.embedding.batches import Due
+from upwell.memory.embedding.batches import DueVector
 from upwell.memory.embedding.numbers import packed
-from upwell.memory.embedding.questions import Questions
+from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite import vectors
@@ -51,7 +51,7 @@ async def store(database: Database, model: FakeEmbedder) -> SqliteStore:
 
 
 async def filled(database: Database, model: Embedder) -> SqliteStore:
-    store = SqliteStore(database, questions=Questions(model))
+    store = SqliteStore(database, questions=QuestionVectors(model))
     await store.add([Memory(id=f"m{n}", text=text) for n, text in enumerate(TEXTS)])
     assert store.vectors
     await store.vectors.catch_up()
@@ -105,7 +105,7 @@ async def test_a_vector_of_an_earlier_text_is_not_kept(
     store: SqliteStore, database: Database
 ) -> None:
     await store.update(Memory(id="m1", text="Something else by now"))
-    stale = Due(n=(1 << SEQUENCE_BITS) | 2, hash="of earlier", text="")
+    stale = DueVector(n=(1 << SEQUENCE_BITS) | 2, hash="of earlier", text="")
     await database.write(lambda db: vectors.keep(db, 1, [stale], [packed([1.0] * 128)]))
     assert rows(database) == len(TEXTS) - 1
 
@@ -128,14 +128,14 @@ async def test_scopes_and_namespaces_are_separate(
     only = await found(store, "vehicle", namespaces=("decisions",))
     assert [hit.memory.id for hit in only] == ["decided"]
     assert await found(store, "vehicle", namespaces=("nobody",)) == []
-    other = SqliteStore(database, tenant="another", questions=Questions(model))
+    other = SqliteStore(database, tenant="another", questions=QuestionVectors(model))
     assert await found(other, "vehicle") == []
 
 
 async def test_vectors_of_another_model_are_not_compared(
     store: SqliteStore, database: Database
 ) -> None:
-    other = SqliteStore(database, questions=Questions(FakeEmbedder(SAME, name="other")))
+    other = SqliteStore(database, questions=QuestionVectors(FakeEmbedder(SAME, name="other")))
     assert await found(other, "vehicle mended?") == []
     assert other.vectors
     assert await other.vectors.catch_up() == len(TEXTS)
@@ -148,7 +148,7 @@ async def test_vectors_of_another_process_are_found(
 ) -> None:
     assert await found(store, "vehicle mended?")
     second = open_database(tmp_path / "memory.db", [OWNER, vectors.OWNER], synchronous="NORMAL")
-    other = SqliteStore(second, questions=Questions(model))
+    other = SqliteStore(second, questions=QuestionVectors(model))
     await other.add([Memory(id="late", text="The car was fixed again")])
     assert other.vectors
     await other.vectors.catch_up()
@@ -171,7 +171,7 @@ async def test_with_a_failing_model_search_goes_by_words(
 
 async def test_a_failing_model_is_skipped_for_a_while() -> None:
     clock, model = ManualClock(), FakeEmbedder(error="down")
-    questions = Questions(model, clock=clock)
+    questions = QuestionVectors(model, clock=clock)
     for n in range(9):
         assert await questions.vector(f"question {n}", Deadline.after(9.0)) is None
     assert len(model.asked) == 3
@@ -203,7 +203,7 @@ async def test_a_hanging_model_delays_nothing(database: Database) -> None:
 
 
 async def test_embedding_continues_where_it_failed(database: Database, model: FakeEmbedder) -> None:
-    store = SqliteStore(database, questions=Questions(model))
+    store = SqliteStore(database, questions=QuestionVectors(model))
     await store.add([Memory(id=f"m{n}", text=text) for n, text in enumerate(TEXTS)])
     model.error = "down"
     assert store.vectors
@@ -221,7 +221,7 @@ async def test_vectors_that_cannot_be_compared_are_refused(
             return [made for _ in texts] if made else []
 
     store = await filled(database, model)
-    odd = SqliteStore(database, questions=Questions(Odd(SAME)))
+    odd = SqliteStore(database, questions=QuestionVectors(Odd(SAME)))
     assert (await found(odd, "tulips in the garden"))[0].memory.id == "m1"
     await odd.add([Memory(id="new", text="The car is red")])
     assert odd.vectors
@@ -234,7 +234,7 @@ async def test_any_exception_of_a_model_is_a_failure_of_the_model(database: Data
         def embed(self, texts):
             raise RuntimeError("out of memory")
 
-    store = SqliteStore(database, questions=Questions(Broken(SAME)))
+    store = SqliteStore(database, questions=QuestionVectors(Broken(SAME)))
     await store.add([Memory(id="m1", text="Tulips bloom in the garden in May")])
     assert store.vectors
     assert await store.vectors.catch_up() == 0

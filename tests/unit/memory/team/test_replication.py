@@ -23,7 +23,7 @@ from upwell.memory.sqlite import team_store
 from upwell.memory.sqlite.copied import OWNER as COPY_OWNER
 from upwell.memory.sqlite.store import OWNER
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.base import Outgoing, Refused
+from upwell.memory.team.base import Outgoing, RefusedWrite
 from upwell.memory.team.replication import Replication
 from upwell.testing import ManualClock
 
@@ -252,7 +252,7 @@ async def test_a_write_that_the_store_refuses_holds_up_no_other(team) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(ada.shared, name)
 
-        async def receive(self, writes: Sequence[Outgoing]) -> Sequence[Refused]:
+        async def receive(self, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
             if any(write.id == "bad" for write in writes):
                 raise StoreError("too long", hint="")
             return await ada.shared.receive(writes)
@@ -307,7 +307,7 @@ async def test_writes_behind_many_refused_ones_are_tried_too(team, monkeypatch) 
     class Refusing:
         async def receive(self, writes):
             tried.extend(write.id for write in writes)
-            return [Refused(write.token, "no") for write in writes]
+            return [RefusedWrite(write.token, "no") for write in writes]
 
     await Replication(ada.store, Refusing()).push()
     assert sorted(tried) == ids

@@ -55,7 +55,7 @@ SUBJECT_SHARE = 0.25
 """A name in more than this share of all sections is the subject of the documentation."""
 
 
-class Place(Struct, frozen=True):
+class SectionPlace(Struct, frozen=True):
     """The position of a section. `parent` is the section above it, or 0 at the top. Sections with
     the same text have the same `digest`. `has_text` is False for a bare heading."""
 
@@ -74,7 +74,7 @@ class Place(Struct, frozen=True):
         return self.trail[-1] if self.trail else ""
 
 
-class Postings(Struct):
+class SectionPostings(Struct):
     """The sections that contain a term. `frequencies` maps each section to the term's weighted,
     length-normalised and saturated frequency in it (0 to 1). `sections` is the number of sections
     with the term in their body (without headings), and `occurrences` counts the term in these
@@ -105,19 +105,19 @@ class Index:
         self._scopes = scopes(db, project)
         self.vocabulary: Vocabulary = vocabulary()
         self.files = _files(db, namespaces)
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, SectionPlace] = {}
         self._lengths: dict[int, tuple[int, ...]] = {}
         self._read_outline()
         self._fields = _means(self._lengths.values())
         self._link_terms, self._link_fields = self._read_links()
-        self._postings: dict[str, Postings] = {}
+        self._postings: dict[str, SectionPostings] = {}
         self._prefixed: dict[str, tuple[str, ...]] = {}
         self._terms: dict[int, list[frozenset[str]]] = {}
 
     def __len__(self) -> int:
         return len(self.places)
 
-    def postings(self, term: str) -> Postings:
+    def postings(self, term: str) -> SectionPostings:
         """Return the sections that contain a term."""
         cached = self._postings.get(term)
         if cached is None:
@@ -224,7 +224,7 @@ class Index:
                 continue
             number, file, parent, trail, level, first, last, digest, has_text, lengths = row
             headings = tuple(trail.split("\n")) if trail else ()
-            self.places[number] = Place(
+            self.places[number] = SectionPlace(
                 number, file, parent or 0, headings, level, first, last, digest, bool(has_text)
             )
             self._lengths[number] = tuple(map(int, lengths.split()))
@@ -253,8 +253,8 @@ class Index:
             pair[1].update(near.split())
         return _link_terms(counts), _link_scales(counts)
 
-    def _read_postings(self, term: str) -> Postings:
-        postings = Postings()
+    def _read_postings(self, term: str) -> SectionPostings:
+        postings = SectionPostings()
         raw: defaultdict[int, float] = defaultdict(float)
         within, values = self._within()
         prose = self._fields[0]

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from upwell.memory.documents.sections.index import Index
 from upwell.memory.documents.sections.parse import CALLOUT, CODE, ITEM, PROSE, TABLE, Block
-from upwell.memory.documents.sections.rank import Reading
+from upwell.memory.documents.sections.rank import QuestionReading
 from upwell.memory.documents.sections.terms import terms
 
 MAX_PASSAGE_CHARS = 480
@@ -36,7 +36,7 @@ Piece = tuple[str, tuple[int, int]]
 """A text, and the numbers of its first and last lines."""
 
 
-class Passage(Struct, frozen=True):
+class QuotedPassage(Struct, frozen=True):
     """The `text` to quote from a section. `lines` are its first and last line (1-based, inclusive),
     and `kinds` are the kinds of its blocks."""
 
@@ -47,7 +47,7 @@ class Passage(Struct, frozen=True):
     kinds: tuple[str, ...] = ()
 
 
-def passage(index: Index, number: int, reading: Reading) -> Passage:
+def passage(index: Index, number: int, reading: QuestionReading) -> QuotedPassage:
     """Choose the text to quote from a section: the best blocks and the text that governs them,
     shortened to about `MAX_PASSAGE_CHARS`. If the section is only a heading, its first subsection
     is quoted instead."""
@@ -56,7 +56,7 @@ def passage(index: Index, number: int, reading: Reading) -> Passage:
     headings = _headings(section.trail)
     blocks = index.blocks(number)
     if not blocks:
-        return Passage(number, section.heading, (section.first, section.first), headings[:-1])
+        return QuotedPassage(number, section.heading, (section.first, section.first), headings[:-1])
     worth = _worths(index, number, blocks, reading)
     best = max(
         range(len(blocks)),
@@ -69,7 +69,7 @@ def passage(index: Index, number: int, reading: Reading) -> Passage:
     pieces = _pieces(index, blocks, block_numbers, best, reading)
     lines = min(first for _, (first, _) in pieces), max(last for _, (_, last) in pieces)
     kinds = tuple(blocks[position].kind for position in sorted(block_numbers))
-    return Passage(number, "\n".join(text for text, _ in pieces), lines, headings, kinds)
+    return QuotedPassage(number, "\n".join(text for text, _ in pieces), lines, headings, kinds)
 
 
 def _headings(trail: Sequence[str]) -> tuple[str, ...]:
@@ -88,7 +88,9 @@ def _with_text(index: Index, number: int) -> int:
     return position if places[position].has_text else number
 
 
-def _worths(index: Index, number: int, blocks: Sequence[Block], reading: Reading) -> list[float]:
+def _worths(
+    index: Index, number: int, blocks: Sequence[Block], reading: QuestionReading
+) -> list[float]:
     terms_by_block = index.block_terms(number)
     worth = [
         _worth(index, present, reading) * KIND_SHARES.get(block.kind, 1.0)
@@ -99,7 +101,7 @@ def _worths(index: Index, number: int, blocks: Sequence[Block], reading: Reading
     return worth
 
 
-def _worth(index: Index, present: Collection[str], reading: Reading) -> float:
+def _worth(index: Index, present: Collection[str], reading: QuestionReading) -> float:
     total = 0.0
     for term, weight in reading.weights.items():
         if term in present:
@@ -228,7 +230,11 @@ def _promises(blocks: Sequence[Block], index: int, room: int) -> bool:
 
 
 def _pieces(
-    index: Index, blocks: Sequence[Block], block_numbers: set[int], best: int, reading: Reading
+    index: Index,
+    blocks: Sequence[Block],
+    block_numbers: set[int],
+    best: int,
+    reading: QuestionReading,
 ) -> list[Piece]:
     """Return the chosen blocks in order, or excerpts of them. The best block gets space first."""
     pieces: dict[int, Piece] = {}
@@ -251,7 +257,7 @@ def _pieces(
 
 
 def _excerpt(
-    index: Index, block: Block, reading: Reading, max_chars: int, *, is_lead: bool
+    index: Index, block: Block, reading: QuestionReading, max_chars: int, *, is_lead: bool
 ) -> Piece:
     """Shorten a long block to the sentences that contain most of the question. Code and tables are
     shortened to rows instead. A lead-in (`is_lead`) keeps its last sentences or rows."""
@@ -273,7 +279,7 @@ def _excerpt(
 
 
 def _span(
-    index: Index, parts: Sequence[str], reading: Reading, max_chars: int, *, is_lead: bool
+    index: Index, parts: Sequence[str], reading: QuestionReading, max_chars: int, *, is_lead: bool
 ) -> tuple[int, int]:
     worth = [_worth(index, frozenset(terms(part)), reading) for part in parts]
     best = (

@@ -24,7 +24,7 @@ STRUCTURE = frozenset(
 """Parts of paths that occur in many repositories."""
 
 
-class Question(Struct, frozen=True):
+class SectionQuestion(Struct, frozen=True):
     """A question, broken down into terms. `order` lists all terms in the order of the text.
     `compounds` contains the joined forms, such as `rootpath`. A section without a joined form may
     still answer the question."""
@@ -34,7 +34,7 @@ class Question(Struct, frozen=True):
     compounds: frozenset[str]
 
 
-def of_text(text: str) -> Question:
+def of_text(text: str) -> SectionQuestion:
     """Turn text into a question."""
     lines = sound(text[:MAX_QUERY_CHARS]).split("\n")
     weights: dict[str, float] = {}
@@ -51,7 +51,7 @@ def of_text(text: str) -> Question:
                 weight = share if term in wholes else share * PART_WEIGHT
                 weights[term] = max(weight, weights.get(term, 0.0))
                 order.append(term)
-    return Question(weights, tuple(order), frozenset(compounds))
+    return SectionQuestion(weights, tuple(order), frozenset(compounds))
 
 
 def _wholes(parts: tuple[str, ...]) -> frozenset[str]:
@@ -62,7 +62,7 @@ def _wholes(parts: tuple[str, ...]) -> frozenset[str]:
     return frozenset(parts[-last:])
 
 
-def of_paths(paths: Iterable[str]) -> Question:
+def of_paths(paths: Iterable[str]) -> SectionQuestion:
     """Turn file paths into a question. File names have a weight of 1, and folders weigh less."""
     weights: dict[str, float] = {}
     compounds: set[str] = set()
@@ -76,7 +76,7 @@ def of_paths(paths: Iterable[str]) -> Question:
         name_terms = [term for term in terms(_without_ending(name)) if term not in STRUCTURE]
         weights |= dict.fromkeys(name_terms, 1.0)
         compounds.update(name_terms[-1:] if len(name_terms) > 1 else ())
-    return Question(weights, tuple(weights), frozenset(compounds))
+    return SectionQuestion(weights, tuple(weights), frozenset(compounds))
 
 
 def _without_ending(name: str) -> str:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from upwell.memory.documents.sections.index import SATURATION, Index
-from upwell.memory.documents.sections.question import Question
+from upwell.memory.documents.sections.question import SectionQuestion
 
 CLOSELY = 60
 """Only this many of the best sections are also scored by their best pair of blocks."""
@@ -25,11 +25,11 @@ sections."""
 PASSAGE_SHARE, PAGE_SHARE, ABOVE_SHARE, BESIDE_SHARE = 0.3, 0.15, 0.1, 0.1
 
 
-class Reading(Struct, frozen=True):
+class QuestionReading(Struct, frozen=True):
     """A question as an index understands it. `weights` are the question's weights, multiplied by
     topicality. `variants` are other terms that may mean the same, with their weights."""
 
-    question: Question
+    question: SectionQuestion
     topicality: Mapping[str, float]
     weights: Mapping[str, float]
     variants: Mapping[str, Sequence[tuple[str, float]]]
@@ -43,16 +43,16 @@ class Ranked(Struct, frozen=True):
     by_term: Mapping[str, float]
 
 
-def read(index: Index, question: Question) -> Reading:
+def read(index: Index, question: SectionQuestion) -> QuestionReading:
     """Weight the terms of a question, and find their variants in the index."""
     topicality = {term: index.topicality(term) for term in question.weights}
     weights = {term: weight * topicality[term] for term, weight in question.weights.items()}
     looked_up = heapq.nlargest(MAX_TERMS, weights, key=lambda term: weights[term] * index.idf(term))
     variants = {term: index.variants(term) if term in looked_up else [] for term in weights}
-    return Reading(question, topicality, weights, variants)
+    return QuestionReading(question, topicality, weights, variants)
 
 
-def rank(index: Index, reading: Reading) -> list[Ranked]:
+def rank(index: Index, reading: QuestionReading) -> list[Ranked]:
     """Return the sections relevant to a question, best first."""
     by_term, scores = _by_terms(index, reading)
     if not scores:
@@ -85,7 +85,7 @@ def _distinct(index: Index, order: Iterable[int]) -> Iterator[int]:
 
 
 def _by_terms(
-    index: Index, reading: Reading
+    index: Index, reading: QuestionReading
 ) -> tuple[dict[str, dict[int, float]], dict[int, float]]:
     weights = reading.weights
     by_term: dict[str, dict[int, float]] = {}
@@ -102,7 +102,7 @@ def _by_terms(
 
 
 def _contributions(
-    index: Index, term: str, reading: Reading, among: frozenset[int] | None
+    index: Index, term: str, reading: QuestionReading, among: frozenset[int] | None
 ) -> dict[int, float]:
     """Return the BM25F of a term in each section, or that of its best variant if this is higher. If
     `among` is given, only the sections in it are scored."""

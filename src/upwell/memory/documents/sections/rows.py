@@ -29,7 +29,7 @@ COUNT_BITS = 7
 MAX_COUNT = (1 << COUNT_BITS) - 1
 
 
-class Row(Struct, frozen=True):
+class SectionRow(Struct, frozen=True):
     """A section as stored. `place` is its number in the file, and `parent` is the number of the
     section above it (-1 at the top). The first set in `terms` has the terms of the headings and the
     path, and each of the others has the terms of one block. `counts` maps a term to its packed
@@ -47,7 +47,7 @@ class Row(Struct, frozen=True):
     links: tuple[Link, ...]
 
 
-def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[Row]:
+def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[SectionRow]:
     """Turn the sections of a file into rows. Their ids are made from `path`, and the field "path"
     has the terms of `cited`. The first `start` lines are front matter."""
     lines = rows_of(text)
@@ -62,7 +62,7 @@ def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[Row]:
         fields, blocks = _fields(section, path_terms)
         titles = frozenset(term for field in fields[TEXT_FIELDS:] for term in field)
         rows.append(
-            Row(
+            SectionRow(
                 id=section_id(path, section.trail, number),
                 place=index,
                 parent=parent,
@@ -129,7 +129,7 @@ def _digest(text: str) -> int:
     return int.from_bytes(hashlib.sha256(bare.encode("utf-8", "replace")).digest()[:7])
 
 
-def insert(db: sqlite3.Connection, file: int, project: str, rows: Sequence[Row]) -> None:
+def insert(db: sqlite3.Connection, file: int, project: str, rows: Sequence[SectionRow]) -> None:
     """Store the sections of a file in place of its old ones."""
     remove(db, file)
     if not rows:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from upwell.memory.documents.sections.index import SATURATION, Index
-from upwell.memory.documents.sections.rank import Ranked, Reading
+from upwell.memory.documents.sections.rank import QuestionReading, Ranked
 from upwell.memory.documents.sections.terms import terms
 from upwell.memory.documents.sections.vocabulary import UNKNOWN_BURST
 
@@ -55,7 +55,7 @@ def is_note(cited: str) -> bool:
     return _NOTES.search(cited) is not None
 
 
-def signals_of(index: Index, reading: Reading, hits: Sequence[Ranked]) -> dict[str, float]:
+def signals_of(index: Index, reading: QuestionReading, hits: Sequence[Ranked]) -> dict[str, float]:
     """Return the signals from which a calibration estimates whether the question is answered.
 
     - `share`: the log of the ratio between the first section's score and the highest possible
@@ -86,7 +86,7 @@ def _is_plain(term: str, compounds: frozenset[str]) -> bool:
     return term not in compounds and term[0] != "-"
 
 
-def _mass(index: Index, reading: Reading) -> float:
+def _mass(index: Index, reading: QuestionReading) -> float:
     """Return the total of weight times IDF over the question's terms. Everyday words and unknown
     names count less."""
     question, everyday = reading.question, index.vocabulary.everyday
@@ -101,7 +101,7 @@ def _mass(index: Index, reading: Reading) -> float:
     return total
 
 
-def _covered(index: Index, reading: Reading, top: Ranked, plain: Iterable[str]) -> float:
+def _covered(index: Index, reading: QuestionReading, top: Ranked, plain: Iterable[str]) -> float:
     present = index.title_terms(top.number).union(*index.block_terms(top.number), top.by_term)
     total = covered = 0.0
     for term in plain:
@@ -123,7 +123,7 @@ def _beyond_talk(index: Index, term: str) -> float:
     return max(0.2, min(1.0, 0.2 + 0.8 * (burst - 1.1) / 0.6))
 
 
-def _phrases(index: Index, reading: Reading, number: int) -> int:
+def _phrases(index: Index, reading: QuestionReading, number: int) -> int:
     """Count the pairs of neighbouring terms in the question that occur within two words of each
     other in the section."""
     topicality = reading.topicality

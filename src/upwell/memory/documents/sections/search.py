@@ -15,9 +15,9 @@ from upwell.memory.documents.sections import question
 from upwell.memory.documents.sections.index import Index
 from upwell.memory.documents.sections.memories import section_memory
 from upwell.memory.documents.sections.parse import ITEM
-from upwell.memory.documents.sections.passage import GOVERNING, Passage, passage
-from upwell.memory.documents.sections.question import PATH_BREAKS, Question
-from upwell.memory.documents.sections.rank import Ranked, Reading, rank, read
+from upwell.memory.documents.sections.passage import GOVERNING, QuotedPassage, passage
+from upwell.memory.documents.sections.question import PATH_BREAKS, SectionQuestion
+from upwell.memory.documents.sections.rank import QuestionReading, Ranked, rank, read
 from upwell.memory.documents.sections.scoring import (
     NOTES,
     PROMPTS,
@@ -105,7 +105,7 @@ class SectionSearch:
         return index
 
 
-def question_of(query: Query) -> Question:
+def question_of(query: Query) -> SectionQuestion:
     """Return the question to ask the documentation. For a command, it is the command without a
     leading `cd FOLDER &&`. For a call on files, it consists of their paths. Otherwise, it is the
     query's first text."""
@@ -180,7 +180,7 @@ def _calibration(source: QuerySource, cited: str) -> Calibration:
 
 def _hits(
     index: Index,
-    reading: Reading,
+    reading: QuestionReading,
     scored: Sequence[Scored],
     query: Query,
     tenant: str,
@@ -201,20 +201,20 @@ def _hits(
     return list(hits_by_section.values())
 
 
-def _matched(texts: Sequence[str], quoted: Passage) -> tuple[str, ...]:
+def _matched(texts: Sequence[str], quoted: QuotedPassage) -> tuple[str, ...]:
     words = set(terms("\n".join((*quoted.headings, quoted.text))))
     matched = (text for text in texts if not words.isdisjoint(terms(text)))
     return tuple(matched) or tuple(texts[:1])
 
 
-def _memory(index: Index, quoted: Passage, tenant: str) -> Memory:
+def _memory(index: Index, quoted: QuotedPassage, tenant: str) -> Memory:
     file = index.files[index.places[quoted.number].file]
     return section_memory(
         index.id_of(quoted.number), _shown(quoted, file.cited), quoted.lines, file, tenant
     )
 
 
-def _shown(quoted: Passage, cited: str) -> str:
+def _shown(quoted: QuotedPassage, cited: str) -> str:
     """Format a passage under its headings. Headings that repeat the file's path are left out."""
     text = quoted.text
     if quoted.kinds == (ITEM,):
