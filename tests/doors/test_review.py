@@ -49,7 +49,10 @@ def house(tmp_path: Path) -> House:
 
 
 def listed(house: House, *args: str) -> list[str]:
-    return [item["id"] for item in json.loads(house.upwell("inbox", "review", "--json", *args))["offers"]]
+    return [
+        item["id"]
+        for item in json.loads(house.upwell("inbox", "review", "--json", *args))["offers"]
+    ]
 
 
 def test_offers_are_listed_with_their_reasons(house: House) -> None:
@@ -74,6 +77,8 @@ def test_a_person_decides_about_each(house: House) -> None:
 def test_all_of_one_reason_are_removed_without_asking(house: House) -> None:
     assert "--yes needs --reason" in house.refused("inbox", "review", "--yes")
     assert "'old' is unknown" in house.refused("inbox", "review", "--reason", "old")
-    assert house.upwell("inbox", "review", "--reason", "stale", "--yes").startswith("2 memories removed")
+    assert house.upwell("inbox", "review", "--reason", "stale", "--yes").startswith(
+        "2 memories removed"
+    )
     assert listed(house) == []
     assert len(listed(house, "--every-project")) == 1

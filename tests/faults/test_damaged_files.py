@@ -15,7 +15,7 @@ from upwell.app import Settings, build
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.sqlite.readable import Source
+from upwell.ground.sqlite.readable import DamagedFile
 from upwell.ground.sqlite.salvage import last_salvage
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Scope
@@ -154,7 +154,7 @@ async def test_a_full_disk_ends_the_copying_of_rows(tmp_path: Path) -> None:
         fresh.execute("BEGIN IMMEDIATE")
         assert OWNER.salvage is not None
         with pytest.raises(StoreUnwritable, match="full"):
-            OWNER.salvage(Source(damaged), fresh)
+            OWNER.salvage(DamagedFile(damaged), fresh)
 
 
 async def test_a_backup_that_cannot_be_read_gives_way_to_an_earlier_one(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreTooOld, StoreUnwritable
 from upwell.ground.files import exclusively
-from upwell.ground.sqlite.readable import Source
+from upwell.ground.sqlite.readable import DamagedFile
 
 Migration = Callable[[sqlite3.Connection], None]
-Salvage = Callable[[Source, sqlite3.Connection], int]
+Salvage = Callable[[DamagedFile, sqlite3.Connection], int]
 Synchronous = Literal["FULL", "NORMAL"]
 
 BUSY_TIMEOUT_SECONDS = 8.0
@@ -72,7 +72,7 @@ class OpenPlan(Struct, frozen=True):
     is_read_only: bool = False
 
 
-def recreate(source: Source, fresh: sqlite3.Connection) -> int:
+def recreate(source: DamagedFile, fresh: sqlite3.Connection) -> int:
     """Salvage nothing, because the tables are rebuilt from other data."""
     return 0
 

@@ -14,7 +14,7 @@ SINGLE_STEPS = 1_000
 _MAX_KEY = 2**63 - 1
 
 
-class Source:
+class DamagedFile:
     """The rows of a file that may be damaged. `is_complete` becomes False if one of the tables read
     so far has unreadable rows."""
 

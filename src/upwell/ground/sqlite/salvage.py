@@ -22,7 +22,7 @@ from upwell.ground.errors import StoreUnwritable
 from upwell.ground.files import read_regular_file, write_atomically
 from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.file import OpenPlan, Owner, connect, from_failure, migrate, version
-from upwell.ground.sqlite.readable import UNREADABLE, Source
+from upwell.ground.sqlite.readable import UNREADABLE, DamagedFile
 from upwell.ground.trace import LOG
 
 
@@ -127,7 +127,7 @@ def _text_indexes(db: sqlite3.Connection) -> list[str]:
     ]
 
 
-def copy_table(source: Source, fresh: sqlite3.Connection, table: str) -> int:
+def copy_table(source: DamagedFile, fresh: sqlite3.Connection, table: str) -> int:
     """Copy the readable rows of an ordinary table that `fresh` does not have. Returns the number
     of copied rows."""
     present = source.columns(table)
@@ -197,7 +197,7 @@ def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: OpenPlan) -> Salva
             migrate(fresh, owner, path)
             created.append(sorted(_tables(fresh) - before))
         for owner, tables in zip(plan.owners, created, strict=True):
-            source = Source(damaged)
+            source = DamagedFile(damaged)
             rows += _copy_owner(source, fresh, owner, tables)
             if not source.is_complete:
                 is_complete = False
@@ -212,7 +212,7 @@ def _copy_backup(
 ) -> tuple[int, str]:
     for path in Backups(plan.path, plan.path.parent / "backups").list():
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            backup = Source(db)
+            backup = DamagedFile(db)
             restored = _copy_owner(backup, fresh, owner, tables)
         if backup.is_complete:
             return restored, path.name if restored else ""
@@ -220,7 +220,7 @@ def _copy_backup(
 
 
 def _copy_owner(
-    source: Source, fresh: sqlite3.Connection, owner: Owner, tables: Sequence[str]
+    source: DamagedFile, fresh: sqlite3.Connection, owner: Owner, tables: Sequence[str]
 ) -> int:
     fresh.execute("BEGIN IMMEDIATE")
     try:

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct
 
 from upwell.ground.sqlite.database import Owner
-from upwell.ground.sqlite.readable import Source
+from upwell.ground.sqlite.readable import DamagedFile
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.principal import PRIVATE
 from upwell.memory.sqlite.rows import by_id, marks, number_of
@@ -71,7 +71,7 @@ def create(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-def _salvage(source: Source, fresh: sqlite3.Connection) -> int:
+def _salvage(source: DamagedFile, fresh: sqlite3.Connection) -> int:
     """Salvage the copy's tables from a damaged file. The memories are already in the fresh file.
     Storing them there has queued the team's memories for sending, so the outbox is emptied first.
     Every project is copied again, because memories may be missing."""

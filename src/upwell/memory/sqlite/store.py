@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.sqlite.database import Database, Owner
-from upwell.ground.sqlite.readable import Source
+from upwell.ground.sqlite.readable import DamagedFile
 from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
@@ -494,7 +494,7 @@ def _size(db: sqlite3.Connection, tenant: str) -> int:
     return int(db.execute(sql, (tenant,)).fetchone()[0])
 
 
-def _salvage(source: Source, fresh: sqlite3.Connection) -> int:
+def _salvage(source: DamagedFile, fresh: sqlite3.Connection) -> int:
     """Copy the readable memories that `fresh` lacks. If `source` is a backup, `fresh` already has
     the trash of the damaged file, and what is in there stays deleted."""
     from upwell.ground.sqlite.salvage import copy_table, insert_row

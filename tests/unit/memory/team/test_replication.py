@@ -15,7 +15,7 @@ from tests.machines import SHOP, Machine, as_superuser
 from upwell.ground.errors import StoreError
 from upwell.ground.postgres import schema
 from upwell.ground.postgres.connection import Postgres
-from upwell.ground.sqlite.readable import Source
+from upwell.ground.sqlite.readable import DamagedFile
 from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
 from upwell.memory.postgres import shared as postgres_shared
 from upwell.memory.postgres.shared import PostgresSharedMemories
@@ -359,7 +359,7 @@ async def test_a_damaged_file_sends_nothing_again_and_is_copied_anew(team, tmp_p
         damaged.execute("UPDATE team SET is_copying = 0")
         for owner in (OWNER, COPY_OWNER):
             assert owner.salvage is not None
-            owner.salvage(Source(damaged), fresh)
+            owner.salvage(DamagedFile(damaged), fresh)
     store, close = open_team(tmp_path, ManualClock())
     assert isinstance(store, TeamStore)
     try:
