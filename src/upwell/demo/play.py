@@ -293,11 +293,9 @@ class Play:
 
 NEXT = """
 What to type next:
-  upwell setup                                                           set up your agents
-  upwell add files -- npx -y @modelcontextprotocol/server-filesystem .   put a server behind upwell
-  claude mcp add upwell -- upwell serve                                  give upwell to your agent
-  upwell remember "…" --path src/x.py                                    store a memory
-  upwell context "…"                                                     see what would surface"""
+  upwell setup                          set up your agents; it shows every change first
+  upwell remember "…" --path src/x.py   store a memory
+  upwell context "…"                    see what would surface"""
 
 
 def excerpt(text: str, answers: Sequence[str]) -> str:
