@@ -71,6 +71,7 @@ def test_a_few_rounds_of_kill_9_tear_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_hundreds_of_rounds_of_kill_9_tear_nothing(tmp_path: Path) -> None:
     for path in killed(tmp_path, SLOW_ROUNDS):
         short_term = ShortTerm(path, origins=Origins(path.with_name("stm.origins.json")))
