@@ -12,8 +12,8 @@ from upwell.compress.units.reports import ERROR, WARNING
 from upwell.ground.types.compression import TextKind
 
 _WHEREABOUTS = re.compile(
-    r"\b(?:[Ff]ull|[Cc]omplete|[Ee]ntire|whole) (?:\w+ )?(?:output|log|report|results?)\b[^\n]*"
-    r"[\s(\"'`](?:[\w.+-]+:/)?[~.\w-]*/[^\s]++"
+    r"\b(?:[Ff]ull|[Cc]omplete|[Ee]ntire|whole) (?:\w{1,20}+ )?(?:output|log|report|results?)\b"
+    r"[^\n]{0,200}?[\s(\"'`](?:[\w.+-]{1,20}+:/)?[~.\w-]{0,100}+/[^\s]++"
 )
 """Says where the whole output is, with its path or address. Agents and tools write this at either
 end of an output that they cut."""
