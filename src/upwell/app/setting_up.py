@@ -57,7 +57,6 @@ class SetupPart(StrEnum):
 
 USUAL = frozenset({SetupPart.HOOKS, SetupPart.SERVERS})
 """The parts that setup sets up unless it is told otherwise."""
-SERVERS = frozenset({SetupPart.SERVERS})
 
 
 class SetupPlan(Struct):
@@ -186,18 +185,17 @@ class SettingUp:
             text = self._installer.text_of(agent)
             yield prove(HOSTS[agent], text, folder, environment, self._events_answered)
 
-    def undoing(self, parts: Collection[SetupPart] = USUAL) -> UndoPlan:
-        """The changes that remove everything that setup wrote, or only what concerns servers, in
-        whichever way they came to upwell. If an agent has hooks and servers in one file, both plans
-        start from its current content.
+    def undoing(self, *, only_servers: bool = False) -> UndoPlan:
+        """The changes that remove everything that setup wrote or, with `only_servers`, what
+        concerns servers, in whichever way they came to upwell. If an agent has hooks and servers in
+        one file, both plans start from its current content.
 
         Raises:
             ConfigError: `config.toml` is not TOML.
             StoreUnwritable: the record is damaged.
         """
-        record = self._record(tolerant=parts == SERVERS)
+        record = self._record(tolerant=only_servers)
         plan = UndoPlan(is_recorded=bool(record.hooks or record.clients or record.config))
-        only_servers = parts == SERVERS
         for agent, path in () if only_servers else self._hook_files(record):
             try:
                 plan.hooks.append(self._installer.uninstalling(agent, path))
@@ -231,14 +229,14 @@ class SettingUp:
         undoing = "upwell setup --undo --only servers"
         return [*hooks, *((path, undoing) for path in dict.fromkeys(servers))]
 
-    def undo(self, report: Report, parts: Collection[SetupPart] = USUAL) -> None:
+    def undo(self, report: Report, *, only_servers: bool = False) -> None:
         """Remove what `undoing()` plans. If that is everything and nothing fails, only the part of
         the record that concerns past sessions stays.
 
         Raises:
             StoreUnwritable: the record is damaged, or cannot be written.
         """
-        record = self._record(tolerant=parts == SERVERS)
+        record = self._record(tolerant=only_servers)
         faulty: set[Path] = set()
 
         def reported(path: str, why: str) -> None:
@@ -247,7 +245,6 @@ class SettingUp:
 
         # In reverse order: if two agents share a folder, it was created for the first one, which
         # must therefore be undone last.
-        only_servers = parts == SERVERS
         for agent, file in () if only_servers else self._hook_files(record):
             _reported(partial(self._uninstall, agent, file), file, reported)
         back = self._given_back(record, every=only_servers)
@@ -327,7 +324,7 @@ class SettingUp:
         return files
 
     def _given_back(self, record: SetupRecord, *, every: bool = False) -> GivingBack:
-        """What gives the agents of this record, or of `every`, their servers back."""
+        """What gives the agents of this record or, with `every`, all agents their servers back."""
         back = self._clients.giving_back(
             record.config.servers if record.config else (), record.files
         )

@@ -105,25 +105,24 @@ def setup(
         setting_up = _setting_up(clients)
         say_damage(setting_up.damage)
         if undo:
-            from upwell.cli.undoing import give_back, undo_setup
+            from upwell.cli.undoing import undo_setup
 
-            if parts == {"servers"}:
-                give_back(setting_up, dry_run=dry_run, yes=yes)
-            else:
-                undo_setup(setting_up, dry_run=dry_run, yes=yes, forget=forget)
+            undo_setup(
+                setting_up, only_servers=only == "servers", dry_run=dry_run, yes=yes, forget=forget
+            )
         else:
             _set_up(setting_up, parts, dry_run=dry_run, yes=yes)
 
 
 def _parts(only: str | None, *, undo: bool, shorten: bool, lessons: bool) -> "frozenset[SetupPart]":
     """The parts to set up or to undo."""
-    from upwell.app.setting_up import SERVERS, USUAL, SetupPart
+    from upwell.app.setting_up import USUAL, SetupPart
 
     words = [word.strip() for word in only.split(",")] if only is not None else []
     if unknown := [word for word in words if word not in list(SetupPart)]:
         raise UsageError(f"--only {unknown[0]!r} is unknown", hint=", ".join(SetupPart))
     parts = frozenset(map(SetupPart, words)) or USUAL
-    if undo and parts not in (USUAL, SERVERS):
+    if undo and only not in (None, "servers"):
         raise UsageError("--undo takes only --only servers", hint="upwell setup --undo undoes all")
     more = {SetupPart.SHORTEN: shorten, SetupPart.LESSONS: lessons}
     return parts | {part for part, is_wanted in more.items() if is_wanted}

@@ -19,34 +19,13 @@ if TYPE_CHECKING:
 MAX_LISTED = 20
 
 
-def give_back(setting_up: "SettingUp", *, dry_run: bool, yes: bool) -> None:
-    """Undo only what concerns servers, in whichever way they came to upwell."""
-    from upwell.app.setting_up import SERVERS
-
-    plans = setting_up.undoing(SERVERS)
-    if dry_run:
-        show_plans(plans.files)
-    _summarise_undo(plans)
-    if not plans.is_recorded and not plans.refused:
-        say("there is nothing to undo")
-        return
-    if dry_run:
-        note("upwell: nothing was changed; without --dry-run, setup asks and then undoes this")
-        return
-    if not yes:
-        confirm("Undo all of this?", lambda: show_plans(plans.files))
-    faults: list[str] = []
-    setting_up.undo(reporting(faults), SERVERS)
-    if faults:
-        raise Exit(1)
-
-
-def undo_setup(setting_up: "SettingUp", *, dry_run: bool, yes: bool, forget: bool) -> None:
-    """Undo everything that setup changed; with `forget`, also drop what it learned."""
-    plans = setting_up.undoing()
-    learned = setting_up.learned()
-    if setting_up.has_lessons:
-        learned = with_app(lambda app: app.session_capture().with_later(learned))
+def undo_setup(
+    setting_up: "SettingUp", *, only_servers: bool, dry_run: bool, yes: bool, forget: bool
+) -> None:
+    """Undo everything that setup changed; with `forget`, also drop what it learned. With
+    `only_servers`, undo what concerns servers, in whichever way they came to upwell."""
+    plans = setting_up.undoing(only_servers=only_servers)
+    learned = None if only_servers else _learned(setting_up)
 
     def show() -> None:
         show_plans((*plans.files, *plans.hooks))
@@ -54,7 +33,7 @@ def undo_setup(setting_up: "SettingUp", *, dry_run: bool, yes: bool, forget: boo
     if dry_run:
         show()
     _summarise_undo(plans)
-    count = with_app(lambda app: _listed(app, learned))
+    count = with_app(lambda app: _listed(app, learned)) if learned else 0
     is_known = count > 0 or setting_up.sessions_db.exists()
     if not (plans.is_recorded or plans.refused or (forget and is_known)):
         say("there is nothing to undo")
@@ -65,13 +44,20 @@ def undo_setup(setting_up: "SettingUp", *, dry_run: bool, yes: bool, forget: boo
     if not yes:
         confirm("Undo all of this?", show)
     faults: list[str] = []
-    setting_up.undo(reporting(faults))
-    if forget:
+    setting_up.undo(reporting(faults), only_servers=only_servers)
+    if forget and learned:
         _forget(setting_up, learned, count)
     elif count:
         say("what setup learned stays; `upwell setup --undo --forget` drops it")
     if faults:
         raise Exit(1)
+
+
+def _learned(setting_up: "SettingUp") -> "Holdings":
+    learned = setting_up.learned()
+    if setting_up.has_lessons:
+        return with_app(lambda app: app.session_capture().with_later(learned))
+    return learned
 
 
 def _summarise_undo(plans: "UndoPlan") -> None:

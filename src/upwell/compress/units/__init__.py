@@ -27,6 +27,8 @@ _CUT_BEFORE = re.compile(
 """Says that somebody else left out a part of the output. It must not disappear behind a mark of
 ours, which counts only what was there."""
 _MOST_CUTS, _MOST_CUT_CHARS = 20, 200
+_INNER = frozenset(" \t+-|0123456789")
+"""The characters with which lines begin that belong to a file, a hunk or what encloses them."""
 
 SPLITTERS: dict[TextKind, Callable[[str, str], Units]] = {
     TextKind.MARKDOWN: markdown.split,
@@ -50,23 +52,23 @@ def split(text: str, kind: TextKind, name: str = "") -> Units:
     if text.count("\n") > MOST_LINES:
         return split_groups(text)
     units = SPLITTERS.get(kind, split_lines)(text, name)
-    for begin, end in (
-        (0, _AT_EITHER_END),
-        (max(_AT_EITHER_END, len(text) - _AT_EITHER_END), None),
-    ):
-        _raise_whereabouts(units, text, begin, len(text) if end is None else end)
+    tail = max(_AT_EITHER_END, len(text) - _AT_EITHER_END)
+    for begin, end in ((0, _AT_EITHER_END), (tail, len(text))):
+        if any([word in text[begin:end] for word in _WHOLE]):
+            for match in _WHEREABOUTS.finditer(text, begin, end):
+                _raise(units, text, match, FIRST + ERROR)
     for match in islice(_CUT_BEFORE.finditer(text), _MOST_CUTS):
         unit = bisect_right(units.starts, match.start()) - 1
         if units.ends[unit] - units.starts[unit] <= _MOST_CUT_CHARS:
-            units.salience[unit], units.needs[unit] = FIRST + WARNING, ()
+            _raise(units, text, match, FIRST + WARNING)
     return units
 
 
-def _raise_whereabouts(units: Units, text: str, begin: int, end: int) -> None:
-    """Raise the lines that say where the whole output is. They belong to nothing above them."""
-    if not any([word in text[begin:end] for word in _WHOLE]):
-        return
-    for match in _WHEREABOUTS.finditer(text, begin, end):
-        first = bisect_right(units.starts, match.start()) - 1
-        for unit in range(first, bisect_right(units.starts, match.end() - 1)):
-            units.salience[unit], units.needs[unit] = FIRST + ERROR, ()
+def _raise(units: Units, text: str, match: re.Match[str], salience: float) -> None:
+    """Raise the lines of a match. At the margin, they are about the whole output and belong to
+    nothing above them; a match of a search or a changed line, which may say the same, does."""
+    first = bisect_right(units.starts, match.start()) - 1
+    for unit in range(first, bisect_right(units.starts, match.end() - 1)):
+        units.salience[unit] = salience
+        if text[units.starts[unit]] not in _INNER:
+            units.needs[unit] = ()

@@ -148,3 +148,11 @@ def test_the_file_of_a_test_stands_above_a_failure_after_a_blank_line() -> None:
             shown = line.removeprefix("src/quay").removesuffix(".test.ts:")
         if "no module tide" in line:
             assert line.endswith(f"tide{shown}")
+
+
+def test_a_match_that_speaks_of_a_cut_stays_below_its_file() -> None:
+    matches = [f"src/quay{n // 9}.py:{n}:    log('quay {n} is ready')" for n in range(300)]
+    matches[200] = "src/quay22.py:200:    log('9 lines omitted, full output in /tmp/quay.log')"
+    rows = compress("\n".join(matches), max_chars=900).text.split("\n")
+    (at,) = [number for number, row in enumerate(rows) if "9 lines omitted" in row]
+    assert "src/quay22.py" in next(row for row in reversed(rows[: at + 1]) if "src/" in row)
