@@ -48,7 +48,7 @@ from upwell.app.replaying import replaying
 from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.words import informative, terms
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
 from upwell.ground.types.surfacing import Surfacing
@@ -405,7 +405,7 @@ async def reports(folder: Path, prompts: Path) -> None:
         settings = Settings(home=Path(home), environment={}, clock=clock, watches=False)
         app = await build(settings)
         surfacer = Surfacer(
-            app.memory.reader, MemoryTtlStore(clock=clock), PipelineOptions(), clock=clock
+            app.memory.reader, TtlStore(clock=clock), PipelineOptions(), clock=clock
         )
         for number, row in enumerate(lines(folder / "lessons.jsonl")):
             session = f"chat-{row['chat']}"

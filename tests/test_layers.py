@@ -43,8 +43,8 @@ STAIRS = {
             "settings",
         ),
         *("trace", "background", "embed", "foreign", "remote_address", "text", "listener", "llm"),
-        *("project", "walk", "projects", "ttl_store", "session_state", "host_sessions", "pause"),
-        *("sqlite", "postgres"),
+        *("project", "walk", "projects", "session_state"),
+        *("sqlite", "postgres", "ttl_store", "host_sessions", "pause"),
     ],
     "memory": [
         *("options", "ranking", "records", "stems", "sources", "places", "notes"),

@@ -1,4 +1,4 @@
-"""The contract of every `TtlStore`, run over the durable one and the one in memory."""
+"""What a `TtlStore` promises, in a file and in memory."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
-from upwell.ground.ttl_store import Entries, MemoryTtlStore, TtlOptions, TtlStore
+from upwell.ground.ttl_store import OWNER, Entries, TtlStore
 from upwell.testing import ManualClock
 
 
@@ -19,12 +18,12 @@ def clock() -> ManualClock:
 
 @pytest.fixture(params=["sqlite", "memory"])
 async def ttl_store(request, tmp_path: Path, clock: ManualClock) -> AsyncIterator[TtlStore]:
-    options = TtlOptions(max_bytes={"capped": 110_000})
+    caps = {"capped": 110_000}
     if request.param == "memory":
-        yield MemoryTtlStore(options=options, clock=clock)
+        yield TtlStore(caps=caps, clock=clock)
         return
     database = open_database(tmp_path / "ledger.db", [OWNER], synchronous="NORMAL")
-    yield SqliteTtlStore(database, options=options, clock=clock)
+    yield TtlStore(database, caps=caps, clock=clock)
     await database.aclose()
 
 

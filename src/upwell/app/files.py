@@ -10,7 +10,6 @@ from msgspec import Struct, field
 
 from upwell.app.team import Team, no_driver, open_team
 from upwell.config import Config
-from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.clock_jump import ClockRecord
 from upwell.ground.embed import Embedder
@@ -24,9 +23,8 @@ from upwell.ground.home import Home
 from upwell.ground.project import project_of, tracks
 from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import Database, open_database
-from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore, copy_in_memory
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import EntryKind, MemoryTtlStore, TtlStore
+from upwell.ground.ttl_store import OWNER, EntryKind, TtlStore, copy_in_memory
 from upwell.ground.types.memory import Memory
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import LearningStore, Ratings
@@ -338,32 +336,30 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
 
 
 def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) -> TtlStore:
-    options = ttl_stores.TtlOptions(
-        max_bytes={
-            EntryKind.ORIGINAL: config.compress.original_max_bytes,
-            EntryKind.DECISION: _JOURNAL_BYTES,
-            EntryKind.RESPONSE: _RESPONSES_BYTES,
-            EntryKind.QUERY: _QUERIES_BYTES,
-            EntryKind.STEP: _STEPS_BYTES,
-            EntryKind.CUT: _CUTS_BYTES,
-            EntryKind.PLACE: _PLACES_BYTES,
-            EntryKind.WAY: _WAYS_BYTES,
-            EntryKind.USE: _USES_BYTES,
-            EntryKind.COMPRESSION_REMARK: _REMARKS_BYTES,
-        }
-    )
+    caps: dict[str, int] = {
+        EntryKind.ORIGINAL: config.compress.original_max_bytes,
+        EntryKind.DECISION: _JOURNAL_BYTES,
+        EntryKind.RESPONSE: _RESPONSES_BYTES,
+        EntryKind.QUERY: _QUERIES_BYTES,
+        EntryKind.STEP: _STEPS_BYTES,
+        EntryKind.CUT: _CUTS_BYTES,
+        EntryKind.PLACE: _PLACES_BYTES,
+        EntryKind.WAY: _WAYS_BYTES,
+        EntryKind.USE: _USES_BYTES,
+        EntryKind.COMPRESSION_REMARK: _REMARKS_BYTES,
+    }
     try:
         database = open_database(config.home.ledger_db, [OWNER], synchronous="NORMAL")
     except StoreError as error:
         LOG.error("ledger.db cannot be used; this process keeps its data in memory: %s", error)
-        return MemoryTtlStore(options=options, clock=clock)
+        return TtlStore(caps=caps, clock=clock)
     if database.obstacle:
         LOG.error(
             "ledger.db cannot be written; this process keeps its data in memory: %s",
             database.obstacle,
         )
-        return copy_in_memory(database.path, options, clock)
-    ttl_store: TtlStore = SqliteTtlStore(database, options=options, clock=clock)
+        return copy_in_memory(database.path, caps, clock)
+    ttl_store = TtlStore(database, caps=caps, clock=clock)
     files.databases.append(database)
     seen = ClockRecord(config.home.clock_file, clock)
     files.chores.append(seen.unless_jumped(ttl_store.expire))

@@ -9,11 +9,10 @@ from upwell.compress.originals import Originals
 from upwell.config import Config
 from upwell.gateway.calls.cache import Cache
 from upwell.gateway.upstreams.connection import Connecting, connect
-from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.embed import Embedder
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.secrets.redact import has_secret
-from upwell.ground.ttl_store import EntryKind, MemoryTtlStore, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.wire.logins import Logins
 
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
@@ -29,9 +28,7 @@ def tools_of(config: Config, embedder: Embedder | None) -> Tools:
 
 
 def private_ttl_store() -> TtlStore:
-    return MemoryTtlStore(
-        options=ttl_stores.TtlOptions(max_bytes={EntryKind.ORIGINAL: _ORIGINALS_BYTES_IN_MEMORY})
-    )
+    return TtlStore(caps={EntryKind.ORIGINAL: _ORIGINALS_BYTES_IN_MEMORY})
 
 
 def open_originals(config: Config, ttl_store: TtlStore, private: TtlStore) -> Originals:

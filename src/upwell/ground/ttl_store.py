@@ -3,21 +3,25 @@ log (which memories each session was given), cached responses and usage counters
 
 Losing an entry must do no harm. Durable data belongs in `memory.db`. Every entry has a kind and
 a time to live. A kind may have a cap in bytes, beyond which the oldest entries are evicted. The
-durable implementation is `sqlite/ttl_store.py`.
+entries are rows in `ledger.db`, shared by all processes that use the home, or in this process's
+memory, for data that must not or cannot be written to disk.
 """
 
 import math
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from enum import StrEnum
-from typing import Protocol
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.sqlite.database import Database, DatabaseInMemory, Owner
+from upwell.ground.sqlite.file import OpenPlan, prepare_read_only
 from upwell.ground.text.format import counted
+from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
 
 
@@ -73,81 +77,28 @@ class Entries(Struct, frozen=True):
     ttl_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TtlOptions:
-    """`max_bytes` maps a kind to its cap. Other kinds have no cap."""
+def _create(db: sqlite3.Connection) -> None:
+    db.execute(
+        """CREATE TABLE shelf (
+            tenant TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
+            value BLOB NOT NULL DEFAULT x'', number INTEGER NOT NULL DEFAULT 0,
+            created_at REAL NOT NULL, expires_at REAL NOT NULL,
+            PRIMARY KEY (tenant, kind, key)) WITHOUT ROWID"""
+    )
+    db.execute("CREATE INDEX shelf_expiry ON shelf (expires_at)")
 
-    max_bytes: Mapping[str, int] = field(default_factory=dict)
+
+def _add_sum(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE shelf ADD COLUMN sum INTEGER")
 
 
-class TtlStore(Protocol):
-    """A store of expiring entries, shared by all processes that open it.
+def _drop_sum(db: sqlite3.Connection) -> None:
+    db.execute("ALTER TABLE shelf DROP COLUMN sum")
 
-    Callers choose kinds and keys. Apart from `drop()` and `ping()`, methods treat an expired entry
-    as absent, even if `expire()` has not removed it yet. Most methods of the durable
-    implementations raise `StoreError` if the database fails.
-    """
 
-    async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
-        """Return the entries that exist for `keys`, by key."""
-        ...
-
-    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
-        """Set the value of each key and restart its time to live."""
-        await self.put_all(Entries(kind, values, ttl_seconds))
-
-    async def put_all(self, *entries: Entries) -> None:
-        """Like several `put()` calls, but in one step."""
-        ...
-
-    async def compare_and_set(
-        self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
-    ) -> bool:
-        """Set `key` to `value` if the current value is `expected`. None means that the key must be
-        absent.
-
-        Returns whether the value was set. If several processes race with the same `expected`,
-        exactly one of them succeeds, provided that no `value` equals `expected`.
-        """
-        ...
-
-    async def touch(self, kind: str, key: str, *, ttl_seconds: float) -> bool:
-        """Restart the time to live of `key`. Returns False if the key is absent."""
-        ...
-
-    async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
-        """Add to the number of each key, starting from zero, and restart its time to live."""
-        ...
-
-    async def scan(self, kind: str, prefix: str = "") -> list[Item]:
-        """Return the entries whose key begins with `prefix`, oldest first."""
-        ...
-
-    async def newest(
-        self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
-    ) -> list[Item]:
-        """Return at most `limit` entries, newest first, that were written before `before` (epoch
-        seconds) and whose values contain all of `holding`. All entries of the kind must have the
-        same time to live."""
-        ...
-
-    async def delete(self, kind: str, keys: Sequence[str]) -> int:
-        """Remove these keys. Returns the number of keys that were present."""
-        ...
-
-    async def drop(self, kind: str, prefix: str = "") -> int:
-        """Remove all entries whose key begins with `prefix`, even expired ones. Returns the number
-        of removed entries.
-        """
-        ...
-
-    async def expire(self) -> int:
-        """Remove all expired entries. Returns the number of removed entries."""
-        ...
-
-    async def ping(self) -> Ping:
-        """Report the number of entries, including expired ones."""
-        ...
+_SORTED_ENTRIES = 1_000
+"""A kind with fewer entries is sorted completely to find the newest entries."""
+OWNER = Owner("shelf", [_create, _add_sum, _drop_sum], expendable=True)
 
 
 _CHECKS_PER_CAP = 50
@@ -172,7 +123,7 @@ def file_bytes(size: int) -> int:
     return (size // _PAGE_BYTES + 1) * _PAGE_BYTES + _LOCAL_BYTES
 
 
-def is_due(unchecked: dict[str, int], kind: str, values: Mapping[str, bytes], cap: int) -> bool:
+def _is_due(unchecked: dict[str, int], kind: str, values: Mapping[str, bytes], cap: int) -> bool:
     """Return whether to measure a kind after writing `values`. A measurement reads the sizes of all
     entries of the kind. `unchecked` counts the bytes written to each kind since the last
     measurement.
@@ -183,115 +134,281 @@ def is_due(unchecked: dict[str, int], kind: str, values: Mapping[str, bytes], ca
     return due
 
 
-class MemoryTtlStore(TtlStore):
-    """A TTL store in this process's memory, for data that must not or cannot be written to disk."""
+class TtlStore:
+    """A store of expiring entries: in `database`, or in this process's memory. `caps` maps a kind
+    to its cap in bytes; other kinds have no cap.
 
-    def __init__(self, *, options: TtlOptions | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._options = options or TtlOptions()
+    Callers choose kinds and keys. Apart from `drop()` and `ping()`, methods treat an expired entry
+    as absent, even if `expire()` has not removed it yet. Most methods raise `StoreError` if the
+    database fails.
+    """
+
+    def __init__(
+        self,
+        database: Database | DatabaseInMemory | None = None,
+        *,
+        caps: Mapping[str, int] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._database = database or DatabaseInMemory([OWNER])
+        self._caps = caps or {}
         self._clock = clock
-        self._kinds: dict[str, OrderedDict[str, Item]] = {}
+        self._unchecked: dict[str, int] = {}
 
     async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
-        alive = self._alive(kind)
-        return {key: alive[key] for key in keys if key in alive}
+        """Return the entries that exist for `keys`, by key."""
+        if not keys:
+            return {}
+        now = self._clock.now()
+        marks = ",".join("?" * len(keys))
+
+        def look(db: sqlite3.Connection) -> dict[str, Item]:
+            rows = db.execute(
+                f"SELECT {_COLUMNS} FROM shelf WHERE tenant = ? "
+                f"AND kind = ? AND expires_at > ? AND key IN ({marks})",
+                (DEFAULT_TENANT, kind, now, *keys),
+            )
+            return {item.key: item for item in _items(rows)}
+
+        return await self._database.inline_read(look)
+
+    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
+        """Set the value of each key and restart its time to live."""
+        await self.put_all(Entries(kind, values, ttl_seconds))
 
     async def put_all(self, *entries: Entries) -> None:
-        for group in entries:
-            self._set(group.kind, group.values, group.ttl_seconds)
+        """Like several `put()` calls, but in one step."""
+        now = self._clock.now()
+
+        def store(db: sqlite3.Connection) -> None:
+            for group in entries:
+                for key, value in group.values.items():
+                    self._upsert(db, group.kind, key, value, now, group.ttl_seconds)
+                self._enforce_cap(db, group.kind, group.values)
+
+        await self._database.write_grouped(store)
 
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
     ) -> bool:
-        # There is no await between the check and the write, so the exchange is atomic.
-        item = self._alive(kind).get(key)
-        if (item.value if item else None) != expected:
-            return False
-        self._set(kind, {key: value}, ttl_seconds)
-        return True
+        """Set `key` to `value` if the current value is `expected`. None means that the key must be
+        absent.
+
+        Returns whether the value was set. If several processes race with the same `expected`,
+        exactly one of them succeeds, provided that no `value` equals `expected`.
+        """
+        now = self._clock.now()
+
+        def exchange(db: sqlite3.Connection) -> bool:
+            # After BEGIN IMMEDIATE, no other process writes between the statements.
+            row = db.execute(
+                "SELECT value FROM shelf WHERE tenant = ? AND kind = ? AND key = ? "
+                "AND expires_at > ?",
+                (DEFAULT_TENANT, kind, key, now),
+            ).fetchone()
+            if (row[0] if row else None) != expected:
+                return False
+            self._upsert(db, kind, key, value, now, ttl_seconds)
+            self._enforce_cap(db, kind, {key: value})
+            return True
+
+        return await self._database.write_grouped(exchange)
 
     async def touch(self, kind: str, key: str, *, ttl_seconds: float) -> bool:
-        item = self._alive(kind).get(key)
-        if item is None:
-            return False
-        self._kinds[kind][key] = replace(item, expires_at=self._clock.now() + ttl_seconds)
-        return True
+        """Restart the time to live of `key`. Returns False if the key is absent."""
+        now = self._clock.now()
+
+        def renew(db: sqlite3.Connection) -> bool:
+            cursor = db.execute(
+                "UPDATE shelf SET expires_at = ? WHERE tenant = ? AND kind = ? AND key = ? "
+                "AND expires_at > ?",
+                (now + ttl_seconds, DEFAULT_TENANT, kind, key, now),
+            )
+            return cursor.rowcount > 0
+
+        return await self._database.write_grouped(renew)
 
     async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
+        """Add to the number of each key, starting from zero, and restart its time to live."""
         now = self._clock.now()
-        alive = self._alive(kind)
-        for key, amount in by.items():
-            old = alive.get(key) or Item(key=key, created_at=now)
-            self._kinds.setdefault(kind, OrderedDict())[key] = Item(
-                key=key,
-                value=old.value,
-                number=old.number + amount,
-                created_at=old.created_at,
-                expires_at=now + ttl_seconds,
+
+        def add(db: sqlite3.Connection) -> None:
+            db.executemany(
+                "INSERT INTO shelf (tenant, kind, key, number, created_at, expires_at) "
+                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
+                "number = CASE WHEN shelf.expires_at > excluded.created_at "
+                "THEN shelf.number ELSE 0 END + excluded.number, "
+                # Of an expired entry, nothing comes back.
+                + "".join(
+                    f"{name} = CASE WHEN shelf.expires_at > excluded.created_at "
+                    f"THEN shelf.{name} ELSE excluded.{name} END, "
+                    for name in ("value", "created_at")
+                )
+                + "expires_at = excluded.expires_at",
+                [
+                    (DEFAULT_TENANT, kind, key, amount, now, now + ttl_seconds)
+                    for key, amount in by.items()
+                ],
             )
 
+        await self._database.write_grouped(add)
+
     async def scan(self, kind: str, prefix: str = "") -> list[Item]:
-        matches = [item for key, item in self._alive(kind).items() if key.startswith(prefix)]
-        return sorted(matches, key=lambda item: item.created_at)
+        """Return the entries whose key begins with `prefix`, oldest first."""
+        now = self._clock.now()
+        condition, values = _having(prefix)
+
+        def look(db: sqlite3.Connection) -> list[Item]:
+            rows = db.execute(
+                f"SELECT {_COLUMNS} FROM shelf WHERE tenant = ? "
+                f"AND kind = ? AND expires_at > ? {condition} ORDER BY created_at",
+                (DEFAULT_TENANT, kind, now, *values),
+            )
+            return list(_items(rows))
+
+        # Keys with the same prefix usually belong to one session or memory, so they are few.
+        return await (self._database.inline_read if prefix else self._database.read)(look)
 
     async def newest(
         self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
     ) -> list[Item]:
-        matches = [
-            item
-            for item in self._alive(kind).values()
-            if item.created_at < before and all(part in item.value for part in holding)
-        ]
-        matches.sort(key=lambda item: item.created_at, reverse=True)
-        return matches[:limit]
+        """Return at most `limit` entries, newest first, that were written before `before` (epoch
+        seconds) and whose values contain all of `holding`. All entries of the kind must have the
+        same time to live."""
+        now = self._clock.now()
+        contained = "AND instr(value, ?) " * len(holding)
+
+        def look(db: sqlite3.Connection) -> list[Item]:
+            # All entries of a kind have the same time to live, so they expire in the order in which
+            # they were written. The `+` makes SQLite use the index on expiry instead of sorting the
+            # whole kind. A kind with few entries is sorted, because most of the index belongs
+            # to other kinds.
+            (number,) = db.execute(
+                "SELECT count(*) FROM (SELECT 1 FROM shelf WHERE tenant = ? AND kind = ? LIMIT ?)",
+                (DEFAULT_TENANT, kind, _SORTED_ENTRIES),
+            ).fetchone()
+            sign, tie = ("+", "") if number == _SORTED_ENTRIES else ("", ", key DESC")
+            rows = db.execute(
+                f"SELECT {_COLUMNS} FROM shelf WHERE {sign}tenant = ? "
+                f"AND {sign}kind = ? AND expires_at > ? AND created_at < ? "
+                f"{contained}ORDER BY expires_at DESC{tie} LIMIT ?",
+                (DEFAULT_TENANT, kind, now, before, *holding, limit),
+            )
+            return list(_items(rows))
+
+        return await self._database.read(look)
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
-        present = self._alive(kind).keys() & set(keys)
-        for key in present:
-            del self._kinds[kind][key]
-        return len(present)
-
-    async def drop(self, kind: str, prefix: str = "") -> int:
-        items = self._kinds.get(kind, OrderedDict())
-        dropped_keys = [key for key in items if key.startswith(prefix)]
-        for key in dropped_keys:
-            del items[key]
-        return len(dropped_keys)
-
-    async def expire(self) -> int:
-        removed = 0
-        for kind in self._kinds:
-            before = len(self._kinds[kind])
-            self._kinds[kind] = OrderedDict(self._alive(kind))
-            removed += before - len(self._kinds[kind])
-        return removed
-
-    async def ping(self) -> Ping:
-        return Ping(
-            ok=True,
-            detail=f"{counted(sum(map(len, self._kinds.values())), 'entry', 'entries')} in memory",
+        """Remove these keys. Returns the number of keys that were present."""
+        if not keys:
+            return 0
+        now = self._clock.now()
+        marks = ",".join("?" * len(keys))
+        return await self._database.write_grouped(
+            lambda db: (
+                db.execute(
+                    "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND expires_at > ? "
+                    f"AND key IN ({marks})",
+                    (DEFAULT_TENANT, kind, now, *keys),
+                ).rowcount
+            )
         )
 
-    def _set(self, kind: str, values: Mapping[str, bytes], ttl_seconds: float) -> None:
-        now = self._clock.now()
-        items = self._kinds.setdefault(kind, OrderedDict())
-        for key, value in values.items():
-            number = items[key].number if key in self._alive(kind) else 0
-            items.pop(key, None)
-            items[key] = Item(
-                key=key,
-                value=bytes(value),
-                number=number,
-                created_at=now,
-                expires_at=now + ttl_seconds,
+    async def drop(self, kind: str, prefix: str = "") -> int:
+        """Remove all entries whose key begins with `prefix`, even expired ones. Returns the number
+        of removed entries.
+        """
+        condition, values = _having(prefix)
+        return await self._database.write_grouped(
+            lambda db: (
+                db.execute(
+                    f"DELETE FROM shelf WHERE tenant = ? AND kind = ? {condition}",
+                    (DEFAULT_TENANT, kind, *values),
+                ).rowcount
             )
-        cap = self._options.max_bytes.get(kind)
-        while cap is not None and sum(len(item.value) for item in items.values()) > cap:
-            items.popitem(last=False)
+        )
 
-    def insert(self, kind: str, item: Item) -> None:
-        self._kinds.setdefault(kind, OrderedDict())[item.key] = item
-
-    def _alive(self, kind: str) -> dict[str, Item]:
+    async def expire(self) -> int:
+        """Remove all expired entries. Returns the number of removed entries."""
         now = self._clock.now()
-        items = self._kinds.get(kind, OrderedDict())
-        return {key: item for key, item in items.items() if item.expires_at > now}
+        return await self._database.write_grouped(
+            lambda db: db.execute("DELETE FROM shelf WHERE expires_at <= ?", (now,)).rowcount
+        )
+
+    async def ping(self) -> Ping:
+        """Report the number of entries, including expired ones."""
+        await self._database.look_for_damage()
+        count = await self._database.read(
+            lambda db: db.execute("SELECT count(*) FROM shelf").fetchone()[0]
+        )
+        where = " in memory" if isinstance(self._database, DatabaseInMemory) else ""
+        return Ping(ok=True, detail=f"{counted(count, 'entry', 'entries')}{where}")
+
+    def _upsert(
+        self,
+        db: sqlite3.Connection,
+        kind: str,
+        key: str,
+        value: bytes,
+        now: float,
+        ttl_seconds: float,
+    ) -> None:
+        db.execute(
+            "INSERT INTO shelf (tenant, kind, key, value, created_at, expires_at) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
+            "number = CASE WHEN shelf.expires_at > excluded.created_at "
+            "THEN shelf.number ELSE 0 END, "
+            "value = excluded.value, created_at = excluded.created_at, "
+            "expires_at = excluded.expires_at",
+            (DEFAULT_TENANT, kind, key, value, now, now + ttl_seconds),
+        )
+
+    def _enforce_cap(self, db: sqlite3.Connection, kind: str, values: Mapping[str, bytes]) -> None:
+        cap = self._caps.get(kind)
+        if cap is not None and _is_due(self._unchecked, kind, values, cap):
+            self._evict(db, kind, cap)
+
+    def _evict(self, db: sqlite3.Connection, kind: str, cap: int) -> None:
+        rows = db.execute(
+            "SELECT key, length(key) + length(value) FROM shelf WHERE tenant = ? AND kind = ? "
+            "ORDER BY created_at DESC, key",
+            (DEFAULT_TENANT, kind),
+        ).fetchall()
+        total_bytes = 0
+        for key, size in rows:
+            total_bytes += file_bytes(size)
+            if total_bytes > cap:
+                db.execute(
+                    "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND key = ?",
+                    (DEFAULT_TENANT, kind, key),
+                )
+
+
+def _having(prefix: str) -> tuple[str, tuple[str | bytes, ...]]:
+    """Return a condition for keys that begin with `prefix`, and its values. SQLite looks up a range
+    in the primary key. With `substr(key, …) = …`, it would read every key of the kind."""
+    # No byte of UTF-8 is 0xff, so every key with the prefix sorts below the prefix plus 0xff.
+    after = prefix.encode(errors="surrogatepass") + b"\xff"
+    return ("AND key >= ? AND key < CAST(? AS TEXT)", (prefix, after)) if prefix else ("", ())
+
+
+_COLUMNS = "key, value, number, created_at, expires_at"
+
+
+def _items(rows: Iterable[Sequence[Any]]) -> Iterator[Item]:
+    for key, value, number, created_at, expires_at in rows:
+        yield Item(
+            key=key, value=value, number=number, created_at=created_at, expires_at=expires_at
+        )
+
+
+def copy_in_memory(path: Path, caps: Mapping[str, int], clock: Clock) -> TtlStore:
+    """Return a store in memory with the entries from a file that cannot be written. New entries
+    last as long as this process. Originals are left out because of their size.
+    """
+    database = DatabaseInMemory([OWNER])
+    plan = OpenPlan(path, (OWNER,), "NORMAL", is_read_only=True)
+    with closing(prepare_read_only(plan)) as db:
+        rows = db.execute("SELECT * FROM shelf WHERE kind != ?", (str(EntryKind.ORIGINAL),))
+        database.connection.executemany("INSERT INTO shelf VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    return TtlStore(database, caps=caps, clock=clock)

@@ -8,13 +8,13 @@ import upwell
 from upwell.app.files import Files, open_ttl_store
 from upwell.app.results import private_ttl_store
 from upwell.config import load
-from upwell.ground.ttl_store import EntryKind, MemoryTtlStore, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 
 METHODS = {"get", "put", "scan", "drop", "delete", "touch", "incr", "compare_and_set"}
 
 
 def caps(ttl_store: TtlStore) -> dict[str, int]:
-    return dict(ttl_store._options.max_bytes)
+    return dict(ttl_store._caps)
 
 
 def literal_kinds(tree: ast.AST) -> Iterator[str]:
@@ -56,6 +56,6 @@ async def test_the_caps_belong_to_kinds(tmp_path: Path) -> None:
 
 async def test_a_kind_is_stored_under_its_own_name() -> None:
     """Entries of earlier versions are found again."""
-    ttl_store = MemoryTtlStore()
+    ttl_store = TtlStore()
     await ttl_store.put(EntryKind.ORIGINAL, {"k": b"v"}, ttl_seconds=9)
     assert (await ttl_store.get("original", ["k"]))["k"].value == b"v"

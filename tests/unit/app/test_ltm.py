@@ -10,7 +10,7 @@ from upwell.app.ltm import server_of
 from upwell.config import Config, load
 from upwell.gateway.options import Transport
 from upwell.ground.errors import ConfigError
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 
 
 def config(home: Path, **keys: str) -> Config:
@@ -24,7 +24,7 @@ async def test_a_memory_server_exists_only_with_a_key(tmp_path: Path) -> None:
     for keys, expected in (({}, False), ({"COMMAND": "memtomem-server"}, True)):
         files = Files()
         memories = open_memory(
-            config(tmp_path, **keys), files, MemoryTtlStore(), None, None, tolerant=False
+            config(tmp_path, **keys), files, TtlStore(), None, None, tolerant=False
         )
         assert (memories.ltm is not None) is expected
         assert len(memories.recalls.places) == 3 + expected

@@ -11,11 +11,9 @@ import pytest
 
 from upwell.compress.options import CompressOptions
 from upwell.compress.originals import BUSY, LARGE, PART_CHARS, SECRET, Originals
-from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.errors import KeyUnknown
 from upwell.ground.sqlite.database import Database, open_database
-from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
-from upwell.ground.ttl_store import EntryKind, MemoryTtlStore
+from upwell.ground.ttl_store import OWNER, EntryKind, TtlStore
 
 
 @dataclass
@@ -33,8 +31,8 @@ class ManualTime:
 
 def originals(clock: ManualTime, secret: bytes = b"s" * 32) -> Originals:
     return Originals(
-        durable=MemoryTtlStore(clock=clock),
-        private=MemoryTtlStore(clock=clock),
+        durable=TtlStore(clock=clock),
+        private=TtlStore(clock=clock),
         secret=secret,
         has_secret=lambda text: "ghp_" in text,
     )
@@ -85,10 +83,10 @@ async def test_reading_an_original_restarts_its_time_to_live() -> None:
 
 async def test_a_text_with_a_secret_is_never_written_to_disk() -> None:
     clock = ManualTime()
-    durable = MemoryTtlStore(clock=clock)
+    durable = TtlStore(clock=clock)
     originals_store = Originals(
         durable=durable,
-        private=MemoryTtlStore(clock=clock),
+        private=TtlStore(clock=clock),
         secret=b"s" * 32,
         has_secret=lambda text: True,
     )
@@ -106,8 +104,8 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Database]:
 
 async def test_a_locked_database_does_not_delay_a_call(ledger: Database) -> None:
     originals_store = Originals(
-        durable=SqliteTtlStore(ledger),
-        private=MemoryTtlStore(),
+        durable=TtlStore(ledger),
+        private=TtlStore(),
         secret=b"s" * 32,
         has_secret=lambda text: "ghp_" in text,
     )
@@ -129,8 +127,8 @@ async def test_a_locked_database_does_not_delay_a_call(ledger: Database) -> None
 def with_room(disk: int, memory: int) -> Originals:
     """Originals with this many bytes on disk and in memory."""
 
-    def store(cap: int) -> MemoryTtlStore:
-        return MemoryTtlStore(options=ttl_stores.TtlOptions(max_bytes={EntryKind.ORIGINAL: cap}))
+    def store(cap: int) -> TtlStore:
+        return TtlStore(caps={EntryKind.ORIGINAL: cap})
 
     return Originals(
         durable=store(disk),

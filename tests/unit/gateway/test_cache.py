@@ -10,7 +10,7 @@ from upwell.gateway.calls.cache import Cache
 from upwell.gateway.clients import Nobody
 from upwell.gateway.options import Auth, CacheOptions, ServerOptions, Transport
 from upwell.ground.secrets.redact import has_secret
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.principal import Principal
 from upwell.ground.types.rpc import Reply, ToolCall
 
@@ -48,7 +48,7 @@ class Server:
 @pytest.fixture
 def cache():
     options = CacheOptions(tools=("fs__*",))
-    return Cache(MemoryTtlStore(), b"s" * 32, options, has_secret)
+    return Cache(TtlStore(), b"s" * 32, options, has_secret)
 
 
 async def asked(cache, server, call=CALL, options=SERVER, client=None):

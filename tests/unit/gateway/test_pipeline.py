@@ -12,7 +12,7 @@ from upwell.gateway.calls.worker_pool import HEAVY_BYTES
 from upwell.gateway.clients import NOBODY, Nobody
 from upwell.ground.errors import UsageError
 from upwell.ground.receipt import Receipt
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.memory import Found, Hit, Memory
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.surface.options import InjectionMode, PipelineOptions, SurfaceOptions
@@ -83,9 +83,7 @@ async def test_the_reply_arrives_unchanged(surfacer):
 
 async def test_a_late_memory_comes_with_the_next_reply_about_the_same_file():
     recall = SlowRecall()
-    surfacer = Surfacer(
-        recall, MemoryTtlStore(), PipelineOptions(surface=SurfaceOptions(moments="all"))
-    )
+    surfacer = Surfacer(recall, TtlStore(), PipelineOptions(surface=SurfaceOptions(moments="all")))
     race_ms = [20]
     surfacing = CallSurfacing(surfacer, lambda *_: SurfaceOptions(race_ms=race_ms[-1]))
     pipeline = pipeline_of(surfacing)
@@ -107,7 +105,7 @@ async def test_a_late_memory_comes_with_the_next_reply_about_the_same_file():
 )
 async def test_no_memory_precedes_a_reply_that_is_read_by_offsets(mode: str, said: bool) -> None:
     surface = SurfaceOptions(moments="all", race_ms=5_000, injection_mode=InjectionMode(mode))
-    surfacer = Surfacer(SlowRecall(), MemoryTtlStore(), PipelineOptions(surface=surface))
+    surfacer = Surfacer(SlowRecall(), TtlStore(), PipelineOptions(surface=surface))
     surfacing = CallSurfacing(
         surfacer,
         lambda server, tool: surface,
@@ -144,7 +142,7 @@ async def test_an_answer_in_vain_is_looked_up_as_well(answer: bytes, is_said: bo
             return Reply(result=answer)
 
     recall = Placed()
-    surfacer = Surfacer(recall, MemoryTtlStore(), PipelineOptions())
+    surfacer = Surfacer(recall, TtlStore(), PipelineOptions())
     surfacing = CallSurfacing(surfacer, lambda *_: SurfaceOptions(), cwd="/kitchen")
     args = {"path": "/kitchen/settings.toml"}
     call = ToolCall(server="fs", tool="read_file", params=b"{}", args=args)
@@ -181,9 +179,7 @@ async def test_a_failing_session_lookup_delays_no_call():
     awaited.
     """
     recall = SlowRecall()
-    surfacer = Surfacer(
-        recall, MemoryTtlStore(), PipelineOptions(surface=SurfaceOptions(moments="all"))
-    )
+    surfacer = Surfacer(recall, TtlStore(), PipelineOptions(surface=SurfaceOptions(moments="all")))
     pipeline = pipeline_of(CallSurfacing(surfacer, hurried, sessions=OutOfReach()))
     arrived: list[str] = []
 
@@ -228,9 +224,7 @@ class Remote(Somebody):
 @pytest.mark.parametrize("arrives", [True, False])
 async def test_memories_in_a_reply_that_does_not_arrive_are_given_again(arrives):
     recall = SlowRecall()
-    surfacer = Surfacer(
-        recall, MemoryTtlStore(), PipelineOptions(surface=SurfaceOptions(moments="all"))
-    )
+    surfacer = Surfacer(recall, TtlStore(), PipelineOptions(surface=SurfaceOptions(moments="all")))
     surfacing = CallSurfacing(surfacer, lambda server, tool: SurfaceOptions(race_ms=5_000))
     pipeline, client = pipeline_of(surfacing), Remote()
     call = ToolCall(server="fs", tool="read", params=b"{}", args={"path": "src/cache.py"})

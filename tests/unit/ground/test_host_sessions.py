@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.host_sessions import LOOK_SECONDS, HostSessions, JoinedSessions
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.testing import ManualClock
 
 AGENT, OTHER, THIRD = 4_000_000, 4_000_001, 4_000_002
@@ -16,7 +16,7 @@ AGENT, OTHER, THIRD = 4_000_000, 4_000_001, 4_000_002
 
 async def test_a_gateway_joins_the_session_of_its_agent():
     clock = ManualClock()
-    sessions = HostSessions(MemoryTtlStore())
+    sessions = HostSessions(TtlStore())
     joined = JoinedSessions(sessions, AGENT, "/repo", clock)
     assert await joined.session("claude", "own") == "own"
     await sessions.record("claude", AGENT, None, "first")
@@ -31,7 +31,7 @@ async def test_a_gateway_joins_the_session_of_its_agent():
 
 async def test_another_agents_session_is_not_joined():
     clock = ManualClock()
-    sessions = HostSessions(MemoryTtlStore())
+    sessions = HostSessions(TtlStore())
     await sessions.record("claude", OTHER, "/elsewhere", "theirs")
     assert await JoinedSessions(sessions, AGENT, "/repo", clock).session("claude", "own") == "own"
     assert (
@@ -43,7 +43,7 @@ async def test_another_agents_session_is_not_joined():
 @pytest.mark.parametrize("host", ["cursor", "some-client", ""])
 @pytest.mark.parametrize("parent", [AGENT, OTHER])
 async def test_a_session_of_another_host_is_joined_neither_by_folder_nor_by_process(host, parent):
-    sessions = HostSessions(MemoryTtlStore())
+    sessions = HostSessions(TtlStore())
     await sessions.record("claude", AGENT, "/repo", "claudes")
     joined = JoinedSessions(sessions, parent, "/repo", ManualClock())
     assert await joined.session(host, "own") == "own"
@@ -52,7 +52,7 @@ async def test_a_session_of_another_host_is_joined_neither_by_folder_nor_by_proc
 
 
 async def test_each_host_in_a_folder_has_its_own_session():
-    sessions = HostSessions(MemoryTtlStore())
+    sessions = HostSessions(TtlStore())
     await sessions.record("claude", AGENT, "/repo", "claudes")
     await sessions.record("cursor", OTHER, "/repo", "cursors")
     joined = JoinedSessions(sessions, THIRD, "/repo", ManualClock())
@@ -61,7 +61,7 @@ async def test_each_host_in_a_folder_has_its_own_session():
 
 
 async def test_one_of_two_windows_is_joined_only_by_its_process():
-    sessions = HostSessions(MemoryTtlStore())
+    sessions = HostSessions(TtlStore())
     await sessions.record("claude", AGENT, "/repo", "left")
     await sessions.record("claude", OTHER, "/repo", "right")
     assert await sessions.joined("claude", AGENT, "/repo") == "left"
@@ -71,7 +71,7 @@ async def test_one_of_two_windows_is_joined_only_by_its_process():
 
 
 async def test_a_process_that_begins_a_second_session_has_left_the_first():
-    sessions = HostSessions(MemoryTtlStore())
+    sessions = HostSessions(TtlStore())
     await sessions.record("claude", AGENT, "/repo", "first")
     await sessions.record("claude", AGENT, "/repo", "second")
     assert await sessions.joined("claude", OTHER, "/repo") == "second"
@@ -79,7 +79,7 @@ async def test_a_process_that_begins_a_second_session_has_left_the_first():
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="processes have no files here")
 async def test_a_session_whose_agent_is_gone_is_not_joined_by_its_folder():
-    sessions = HostSessions(MemoryTtlStore())
+    sessions = HostSessions(TtlStore())
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as agent:
         await sessions.record("claude", agent.pid, "/repo", "short")
         assert await sessions.joined("claude", AGENT, "/repo") == "short"
@@ -90,13 +90,13 @@ async def test_a_session_whose_agent_is_gone_is_not_joined_by_its_folder():
 async def test_a_folder_is_the_same_through_a_link(tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    sessions = HostSessions(MemoryTtlStore())
+    sessions = HostSessions(TtlStore())
     await sessions.record("cursor", AGENT, str(tmp_path / "link"), "s")
     assert await sessions.joined("cursor", OTHER, str(tmp_path / "real")) == "s"
 
 
 async def test_a_process_begins_the_same_session_again_until_it_begins_another():
-    sessions = HostSessions(MemoryTtlStore())
+    sessions = HostSessions(TtlStore())
     begun = [
         await sessions.begins_again(AGENT, "one"),
         await sessions.begins_again(AGENT, "one"),

@@ -18,7 +18,7 @@ from upwell.ground.trace import (
     span,
     trace_id_in,
 )
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.surface.options import PipelineOptions
@@ -38,7 +38,7 @@ def spans(monkeypatch):
 async def test_the_span_of_a_surfacing_has_no_text(spans):
     memory = Memory(id="m1", text="the vault code is hidden", content_hash="h")
     recall = FakeRecall([Hit(memory=memory, score=0.9)])
-    surfacer = Surfacer(recall, MemoryTtlStore(), PipelineOptions())
+    surfacer = Surfacer(recall, TtlStore(), PipelineOptions())
     await surfacer.surface(Cue(door="prompt", text="where is the vault code hidden?"))
     await surfacer.aclose()
     (finished,) = spans.get_finished_spans()
@@ -49,7 +49,7 @@ async def test_the_span_of_a_surfacing_has_no_text(spans):
 
 async def test_a_search_that_fails_gives_its_span_an_error(spans):
     recall = FakeRecall(error=RuntimeError("the vault is open"))
-    surfacer = Surfacer(recall, MemoryTtlStore(), PipelineOptions())
+    surfacer = Surfacer(recall, TtlStore(), PipelineOptions())
     await surfacer.surface(Cue(door="prompt", text="where is the vault code hidden?"))
     await surfacer.aclose()
     (finished,) = spans.get_finished_spans()

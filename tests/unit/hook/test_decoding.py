@@ -7,7 +7,7 @@ import pytest
 from tests.unit.hook.test_door import RULE
 
 from upwell.ground.host_sessions import HostSessions
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.hook.client import UNNAMED, decoded
 from upwell.hook.door import HookDoor
 from upwell.hook.options import HookOptions
@@ -50,7 +50,7 @@ def test_odd_bytes_are_decoded_as_far_as_they_go(odd: bytes, expected: bytes) ->
 
 
 def door() -> tuple[HookDoor, Surfacer]:
-    ttl_store = MemoryTtlStore()
+    ttl_store = TtlStore()
     options = PipelineOptions(surface=SurfaceOptions(moments="all"))
     surfacer = Surfacer(FakeRecall(rules=[RULE]), ttl_store, options)
     return HookDoor(surfacer, HostSessions(ttl_store), HookOptions(prompt_ms=5_000)), surfacer

@@ -12,7 +12,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.host_sessions import HostSessions, agent_of
 from upwell.ground.pause import Pause
 from upwell.ground.receipt import Receipt
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.hook.client import IGNORED_TOOLS
@@ -50,8 +50,8 @@ class SlowRecall(FakeRecall):
 
 def door_over(
     recall: FakeRecall, clock: ManualClock | None = None, **options: Any
-) -> tuple[HookDoor, MemoryTtlStore]:
-    ttl_store = MemoryTtlStore()
+) -> tuple[HookDoor, TtlStore]:
+    ttl_store = TtlStore()
     surfacer = Surfacer(recall, ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all")))
     sessions = HostSessions(ttl_store)
     made = HookDoor(surfacer, sessions, HookOptions(**options), clock=clock or ManualClock())
@@ -86,7 +86,7 @@ async def test_nothing_found_is_the_neutral_answer() -> None:
 @pytest.mark.parametrize("field", ["session_id", "cwd", "hook_event_name", "prompt", "agent_id"])
 async def test_a_lone_surrogate_costs_no_decision(field: str) -> None:
     """Decisions of all sessions are written together."""
-    ttl_store = MemoryTtlStore()
+    ttl_store = TtlStore()
     surfacer = Surfacer(FakeRecall(hits(SAID)), ttl_store, PipelineOptions())
     door = HookDoor(surfacer, HostSessions(ttl_store), HookOptions())
     await door.answer("claude", "", prompt(session_id="whole"))
@@ -97,7 +97,7 @@ async def test_a_lone_surrogate_costs_no_decision(field: str) -> None:
 
 
 async def test_a_folder_whose_name_is_not_utf_8_costs_no_decision() -> None:
-    surfacer = Surfacer(FakeRecall(hits(SAID)), MemoryTtlStore(), PipelineOptions())
+    surfacer = Surfacer(FakeRecall(hits(SAID)), TtlStore(), PipelineOptions())
     for session, cwd in (("whole", "/p"), ("odd\udcff", "/p\udcff")):
         await surfacer.surface(Cue(door=Door.PROMPT, text=SAID, session=session, cwd=cwd))
     decisions = await surfacer.journal.recent()
@@ -227,7 +227,7 @@ def bash(out: str = "x" * 500) -> bytes:
 
 
 def shortening_door(shorten: Shorten, **options: Any) -> HookDoor:
-    ttl_store, recall = MemoryTtlStore(), FakeRecall(hits(SAID))
+    ttl_store, recall = TtlStore(), FakeRecall(hits(SAID))
     surfacer = Surfacer(recall, ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all")))
     chosen = HookOptions(compress=("claude",), **options)
     return HookDoor(surfacer, HostSessions(ttl_store), chosen, opt_ins=OptIns(shorten=shorten))
@@ -380,7 +380,7 @@ def called(tool: str = "Read", session: str = "s") -> bytes:
 
 
 def door_with_a_rule() -> tuple[HookDoor, HostSessions]:
-    ttl_store = MemoryTtlStore()
+    ttl_store = TtlStore()
     surfacer = Surfacer(
         FakeRecall(rules=[RULE]), ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all"))
     )
@@ -435,7 +435,7 @@ async def test_subagent_and_parent_have_separate_seen_logs() -> None:
 async def test_a_pause_holds_for_subagents(tmp_path: Path) -> None:
     pause = Pause(tmp_path / "paused")
     pause.begin("s")
-    ttl_store = MemoryTtlStore()
+    ttl_store = TtlStore()
     surfacer = Surfacer(
         FakeRecall(hits(SAID)),
         ttl_store,

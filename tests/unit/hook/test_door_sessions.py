@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.unit.hook.test_door import RULE, door_with_a_rule
 
 from upwell.ground.host_sessions import HostSessions
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.hook.door import HookDoor, OptIns, TurnEnd, ignore_turn_end
 from upwell.hook.options import HookOptions
 from upwell.hosts.events import EventKind, HostEvent
@@ -24,7 +24,7 @@ START = {"sessionId": "s", "timestamp": 1, "cwd": "/p", "source": "new"}
 def door_at(
     project: Path | None, turn_end: TurnEnd = ignore_turn_end, **opt_ins: Any
 ) -> tuple[HookDoor, Surfacer]:
-    ttl_store = MemoryTtlStore()
+    ttl_store = TtlStore()
     rule = replace(RULE, project=str(project) if project else None)
     surfacer = Surfacer(
         FakeRecall(rules=[rule]), ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all"))

@@ -1,7 +1,7 @@
 import pytest
 from msgspec.structs import replace
 
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Surfacing
@@ -17,7 +17,7 @@ class Stage:
 
     def __init__(self):
         self.clock = ManualClock()
-        self.ttl_store = MemoryTtlStore(clock=self.clock)
+        self.ttl_store = TtlStore(clock=self.clock)
         self.uses = Uses(self.ttl_store)
         self.received = []
         self.common = {"must", "before"}

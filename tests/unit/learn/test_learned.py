@@ -2,7 +2,7 @@ import pytest
 
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.surfacing import Rating
 from upwell.learn.feedback import OWNER, RETENTION_SECONDS, Rated, Ratings
 from upwell.learn.implicit import Sighting as SeenLog
@@ -19,7 +19,7 @@ class House:
     def __init__(self, path):
         self.path = path
         self.clock = ManualClock()
-        self.ttl_store = MemoryTtlStore(clock=self.clock)
+        self.ttl_store = TtlStore(clock=self.clock)
         self.databases = []
 
     def learned(self, **options):

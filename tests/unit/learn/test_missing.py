@@ -1,13 +1,13 @@
 """Agents' remarks on missing content: stored in their words, without secrets, bounded."""
 
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.learn.budgets import MAX_CHARS, SHOWN, Budgets, ResultReport
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 async def said(*texts: str) -> Budgets:
-    budgets = Budgets(MemoryTtlStore(), enabled=True)
+    budgets = Budgets(TtlStore(), enabled=True)
     for text in texts:
         await budgets.report("fs__read", ResultReport.MISSING_EXAMPLE, text)
     return budgets

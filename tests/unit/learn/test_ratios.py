@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from upwell.ground.errors import StoreError
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.learn.budgets import (
     MAX_RATIO,
     MIN_RATIO,
@@ -36,7 +36,7 @@ def test_frequent_reading_on_raises_the_budget() -> None:
 
 
 async def test_reports_are_counted_by_tool_and_forgotten() -> None:
-    ttl_store = MemoryTtlStore()
+    ttl_store = TtlStore()
     for _ in range(4):
         await record(ttl_store, "fs__read", ResultReport.TRUNCATED)
         await record(ttl_store, "gh__list", ResultReport.TOO_LONG)
@@ -46,7 +46,7 @@ async def test_reports_are_counted_by_tool_and_forgotten() -> None:
     assert await ratios(ttl_store) == []
 
 
-class Unreadable(MemoryTtlStore):
+class Unreadable(TtlStore):
     is_down = False
 
     async def scan(self, *args: Any, **more: Any) -> Sequence[Any]:

@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.ground.clock import Deadline
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.memory import Hit, Memory, Query, Scope
 from upwell.memory.places import MAX_CANDIDATES, TTL_SECONDS, Places
 from upwell.testing import ManualClock
@@ -16,7 +16,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def places(clock: ManualClock) -> Places:
-    return Places(MemoryTtlStore(clock=clock))
+    return Places(TtlStore(clock=clock))
 
 
 def place(path: str, project: str = "/x", at: float = 1.0) -> Memory:

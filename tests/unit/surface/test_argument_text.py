@@ -179,9 +179,9 @@ def test_known_tools_have_templates(tool: str, args: dict, text: str) -> None:
     ],
 )
 async def test_generic_tool_names_are_not_searched_for(cue: Cue) -> None:
-    from upwell.ground.ttl_store import MemoryTtlStore
+    from upwell.ground.ttl_store import TtlStore
     from upwell.testing import FakeRecall
 
     recall = FakeRecall()
-    await Surfacer(recall, MemoryTtlStore(), EVERY_MOMENT).surface(cue)
+    await Surfacer(recall, TtlStore(), EVERY_MOMENT).surface(cue)
     assert recall.asked == []

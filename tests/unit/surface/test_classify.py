@@ -16,7 +16,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Deadline
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.limits import Breaker
 from upwell.ground.llm import OpenAIChat
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, Surfacing
@@ -108,7 +108,7 @@ def breaker() -> Breaker:
 
 async def settled(address: str, mood: str, **options: object) -> tuple[Intent, dict[str, int]]:
     """The result of a classifier for `KEYWORD`, and its counts."""
-    counts = Counts(MemoryTtlStore())
+    counts = Counts(TtlStore())
     chosen = IntentOptions(**({"use_llm": True, "llm_timeout_ms": 30_000} | options))
     asking = Classifier(chat(address, mood), counts, chosen, breaker())
     intent = await asking.refined("why does it reload?", KEYWORD, 30.0)
@@ -147,7 +147,7 @@ async def test_no_cue_waits_longer_than_the_timeout(
 
 async def test_the_door_may_leave_less_time(address: str) -> None:
     options = IntentOptions(use_llm=True, llm_timeout_ms=60_000)
-    asking = Classifier(chat(address, "slow"), Counts(MemoryTtlStore()), options, breaker())
+    asking = Classifier(chat(address, "slow"), Counts(TtlStore()), options, breaker())
     began = time.monotonic()
     assert await asking.refined("why does it reload?", KEYWORD, 0.1) == KEYWORD
     assert time.monotonic() - began < 15
@@ -157,7 +157,7 @@ async def test_the_door_may_leave_less_time(address: str) -> None:
 async def test_a_model_that_keeps_failing_is_left_alone_for_a_while(address: str) -> None:
     clock, before = ManualClock(), len(Moods.asked)
     options = IntentOptions(use_llm=True, llm_timeout_ms=30_000)
-    counts = Counts(MemoryTtlStore())
+    counts = Counts(TtlStore())
     asking = Classifier(chat(address, "broken"), counts, options, Breaker(2, 60.0, clock))
     for _ in range(5):
         assert await asking.refined("why does it reload?", KEYWORD, 30.0) == KEYWORD
@@ -180,7 +180,7 @@ SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 async def test_a_prompt_with_a_secret_is_not_sent(address: str) -> None:
     before = len(Moods.asked)
     options = IntentOptions(use_llm=True)
-    asking = Classifier(chat(address, "good"), Counts(MemoryTtlStore()), options, breaker())
+    asking = Classifier(chat(address, "good"), Counts(TtlStore()), options, breaker())
     assert await asking.refined(f"why is {SECRET} refused?", KEYWORD, 1.0) == KEYWORD
     assert len(Moods.asked) == before
 
@@ -269,7 +269,7 @@ def test_topics_of_the_keywords_stay_where_the_model_has_none() -> None:
     assert merged(KEYWORD, result, 0.5).topics == ("reload",)
 
 
-def surfacer(address: str, mood: str, ttl_store: MemoryTtlStore, **intent: object) -> Surfacer:
+def surfacer(address: str, mood: str, ttl_store: TtlStore, **intent: object) -> Surfacer:
     memory = Memory(id="m1", text="the cache reloads on SIGHUP", content_hash="h")
     return Surfacer(
         FakeRecall([Hit(memory=memory, score=0.9)]),
@@ -301,7 +301,7 @@ async def test_the_search_for_topics_has_the_same_deadline(address: str) -> None
         surface=SurfaceOptions(timeout_seconds=30),
         intent=IntentOptions(use_llm=True, llm_timeout_ms=30_000),
     )
-    stage = Surfacer(recall, MemoryTtlStore(), options, chat=chat(address, "good"))
+    stage = Surfacer(recall, TtlStore(), options, chat=chat(address, "good"))
     await stage.surface(Cue(door="prompt", text=STATEMENT, session="s"))
     await stage.aclose()
     assert len(recall.deadlines) == 2
@@ -309,7 +309,7 @@ async def test_the_search_for_topics_has_the_same_deadline(address: str) -> None
 
 
 async def test_the_decision_records_whose_intent_it_is(address: str) -> None:
-    ttl_store = MemoryTtlStore()
+    ttl_store = TtlStore()
     stage = surfacer(address, "good", ttl_store)
     outcome = await stage.surface(Cue(door="prompt", text=STATEMENT, session="s"))
     assert isinstance(outcome, Surfacing)
@@ -322,9 +322,9 @@ async def test_the_decision_records_whose_intent_it_is(address: str) -> None:
 async def test_a_required_intent_may_come_from_the_model(address: str) -> None:
     cue = Cue(door="prompt", text=STATEMENT, session="s")
     assert isinstance(
-        await surfacer(address, "good", MemoryTtlStore(), required=True).surface(cue), Surfacing
+        await surfacer(address, "good", TtlStore(), required=True).surface(cue), Surfacing
     )
-    ttl_store = MemoryTtlStore()
+    ttl_store = TtlStore()
     stage = surfacer(address, "nonsense", ttl_store, required=True)
     refused = await stage.surface(cue)
     assert isinstance(refused, Skip)
@@ -337,5 +337,5 @@ async def test_a_required_intent_may_come_from_the_model(address: str) -> None:
 @pytest.mark.parametrize("text", ["thanks!", "/status", "ok"])
 async def test_no_model_is_asked_about_a_greeting(address: str, text: str) -> None:
     before = len(Moods.asked)
-    await surfacer(address, "good", MemoryTtlStore()).surface(Cue(door="prompt", text=text))
+    await surfacer(address, "good", TtlStore()).surface(Cue(door="prompt", text=text))
     assert len(Moods.asked) == before

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.surface.test_session_start import NOW, Stage, note
 
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
@@ -24,7 +24,7 @@ class Session(Stage):
     def __init__(self, *memories: Memory, **options: object) -> None:
         super().__init__(*memories, rules=[RULE], **options)
         self.clock = ManualClock(NOW)
-        self.ttl_store = MemoryTtlStore(clock=self.clock)
+        self.ttl_store = TtlStore(clock=self.clock)
         self.surfacer = Surfacer(
             self.reader(),
             self.ttl_store,
@@ -74,7 +74,7 @@ async def test_a_compacted_session_begins_with_its_rules_and_memories(warned: bo
 async def test_the_commands_that_worked_come_back_after_a_compaction_only() -> None:
     surfacer = Surfacer(
         Session(OLD).reader(),
-        MemoryTtlStore(clock=ManualClock(NOW)),
+        TtlStore(clock=ManualClock(NOW)),
         PipelineOptions(
             commands_in=lambda path: ["make dock PUMP=1"] if path == "/s.jsonl" else []
         ),
@@ -93,7 +93,7 @@ async def test_the_commands_that_worked_come_back_after_a_compaction_only() -> N
 async def test_commands_alone_open_a_compacted_session() -> None:
     clock = ManualClock(NOW)
     options = PipelineOptions(commands_in=lambda path: ["make dock PUMP=1"])
-    surfacer = Surfacer(Stage().reader(), MemoryTtlStore(clock=clock), options, clock=clock)
+    surfacer = Surfacer(Stage().reader(), TtlStore(clock=clock), options, clock=clock)
     start = Cue(door="session", session="s", cwd="/repo", text="compact", transcript="/s.jsonl")
     outcome = await surfacer.offer(start)
     assert isinstance(outcome, Surfacing)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
@@ -45,7 +45,7 @@ def surfacer(hits: Sequence[Hit], moments="default") -> tuple[Surfacer, FakeReca
     recall, clock = FakeRecall(hits), ManualClock()
     surface = SurfaceOptions() if moments == "default" else SurfaceOptions(moments=moments)
     options = PipelineOptions(surface=surface)
-    return Surfacer(recall, MemoryTtlStore(clock=clock), options, clock=clock), recall
+    return Surfacer(recall, TtlStore(clock=clock), options, clock=clock), recall
 
 
 def failed_read(project: Path, session: str = "s", name: str = "settings.toml") -> Cue:

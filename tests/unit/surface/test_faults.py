@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
@@ -35,7 +35,7 @@ class Broken(FakeRecall):
         raise self._error
 
 
-class BrokenStore(MemoryTtlStore):
+class BrokenStore(TtlStore):
     """A TTL store with one method that raises."""
 
     def __init__(self, method):
@@ -55,7 +55,7 @@ def records(caplog, monkeypatch):
 @pytest.mark.parametrize("door", ["tool", "prompt", "ask"])
 async def test_a_search_that_raises_anything_is_a_fault_with_its_traceback(records, door):
     cue = READ if door == "tool" else Cue(door=door, text=PROMPT.text, session="s")
-    outcome = await Surfacer(Broken("search", BUG), MemoryTtlStore(), EVERY_MOMENT).surface(cue)
+    outcome = await Surfacer(Broken("search", BUG), TtlStore(), EVERY_MOMENT).surface(cue)
     if door == "prompt":
         assert isinstance(outcome, Surfacing), "the standing rules come without the search"
         assert [memory.id for memory in outcome.memories] == ["r"]
@@ -71,7 +71,7 @@ async def test_a_search_that_raises_anything_is_a_fault_with_its_traceback(recor
 async def test_an_unexpected_fault_counts_for_the_breaker():
     surfacer = Surfacer(
         Broken("search", BUG),
-        MemoryTtlStore(),
+        TtlStore(),
         EVERY_MOMENT,
         clock=ManualClock(),
     )
@@ -91,16 +91,14 @@ async def test_a_log_that_raises_anything_is_a_fault(records, method):
 
 @pytest.mark.parametrize("error", [BUG, StoreUnwritable("no room", hint="")])
 async def test_rules_that_cannot_be_read_cost_the_rules_only(error):
-    outcome = await Surfacer(Broken("pinned", error), MemoryTtlStore(), EVERY_MOMENT).surface(
-        PROMPT
-    )
+    outcome = await Surfacer(Broken("pinned", error), TtlStore(), EVERY_MOMENT).surface(PROMPT)
     assert isinstance(outcome, Surfacing)
     assert [memory.id for memory in outcome.memories] == ["m1"]
 
 
 @pytest.mark.parametrize("method", ["latest", "pinned"])
 async def test_a_session_opens_without_what_cannot_be_read(method):
-    surfacer = Surfacer(Broken(method, BUG), MemoryTtlStore(), EVERY_MOMENT)
+    surfacer = Surfacer(Broken(method, BUG), TtlStore(), EVERY_MOMENT)
     outcome = await surfacer.surface(Cue(door="session", session="s"))
     assert isinstance(outcome, Skip)
     expected = SkipReason.FAULT if method == "latest" else SkipReason.NO_CANDIDATES
@@ -117,7 +115,7 @@ async def test_taking_back_and_compacting_never_raise(records, method):
 
 
 async def test_a_late_hit_that_cannot_be_checked_costs_the_offer_only(records):
-    surfacer = Surfacer(Broken("changes", BUG), MemoryTtlStore(), EVERY_MOMENT)
+    surfacer = Surfacer(Broken("changes", BUG), TtlStore(), EVERY_MOMENT)
     await surfacer.deliveries.take_back(await surfacer.surface(READ), READ, late=True)
     assert "Traceback" in records.text
     assert isinstance(await surfacer.surface(READ), Surfacing)
@@ -128,7 +126,7 @@ async def test_a_cancelled_call_stays_cancelled():
         async def search(self, query, deadline):
             await asyncio.Event().wait()
 
-    surfacer = Surfacer(Stuck(), MemoryTtlStore(), EVERY_MOMENT)
+    surfacer = Surfacer(Stuck(), TtlStore(), EVERY_MOMENT)
     surfacing = asyncio.create_task(surfacer.surface(READ))
     await asyncio.sleep(0)
     surfacing.cancel()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Found, Memory, Query
 from upwell.ground.types.surfacing import Surfacing
@@ -60,7 +60,7 @@ async def test_the_decision_is_that_of_a_search(file: str, tool: str, tmp_path: 
     surfaced_ids = []
     for reader in (CombinedReader, Searching):
         options = PipelineOptions(surface=SurfaceOptions(min_score=0.05))
-        surfacer = Surfacer(reader(store, Recalls([StoreRecall(store)])), MemoryTtlStore(), options)
+        surfacer = Surfacer(reader(store, Recalls([StoreRecall(store)])), TtlStore(), options)
         outcome = await surfacer.surface(cue)
         surfaced_ids.append(
             [hit.memory.id for hit in outcome.hits] if isinstance(outcome, Surfacing) else []

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.ground.errors import StoreCorrupt, UsageError
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Memory, Scope, Trust
 from upwell.surface.guards import FRESH_SECONDS, GUARD, Guards, check_guard, is_guard
@@ -35,7 +35,7 @@ class Stage:
         self.recorded: list[str] = []
         self.guards = Guards(
             self.recall,
-            MemoryTtlStore(clock=self.clock),
+            TtlStore(clock=self.clock),
             is_paused=lambda _: self.is_paused,
             refused=lambda cue, rule: self.recorded.append(rule.id),
             clock=self.clock,

@@ -11,7 +11,7 @@ from tests.scripted_model import ScriptedModel, naming, serving, silent
 
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.llm import OpenAIChat
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.principal import Principal
@@ -63,7 +63,7 @@ class Stage:
             surface=SurfaceOptions(**{"judge": True, "cooldown_seconds": 0.0, **surface}),
             judge=JudgeOptions(calls=calls, input_price=2.0, output_price=10.0),
         )
-        self.surfacer = Surfacer(self.recall, MemoryTtlStore(), options, chat=chat)
+        self.surfacer = Surfacer(self.recall, TtlStore(), options, chat=chat)
 
     async def late(self, cue: Cue) -> Outcome:
         """The outcome of a cue after the pending verdict."""

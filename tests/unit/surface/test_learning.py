@@ -7,7 +7,7 @@ import pytest
 
 from upwell.ground.errors import UsageError
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
@@ -29,7 +29,7 @@ DAYS_8 = 8 * 86_400.0
 class Stage:
     def __init__(self, path):
         self.clock = ManualClock()
-        self.ttl_store = MemoryTtlStore(clock=self.clock)
+        self.ttl_store = TtlStore(clock=self.clock)
         self.recall = FakeRecall([hit()])
         self.database = open_database(path / "memory.db", [OWNER], synchronous="FULL")
         self.learning = self.new_lessons()

@@ -10,7 +10,7 @@ from tests.scripted_model import ScriptedModel, naming, serving
 
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.llm import OpenAIChat
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import LESSON, STATE, Hit, Memory, Provenance, Trust
 from upwell.ground.types.principal import Principal
@@ -89,7 +89,7 @@ class Stage:
         chat = OpenAIChat(Endpoint(base_url=model.address, model="m")) if model else None
         surface = SurfaceOptions(cooldown_seconds=0.0, judge=model is not None)
         options = PipelineOptions(surface=surface, judge=JudgeOptions(calls=40))
-        store = MemoryTtlStore(clock=self.clock)
+        store = TtlStore(clock=self.clock)
         self.surfacer = Surfacer(self.recall, store, options, chat=chat, clock=self.clock)
 
     async def says(self, cue: Cue) -> list[str]:
@@ -109,7 +109,7 @@ async def test_a_lesson_is_said_whole_and_with_its_day() -> None:
 async def test_a_lesson_that_does_not_fit_is_left_out_rather_than_cut() -> None:
     stage = Stage(FEES)
     options = PipelineOptions(surface=SurfaceOptions(max_tokens=60))
-    surfacer = Surfacer(stage.recall, MemoryTtlStore(), options, clock=stage.clock)
+    surfacer = Surfacer(stage.recall, TtlStore(), options, clock=stage.clock)
     outcome = await surfacer.surface(ASKED)
     assert isinstance(outcome, Skip)
     assert outcome.reason is SkipReason.OVER_BUDGET
@@ -216,7 +216,7 @@ async def test_a_lesson_is_found_soon_after_it_was_written() -> None:
 async def test_lessons_are_no_diary_at_the_start_of_a_session() -> None:
     stage = Stage(FEES)
     options = PipelineOptions(surface=SurfaceOptions(moments="all"))
-    surfacer = Surfacer(stage.recall, MemoryTtlStore(), options, clock=stage.clock)
+    surfacer = Surfacer(stage.recall, TtlStore(), options, clock=stage.clock)
     start = replace(ASKED, door=Door.SESSION, text="startup")
     assert ids(await surfacer.surface(start)) == []
 

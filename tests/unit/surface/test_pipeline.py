@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.ground.errors import RecallUnavailable, StoreUnwritable
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Trust
 from upwell.ground.types.principal import Principal
@@ -25,7 +25,7 @@ class Stage:
     def __init__(self, *hits, error=None, **surface):
         self.clock = ManualClock()
         self.recall = FakeRecall(hits, error)
-        self.ttl_store = MemoryTtlStore(clock=self.clock)
+        self.ttl_store = TtlStore(clock=self.clock)
         self.intent = IntentOptions()
         self.surface = SurfaceOptions(**{"moments": "all", **surface})
 
@@ -232,7 +232,7 @@ async def test_three_failures_open_the_breaker_and_a_probe_closes_it():
     assert isinstance(await surfacer.surface(read("src/f5.py")), Surfacing)
 
 
-class FullTtlStore(MemoryTtlStore):
+class FullTtlStore(TtlStore):
     """A TTL store that can be read but not written, because the disk is full."""
 
     async def put_all(self, *entries):
@@ -251,7 +251,7 @@ async def test_a_slow_recall_ends_at_its_deadline():
             await asyncio.Event().wait()
 
     options = PipelineOptions(surface=SurfaceOptions(moments="all", timeout_seconds=0.05))
-    surfacer = Surfacer(Stuck(), MemoryTtlStore(), options)
+    surfacer = Surfacer(Stuck(), TtlStore(), options)
     assert await reason(surfacer, read()) is SkipReason.DEADLINE
 
 
@@ -288,7 +288,7 @@ async def test_decisions_reach_the_journal():
 async def test_the_users_request_is_known_at_every_setting_of_moments() -> None:
     """It guides shortening, whatever may surface."""
     for options in (PipelineOptions(), EVERY_MOMENT):
-        surfacer = Surfacer(FakeRecall(), MemoryTtlStore(), options)
+        surfacer = Surfacer(FakeRecall(), TtlStore(), options)
         request = "Why was the customer charged twice?"
         await surfacer.surface(Cue(door=Door.PROMPT, text=request, session="s"))
         assert surfacer.last_request("s") == request

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Memory
 from upwell.surface.guards import Guards
@@ -73,7 +73,7 @@ async def test_rules_and_guards_about_files_hold_through_a_link(work: Path, cwd:
     guard = standing(replace(memory, tags=("guard",)), RuleScope(paths=paths, tools=("Bash",)))
     surfacer = Surfacer(
         FakeRecall(rules=[rule]),
-        MemoryTtlStore(),
+        TtlStore(),
         PipelineOptions(surface=SurfaceOptions(moments="all")),
     )
     outcome = await surfacer.offer(
@@ -82,7 +82,7 @@ async def test_rules_and_guards_about_files_hold_through_a_link(work: Path, cwd:
     assert "Migrations are frozen" in getattr(outcome, "text", "")
     guards = Guards(
         FakeRecall(rules=[guard]),
-        MemoryTtlStore(),
+        TtlStore(),
         is_paused=lambda _: False,
         refused=lambda *_: None,
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.ground.projects import ProjectOptions
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import PROBE_SESSIONS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
@@ -20,7 +20,7 @@ OPTIONS = PipelineOptions(
 
 class Stage:
     def __init__(self) -> None:
-        self.surfacer = Surfacer(FakeRecall([HIT]), MemoryTtlStore(), OPTIONS)
+        self.surfacer = Surfacer(FakeRecall([HIT]), TtlStore(), OPTIONS)
 
     async def records(self) -> tuple[int, int]:
         """The number of decisions and of counters."""

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.ground.errors import StoreError
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
 from upwell.ground.types.surfacing import Moment, Skip, SkipReason, Surfacing
@@ -40,7 +40,7 @@ def surfacer(reader: Pinned, *hits: Hit, **options: Any) -> Surfacer:
     reader.hits = list(hits)
     return Surfacer(
         reader,
-        MemoryTtlStore(clock=clock),
+        TtlStore(clock=clock),
         PipelineOptions(surface=SurfaceOptions(**{"moments": "all", **options})),
         clock=clock,
     )

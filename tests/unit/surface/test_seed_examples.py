@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable, UpwellError
 from upwell.ground.text.lexicon import shipped
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, IntentKind, Skip, Surfacing
@@ -182,7 +182,7 @@ def test_21_entries_of_a_digest(asked: int, shown: int) -> None:
 
 
 async def test_22_nothing_found_is_the_neutral_digest() -> None:
-    stage = Surfacer(FakeRecall(), MemoryTtlStore(), PipelineOptions(), clock=ManualClock())
+    stage = Surfacer(FakeRecall(), TtlStore(), PipelineOptions(), clock=ManualClock())
     outcome = await stage.surface(Cue(door="ask", text="what does Cookie love?"))
     assert isinstance(outcome, Skip)
     assert digest(()) == EMPTY_DIGEST
@@ -223,7 +223,7 @@ async def test_23_a_search_that_fails_costs_its_own_results_only(
     places: Sequence[Hit | UpwellError], found: list[str]
 ) -> None:
     recalls = Recalls([Place(str(n), position) for n, position in enumerate(places)])
-    stage = Surfacer(Reader(recalls), MemoryTtlStore(), PipelineOptions(), clock=ManualClock())
+    stage = Surfacer(Reader(recalls), TtlStore(), PipelineOptions(), clock=ManualClock())
     outcome = await stage.surface(Cue(door="ask", text="what does Cookie love?"))
     reply = [m.id for m in outcome.memories] if isinstance(outcome, Surfacing) else []
     assert reply == found

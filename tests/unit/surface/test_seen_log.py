@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.ground.host_sessions import within
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.memory import Hit, Memory
 from upwell.surface.seen_log import RESERVED_SECONDS, SESSION_SECONDS, SeenLog
 from upwell.testing import ManualClock
@@ -21,7 +21,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def log(clock: ManualClock) -> SeenLog:
-    return SeenLog(MemoryTtlStore(clock=clock), WEEK)
+    return SeenLog(TtlStore(clock=clock), WEEK)
 
 
 async def test_a_session_receives_a_memory_once_however_long_it_lasts(
@@ -69,7 +69,7 @@ async def test_memories_ignored_repeatedly_stay_silent_in_other_sessions() -> No
     async def ignored(memory_id: str) -> bool:
         return memory_id == "m1"
 
-    log = SeenLog(MemoryTtlStore(), WEEK, ignored)
+    log = SeenLog(TtlStore(), WEEK, ignored)
     assert await log.fresh([HIT], "s") == [HIT], "not before it was told"
     await log.record([MEMORY, OTHER], "s")
     assert await log.fresh([HIT, OTHER_HIT], "t") == [OTHER_HIT]
@@ -135,7 +135,7 @@ async def test_a_compaction_forgets_only_its_own_sessions_deliveries(log: SeenLo
 
 
 async def test_switched_off_it_knows_nothing() -> None:
-    store = MemoryTtlStore()
+    store = TtlStore()
     log = SeenLog(store, 0)
     await log.reserve([MEMORY], "s")
     await log.record([MEMORY], "s")

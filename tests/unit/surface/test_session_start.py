@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope, Trust
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
@@ -40,7 +40,7 @@ class Stage:
         self.recall = FakeRecall([Hit(memory=memory, score=0.9) for memory in memories])
         self.surfacer = Surfacer(
             self.reader(),
-            MemoryTtlStore(clock=ManualClock(NOW)),
+            TtlStore(clock=ManualClock(NOW)),
             PipelineOptions(surface=SurfaceOptions(**{"moments": "all", **options})),
             clock=ManualClock(NOW),
         )

@@ -1,6 +1,6 @@
 """Totals by day, host, project and tool."""
 
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.testing import ManualClock
 from upwell.usage.breakdown import Breakdown, Dimension, UsageMetric, UsagePlace, rows_by, whole
 
@@ -11,7 +11,7 @@ BARE = UsagePlace(tool="prompt")
 
 async def test_totals_add_up_over_days_and_places() -> None:
     clock = ManualClock(1_770_000_000.0)
-    store = MemoryTtlStore(clock=clock)
+    store = TtlStore(clock=clock)
     breakdown = Breakdown(store, clock)
     breakdown.add(SHOP, events=1, results=1, before=1_000, after=300)
     breakdown.add(SHOP, events=1, read_again=100)
@@ -30,7 +30,7 @@ async def test_totals_add_up_over_days_and_places() -> None:
 
 
 async def test_undone_events_leave_no_trace() -> None:
-    store = MemoryTtlStore()
+    store = TtlStore()
     breakdown = Breakdown(store)
     breakdown.add(SHOP, spoke=1, memories=1)
     breakdown.add(SHOP, spoke=-1, memories=-1)
@@ -39,7 +39,7 @@ async def test_undone_events_leave_no_trace() -> None:
 
 
 async def test_names_with_separators_and_of_any_length_are_kept_apart() -> None:
-    store = MemoryTtlStore()
+    store = TtlStore()
     breakdown = Breakdown(store)
     breakdown.add(UsagePlace("a\tb", "c\nd" * 500, "\ud800"), events=1)
     await breakdown.flush()

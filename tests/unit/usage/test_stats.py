@@ -1,5 +1,5 @@
 from upwell.app.reporting import in_words
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.surfacing import Rating, SkipReason
 from upwell.testing import ManualClock
 from upwell.usage.breakdown import COSTS
@@ -13,7 +13,7 @@ NO_GAIN = {"saved": 0, "net": 0, **dict.fromkeys(COSTS, 0)}
 
 async def test_counts_are_added_up():
     clock = ManualClock()
-    ttl_store = MemoryTtlStore(clock=clock)
+    ttl_store = TtlStore(clock=clock)
     first, second = Counts(ttl_store, clock), Counts(ttl_store, clock)
     first.add(CountedEvent.DECISION, "surfaced", door="tool", tool="fs__read")
     first.add(CountedEvent.SAID, "memories", door="tool", tool="fs__read", by=3)
@@ -39,7 +39,7 @@ async def test_counts_are_added_up():
 
 async def test_rates_show_how_much_surfaced_and_was_used():
     clock = ManualClock()
-    counts = Counts(MemoryTtlStore(clock=clock), clock)
+    counts = Counts(TtlStore(clock=clock), clock)
     assert stats_of(await counts.since(1)).used_share is None
     counts.add(CountedEvent.DECISION, "surfaced", door="prompt", by=2)
     counts.add(CountedEvent.DECISION, "routine", door="tool", by=198)
@@ -64,7 +64,7 @@ async def test_rates_show_how_much_surfaced_and_was_used():
 
 async def test_only_the_requested_days_are_counted():
     clock = ManualClock()
-    counts = Counts(MemoryTtlStore(clock=clock), clock)
+    counts = Counts(TtlStore(clock=clock), clock)
     for _ in range(5):
         counts.add(CountedEvent.DECISION, "rate", door="tool")
         await counts.flush()
@@ -75,7 +75,7 @@ async def test_only_the_requested_days_are_counted():
 
 
 async def test_a_name_cannot_forge_another_counter():
-    counts = Counts(MemoryTtlStore())
+    counts = Counts(TtlStore())
     counts.add(CountedEvent.DECISION, "surfaced", door="tool", tool="a\ttool\nb\ud800" + "x" * 999)
     await counts.flush()
     (count,) = await counts.since(1)
@@ -85,7 +85,7 @@ async def test_a_name_cannot_forge_another_counter():
 
 async def test_a_report_without_a_surfacing_says_so_in_words():
     clock = ManualClock()
-    counts = Counts(MemoryTtlStore(clock=clock), clock)
+    counts = Counts(TtlStore(clock=clock), clock)
     counts.add(CountedEvent.DECISION, "surfaced", door="ask")
     await counts.flush()
     nothing = report(stats_of(await counts.since(1)), (), 7, in_words, NO_GAIN)

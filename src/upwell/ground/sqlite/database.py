@@ -13,9 +13,9 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,14 @@ from upwell.ground.sqlite.file import (
     finish,
     from_failure,
     from_sqlite,
+    in_transaction,
     prepare,
     refuse_later,
     version,
 )
 from upwell.ground.trace import LOG
 
-__all__ = ["Database", "OpenPlan", "Owner", "open_database", "repair"]
+__all__ = ["Database", "DatabaseInMemory", "OpenPlan", "Owner", "open_database", "repair"]
 
 
 CHECK_SECONDS = 1.0
@@ -105,16 +106,8 @@ class Follower:
             StoreError: SQLite failed.
             UsageError: a value is not valid Unicode.
         """
-        try:
+        with _converted(self.plan.path):
             return work(self.connection())
-        except sqlite3.Error as error:
-            raise from_sqlite(error, self.plan.path) from error
-        except (UnicodeDecodeError, MemoryError) as error:
-            raise from_failure(error, self.plan.path) from error
-        except UnicodeEncodeError as error:
-            raise UsageError(
-                f"not valid Unicode: {error.object!a:.60}", hint="remove lone surrogates"
-            ) from error
 
 
 class Lane(Follower):
@@ -328,6 +321,44 @@ class Database:
                 return finish(db, work)
             db.execute("ROLLBACK")
             db = self._writing.connection()
+
+
+class DatabaseInMemory:
+    """Tables in this process's memory, with those methods of `Database` that work on them."""
+
+    def __init__(self, owners: Sequence[Owner]) -> None:
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        for owner in owners:
+            for migration in owner.migrations:
+                migration(self.connection)
+
+    async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with _converted(Path("the memory")):
+            return work(self.connection)
+
+    async def write[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with _converted(Path("the memory")):
+            return in_transaction(self.connection, work)
+
+    inline_read = read
+    write_grouped = write
+
+    async def look_for_damage(self) -> None:
+        """Do nothing, because no other program can damage the tables."""
+
+
+@contextmanager
+def _converted(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise from_sqlite(error, path) from error
+    except (UnicodeDecodeError, MemoryError) as error:
+        raise from_failure(error, path) from error
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"not valid Unicode: {error.object!a:.60}", hint="remove lone surrogates"
+        ) from error
 
 
 def _flaw_of_file(path: Path) -> str:

@@ -3,7 +3,7 @@
 from tests.unit.memory.external.test_late_answers import FACT, Gated
 
 from upwell.ground.clock import Deadline
-from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.memory import Memory, Query
 from upwell.ground.uris import memory_id
 from upwell.memory.external.ltm import KeptHits, LtmRecall
@@ -12,7 +12,7 @@ from upwell.surface.render import citation
 
 
 async def test_a_hit_is_read_by_its_citation_in_another_process() -> None:
-    server, ttl_store = Gated(), MemoryTtlStore()
+    server, ttl_store = Gated(), TtlStore()
     server.open.set()
     recall = LtmRecall(server, LtmOptions(), kept=KeptHits(ttl_store))
     query = Query(texts=("when does settle run?",))

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
-from upwell.ground.ttl_store import TtlOptions
+from upwell.ground.ttl_store import OWNER, TtlStore
 
 CAP = 2_000_000
 
@@ -18,7 +17,7 @@ CAP = 2_000_000
 @pytest.mark.parametrize("size", [300, 1_200, 5_000, 100_000])
 async def test_the_file_stays_within_the_cap(tmp_path: Path, size: int) -> None:
     database = open_database(tmp_path / "ledger.db", [OWNER], synchronous="NORMAL")
-    ttl_store = SqliteTtlStore(database, options=TtlOptions(max_bytes={"k": CAP}))
+    ttl_store = TtlStore(database, caps={"k": CAP})
     dice, written, last = random.Random(size), 0, ""
     while written < 10 * CAP:
         batch = {}
@@ -38,7 +37,7 @@ async def test_the_cap_counts_the_entries_of_other_processes(tmp_path: Path) -> 
     """A newly opened store measures the kind at its first write."""
     for _ in range(8):
         database = open_database(tmp_path / "ledger.db", [OWNER], synchronous="NORMAL")
-        ttl_store = SqliteTtlStore(database, options=TtlOptions(max_bytes={"k": CAP}))
+        ttl_store = TtlStore(database, caps={"k": CAP})
         for _ in range(4):
             name = f"{random.getrandbits(256):064x}"
             await ttl_store.put("k", {name: b"x" * 100_000}, ttl_seconds=9e9)
@@ -51,11 +50,11 @@ RACER = """
 import asyncio, sys
 from pathlib import Path
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.sqlite.ttl_store import OWNER, SqliteTtlStore
+from upwell.ground.ttl_store import OWNER, TtlStore
 
 async def main(path, rounds):
     database = open_database(Path(path), [OWNER], synchronous="NORMAL")
-    store, increments = SqliteTtlStore(database), 0
+    store, increments = TtlStore(database), 0
     while increments < rounds:
         item = (await store.get("race", ["count"])).get("count")
         old = item.value if item else None
@@ -75,7 +74,7 @@ async def test_processes_that_race_with_compare_and_set_lose_no_update(tmp_path:
     ]
     assert [await racer.wait() for racer in racers] == [0] * processes
     database = open_database(path, [OWNER], synchronous="NORMAL")
-    entries = await SqliteTtlStore(database).get("race", ["count"])
+    entries = await TtlStore(database).get("race", ["count"])
     await database.aclose()
     assert entries["count"].value == b"%d" % (rounds * processes)
 
@@ -85,7 +84,7 @@ async def test_the_newest_of_a_rare_kind_are_found_without_reading_the_others(
 ) -> None:
     """Counted in instructions of SQLite: time depends on the machine."""
     database = open_database(tmp_path / "ledger.db", [OWNER], synchronous="NORMAL")
-    ttl_store = SqliteTtlStore(database)
+    ttl_store = TtlStore(database)
     await ttl_store.put("rare", {"a": b"1", "b": b"2"}, ttl_seconds=1e6)
     await ttl_store.put("common", {f"{key}": b"x" for key in range(5_000)}, ttl_seconds=1e6)
     steps = 0
