@@ -10,8 +10,7 @@ from pathlib import Path
 from upwell.app import App, Settings, build
 from upwell.app.team_access import team_access
 from upwell.ground.types.principal import OWNER, Principal
-from upwell.web.admission import Admission, Denials, Rates
-from upwell.web.options import LimitOptions
+from upwell.web.admission import Admission, Denials
 from upwell.web.routes import http_app
 from upwell.web.server import http_server, listen
 from upwell.web.team import TeamDoor
@@ -34,7 +33,6 @@ async def gateway(
     folder: Path,
     database: str,
     tokens: Mapping[str, Principal] | None = None,
-    limits: LimitOptions | None = None,
     **environment: str,
 ) -> AsyncIterator[Gateway]:
     """A gateway over a database ("" for none) that accepts the owner's token and these."""
@@ -43,7 +41,6 @@ async def gateway(
     known = {OWNER_TOKEN: OWNER, **(tokens or {})}
     admission = Admission(
         known.get,
-        rates=Rates(limits or LimitOptions()),
         denied=Denials(app.audit.denied, app.audit.stranger),
     )
     server = http_server(http_app(TeamDoor(team_access(app)).routes(), admission))

@@ -55,7 +55,7 @@ from upwell.surface.options import (
     scaled_to,
 )
 from upwell.tools.options import ToolsOptions
-from upwell.web.options import LimitOptions, OidcOptions
+from upwell.web.options import OidcOptions
 
 SECTIONS: Mapping[str, type] = {
     "surface": SurfaceOptions,
@@ -64,7 +64,6 @@ SECTIONS: Mapping[str, type] = {
     "memory": MemoryOptions,
     "store": StoreOptions,
     "oidc": OidcOptions,
-    "limits": LimitOptions,
     "stm": NotesOptions,
     "ltm": LtmOptions,
     "compress": CompressOptions,
@@ -82,6 +81,14 @@ SECTIONS: Mapping[str, type] = {
 }
 _NOT_PER_TOOL = {"surface": SURFACE_NOT_PER_TOOL, "compress": COMPRESS_NOT_PER_TOOL}
 PER_TOOL = ("compress", "surface")
+GONE = frozenset(
+    """
+    cache.max_bytes gateway.lazy_tools_tokens gateway.max_in_flight hook.idle_minutes ltm.arguments
+    ltm.profile ltm.result ltm.tool store.secret surface.judge_calls surface.session_max_bytes
+    surface.write_tools
+    """.split()
+)
+"""Keys of 0.2.0. They are reported, but stop no command."""
 MAX_TOOLS_CACHED = 512
 DEFAULT = "default"
 _PREFIX = "UPWELL_"
@@ -107,7 +114,6 @@ class Config:
     memory: MemoryOptions = field(default_factory=MemoryOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
     oidc: OidcOptions = field(default_factory=OidcOptions)
-    limits: LimitOptions = field(default_factory=LimitOptions)
     stm: NotesOptions = field(default_factory=NotesOptions)
     ltm: LtmOptions = field(default_factory=LtmOptions)
     compress: CompressOptions = field(default_factory=CompressOptions)
@@ -137,7 +143,6 @@ class Config:
             lexicon=self.lexicon,
             is_excluded=self.projects.excludes,
             judge=JudgeOptions(
-                calls=self.surface.judge_calls,
                 input_price=self.llm.input_price,
                 output_price=self.llm.output_price,
             ),
@@ -240,8 +245,9 @@ def load(
         ConfigError: a setting or a file is invalid. Only the first mistake is reported.
     """
     config, mistakes = read(home, flags, environment)
-    if mistakes:
-        raise mistakes[0]
+    for mistake in mistakes:
+        if mistake.key not in GONE:
+            raise mistake
     return config
 
 
@@ -348,6 +354,8 @@ class _Reading:
         kind = SECTIONS[section]
         for name, value in _table(section, table, origin).items():
             with self.mistakes_noted():
+                if f"{section}.{name}" in GONE:
+                    raise _without_effect(f"{section}.{name}", origin)
                 if name in SECTIONS and name not in _fields(kind) and isinstance(value, Mapping):
                     raise _misplaced(section, name, value, origin)
                 setting = checked(kind, f"{section}.{name}", name, value, origin, _fields(kind))
@@ -488,6 +496,11 @@ def _misplaced(section: str, name: str, table: Mapping[str, Any], origin: str) -
         origin=origin,
         hint=here if name == section else elsewhere,
     )
+
+
+def _without_effect(key: str, origin: str) -> ConfigError:
+    message = f"{key} in {origin} no longer has an effect"
+    return ConfigError(message, key=key, origin=origin, hint="delete it")
 
 
 def _only_in_file(section: str, variable: str) -> ConfigError:

@@ -17,7 +17,6 @@ from upwell.memory.base import Recall
 from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
 from upwell.memory.external.ltm import LtmRecall
-from upwell.memory.options import LtmOptions, LtmProfile
 from upwell.memory.recall import Recalls, StoreRecall
 from upwell.memory.sources import source_at
 from upwell.memory.sqlite.sources import OWNER as SOURCES_OWNER
@@ -114,12 +113,11 @@ class Elsewhere:
 
 async def ltm(folder: Path, close: AsyncExitStack) -> Place:
     server = Elsewhere()
-    options = LtmOptions(profile=LtmProfile.GENERIC, tool="find", result="hits")
 
     async def fill(memories: Sequence[Memory]) -> None:
         server.texts += [memory.text for memory in memories]
 
-    return LtmRecall(server, options), fill
+    return LtmRecall(server), fill
 
 
 async def states(folder: Path, close: AsyncExitStack) -> Place:

@@ -18,7 +18,6 @@ from upwell.ground.types.memory import Memory, Scope, Trust
 from upwell.ground.types.principal import Role, granted, private_of
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.team.exchange import MAX_CURSORS, PAGES_BYTES
-from upwell.web.options import LimitOptions
 
 pytestmark = pytest.mark.slow  # every attack opens a gateway and a PostgreSQL
 SHOP = "github.com/acme/shop"
@@ -393,16 +392,6 @@ async def test_other_methods_paths_and_tokens_get_nothing(site: Site) -> None:
     foreign = {"origin": "https://evil.example"}
     ben = await site.attacker("ben")
     assert (await ben.send("GET", "/team", headers=foreign)).status_code == 403
-
-
-async def test_requests_beyond_the_rate_are_refused(tmp_path: Path) -> None:
-    limits = LimitOptions(requests_per_minute=5)
-    async with gateway(tmp_path, cluster().emptied(), TOKENS, limits) as opened:
-        ada = await Attacker(opened, "ada-token").begin()
-        answers = [await ada.pages() for _ in range(8)]
-        assert [answer.status_code for answer in answers] == [200] * 4 + [429] * 4
-        assert int(answers[-1].headers["retry-after"]) > 0
-        assert (await Attacker(opened, "ben-token").begin()).source
 
 
 async def test_a_gateway_without_a_database_says_so(tmp_path: Path) -> None:

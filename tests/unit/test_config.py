@@ -136,11 +136,23 @@ def test_a_pipe_is_not_a_configuration(tmp_path, name):
         load(tmp_path, environment={})
 
 
+def test_a_key_of_0_2_0_is_reported_and_stops_nothing(home):
+    text = "[surface]\nmax_count = 7\nwrite_tools = []\n[hook]\nidle_minutes = 5\n"
+    assert written(home, text).surface.max_count == 7
+    _, mistakes = read(home, environment={"UPWELL_LTM__TOOL": "find"})
+    assert [mistake.message.partition(" ")[0] for mistake in mistakes] == [
+        "surface.write_tools",
+        "hook.idle_minutes",
+        "ltm.tool",
+    ]
+    assert all(mistake.hint == "delete it" for mistake in mistakes)
+
+
 WRONG_KINDS = {
     "number": ('surface.min_score = "high"', "'high': must be a number, like 0.5"),
     "whole": ("surface.race_ms = 2.5", "2.5: must be a whole number of milliseconds, like 300"),
     "no default": ('compress.max_result_tokens = "x"', "must be a whole number of tokens"),
-    "duration": ('hook.idle_minutes = "5m"', "must be a number of minutes, like 30"),
+    "duration": ('surface.timeout_seconds = "5m"', "must be a number of seconds, like 3"),
     "boolean": ("surface.enabled = 7", "7: must be true or false"),
     "boolean for a number": ("surface.race_ms = true", "true: must be a whole number"),
     "date": ("surface.race_ms = 1979-05-27", "must be a whole number"),
@@ -226,7 +238,6 @@ def test_the_reported_line_belongs_to_the_key_and_not_to_its_namesake(home):
 def test_a_key_that_cannot_differ_by_tool_is_refused_with_its_place(home, key):
     values = {
         "exclude_tools": "[]",
-        "write_tools": "[]",
         "templates": "{ a = 'b' }",
         "moments": "'all'",
         "judge": "true",

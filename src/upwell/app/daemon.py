@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from upwell.web.tokens import Tokens
 
 CHORES_SECONDS = 3600.0
+IDLE_SECONDS = 1800.0
+"""The daemon stops after this time without an event."""
 RECORDS_SECONDS = 2.0
 """How long each round of chores reads sessions that ended without a hook's notice."""
 WARM_AFTER_SECONDS = 1.0
@@ -229,7 +231,7 @@ async def run_daemon() -> bool:
         config = warm.app.config
         export_spans(config.environment, __version__)
         place = DaemonPlace(str(config.home.root))
-        daemon = Daemon(place, warm, __version__, config.hook.idle_minutes * 60)
+        daemon = Daemon(place, warm, __version__, IDLE_SECONDS)
         warm.on_request = daemon.touch
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -21,7 +21,7 @@ from upwell.gateway.server import Gateway
 from upwell.gateway.upstreams.supervisor import ServerState
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG, export_spans
-from upwell.web.admission import Admission, Denials, Rates
+from upwell.web.admission import Admission, Denials
 from upwell.web.dashboard.routes import dashboard_routes
 from upwell.web.metrics import Metric
 from upwell.web.oidc import open_oidc
@@ -106,7 +106,6 @@ def _admission(app: App) -> Admission:
     return Admission(
         tokens.principal_of,
         oidc.verify if oidc else None,
-        rates=Rates(app.config.limits),
         denied=Denials(app.audit.denied, app.audit.stranger),
     )
 

@@ -16,7 +16,7 @@ from upwell.ground.errors import ConfigError, UpstreamError
 from upwell.ground.ttl_store import TtlStore
 from upwell.memory.external.ltm import KeptHits, LtmRecall, unavailable
 from upwell.memory.external.waiting import Patience
-from upwell.memory.options import LtmOptions, LtmProfile, LtmTransport
+from upwell.memory.options import LtmOptions, LtmTransport
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
 NAME = "ltm"
@@ -31,7 +31,7 @@ def open_ltm(config: Config, ttl_store: TtlStore, patience: Patience) -> LtmReca
     """
     options = replace(config.gateway, max_line_bytes=MAX_ANSWER_BYTES)
     server = LtmServer(server_of(config.ltm, str(config.home.root)), options, config.environment)
-    return LtmRecall(server, config.ltm, patience, kept=KeptHits(ttl_store))
+    return LtmRecall(server, patience, kept=KeptHits(ttl_store))
 
 
 def server_of(options: LtmOptions, folder: str) -> ServerOptions:
@@ -44,8 +44,6 @@ def server_of(options: LtmOptions, folder: str) -> ServerOptions:
     remote = options.transport in (LtmTransport.SSE, LtmTransport.STREAMABLE_HTTP)
     if remote and not options.url:
         raise ConfigError(f"ltm.transport = {options.transport} needs ltm.url", key="ltm.url")
-    if options.profile is LtmProfile.GENERIC and not options.tool:
-        raise ConfigError("ltm.profile = generic needs ltm.tool", key="ltm.tool")
     if options.url and options.transport is not LtmTransport.STDIO:
         sse = options.transport is LtmTransport.SSE
         transport = Transport.SSE if sse else Transport.HTTP

@@ -35,7 +35,6 @@ class GatewayOptions:
     call_timeout_seconds: float = 55.0
     list_wait_seconds: float = 5.0
     max_line_bytes: int = 64 * 1024 * 1024
-    max_in_flight: int = 1024
     hosts: tuple[str, ...] = ()
     leave: tuple[str, ...] = ()
     notice_seconds: float = 2.0
@@ -69,5 +68,5 @@ class ServerOptions:
     auth: Auth = Auth.NONE
     enabled: bool = True
     call_timeout_seconds: float | None = None
-    max_in_flight: int | None = None
+    max_in_flight: int = 1024
     prefix: bool = True

@@ -14,7 +14,6 @@ class HookOptions:
     """- `prompt_ms`, `tool_ms`: the daemon's deadlines for an answer. A hook's client has its own.
     - `cold_ms`: the deadline for a prompt if no daemon is running. Only the hook's client reads it.
     - `port`: the port on which the daemon accepts hooks over HTTP, or 0 for none.
-    - `idle_minutes`: the daemon stops after this time without an event.
     - `capture`: whether memories may be proposed at the end of a turn.
     - `compress`: the hosts whose hooks shorten long results of tools.
     """
@@ -24,6 +23,5 @@ class HookOptions:
     tool_ms: int = 300
     cold_ms: int = 800
     port: int = 0
-    idle_minutes: float = 30.0
     capture: bool = False
     compress: tuple[Replacing, ...] = ()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -98,32 +98,12 @@ class LtmTransport(StrEnum):
     STREAMABLE_HTTP = "streamable_http"
 
 
-class LtmProfile(StrEnum):
-    """The kind of memory server; `auto` recognises it by its tool names."""
-
-    AUTO = "auto"
-    MEMTOMEM = "memtomem"
-    MEMORY_SERVICE = "memory_service"
-    BASIC_MEMORY = "basic_memory"
-    OFFICIAL = "official"
-    UPWELL = "upwell"
-    GENERIC = "generic"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LtmOptions:
-    """`ltm.*`: another memory server to recall from over MCP.
-
-    `tool`, `arguments` and `result` apply only to the generic profile. Values in `arguments` may
-    contain `{query}`. `result` is the dotted path to the hits.
-    """
+    """`ltm.*`: another memory server to recall from over MCP."""
 
     transport: LtmTransport | None = None
     command: str = "memtomem-server"
     args: tuple[str, ...] = ()
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    profile: LtmProfile = LtmProfile.AUTO
-    tool: str = ""
-    arguments: Mapping[str, Any] = field(default_factory=lambda: {"query": "{query}"})
-    result: str = ""

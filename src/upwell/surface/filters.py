@@ -70,10 +70,6 @@ class Gate:
         surface = self._options.surface
         if any(names_tool(name, cue.tool, cue.joined) for name in surface.exclude_tools):
             return Skip(reason=SkipReason.EXCLUDED_TOOL, detail=cue.tool)
-        named = (name for name in surface.write_tools if names_tool(name, cue.tool, cue.joined))
-        if pattern := next(named, ""):
-            detail = f"surface.write_tools has {pattern}"
-            return Skip(reason=SkipReason.WRITE_TOOL, detail=detail)
         if why := writes(cue):
             return Skip(reason=SkipReason.WRITE_TOOL, detail=why)
         return None

@@ -43,7 +43,7 @@ class SurfaceOptions:
     placeholders. Intents missing from `namespace_weights` use the weights in `NAMESPACE_WEIGHTS`.
     `moments` lists the moments at which upwell may speak unasked. If it is "all", a search may
     start at any moment, and every kind of memory may surface. With `judge`, the model in
-    `llm.*` chooses the memories, at most `judge_calls` times per session."""
+    `llm.*` chooses the memories."""
 
     enabled: bool = True
     moments: Literal["all"] | tuple[Moment, ...] = TELLING_MOMENTS
@@ -53,7 +53,6 @@ class SurfaceOptions:
     max_count: int = 15
     tool_count: int = 3
     preview_chars: int = 200
-    session_max_bytes: int = 1200
     timeout_seconds: float = 3.0
     race_ms: int = 300
     rate_per_minute: int = 15
@@ -65,13 +64,11 @@ class SurfaceOptions:
     min_score: float = 0.5
     min_response_chars: int = 0
     exclude_tools: tuple[str, ...] = ()
-    write_tools: tuple[str, ...] = ()
     templates: Mapping[str, str] = field(default_factory=dict)
     namespace_weights: Weights = field(default_factory=dict)
     multi_match_boost: float = 1.15
     feedback_demotion_negative_threshold: int = 3
     judge: bool = False
-    judge_calls: int = 40
     query_retention_days: float = 30.0
     persist_query_text: bool = True
 
@@ -84,16 +81,13 @@ class SurfaceOptions:
 NOT_PER_TOOL = frozenset(
     {
         "moments",
-        "session_max_bytes",
         "dedup_ttl_seconds",
         "circuit_max_failures",
         "circuit_reset_seconds",
         "exclude_tools",
-        "write_tools",
         "templates",
         "feedback_demotion_negative_threshold",
         "judge",
-        "judge_calls",
         "query_retention_days",
     }
 )

@@ -5,7 +5,7 @@ There is no question yet, so there is nothing to search for. A note ranks higher
 this project, is recent or recently read, states a decision or a pitfall, or is about files that
 changed lately. File timestamps show which files changed. Git is not run, because a cloned
 repository could make git start other processes. The whole opening stays within
-`surface.session_max_bytes`.
+`MAX_BYTES`.
 """
 
 import asyncio
@@ -117,6 +117,7 @@ MISSED = "missed"
 it already has them."""
 SUBAGENT = "subagent"
 """Our own value: a subagent started. It already has its task, so it gets only the rules."""
+MAX_BYTES = 1200
 LOOKED_AT = 200
 """How many of the newest memories (of this project or of no project) compete for a place."""
 MAX_NOTES = 6
@@ -162,10 +163,8 @@ class SessionStart(Struct, frozen=True):
         session gets some of its memories again. If `surface.moments` is `all`, a session also gets
         other notes once. Otherwise, other notes surface only with a request that they match.
         """
-        if not self.options.surface.session_max_bytes:
-            return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
         surfacing_id = f"s_{secrets.token_hex(6)}"
-        block = _Block(self.options.surface.session_max_bytes, surfacing_id, cue.read_command)
+        block = _Block(MAX_BYTES, surfacing_id, cue.read_command)
         has_rules = cue.text in (RESUMED, FORKED, MISSED) and await self._has_rules(cue)
         rules = block.add_rules([] if has_rules else await self.rules.of(cue))
         is_repeat = cue.text not in FORGETFUL and await self._has_opening(cue.session)

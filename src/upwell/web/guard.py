@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from upwell.ground.meters import DENIALS
 from upwell.ground.types.principal import IN_SCOPE, Principal
-from upwell.web.admission import Admission, TooMany
+from upwell.web.admission import Admission
 from upwell.web.oidc import InvalidToken
 from upwell.web.team import TEAM_PATHS
 
@@ -125,9 +125,6 @@ class Guard:
             self._admission.denied.principal(principal.name, why)
             return _refused(403, why)
         scope[IN_SCOPE] = principal
-        if excess := self._admission.count(principal):
-            self._admission.denied.principal(principal.name, excess.reason)
-            return _too_many(excess)
         return None
 
     def _malformed(self, headers: Headers) -> Response | None:
@@ -148,11 +145,6 @@ def _address_of(scope: Scope) -> str:
     """Return the address of the sender, or of the proxy in front of this server."""
     client = scope.get("client")
     return str(client[0]) if client else ""
-
-
-def _too_many(refusal: TooMany) -> JSONResponse:
-    headers = {"retry-after": str(refusal.retry_after)}
-    return JSONResponse({"error": refusal.reason}, status_code=429, headers=headers)
 
 
 def _refused(status: int, why: str, *, ask: bool = False) -> JSONResponse:

@@ -169,13 +169,13 @@ class Oidc:
         return granted(name_of(str(claims["sub"])), namespaces, self._role(claims))
 
     def _namespaces(self, claims: Mapping[str, Any]) -> Sequence[str]:
-        given = claims.get(self._options.namespaces_claim, ())
+        given = claims.get(NAMESPACES, ())
         listed = given.split() if isinstance(given, str) else given
         if not isinstance(listed, list | tuple) or not all(isinstance(n, str) for n in listed):
             raise UsageError("the token's namespaces are not a list of names")
         if len(listed) > MAX_NAMESPACES:
             raise UsageError(f"the token contains more than {MAX_NAMESPACES} namespaces")
-        if not listed and self._options.namespaces_claim in claims:
+        if not listed and NAMESPACES in claims:
             raise UsageError("the token contains no namespace")
         return listed
 
@@ -187,6 +187,8 @@ class Oidc:
 
 
 READER = Role.READER
+NAMESPACES = "namespaces"
+"""The claim that lists the namespaces which a user may see."""
 _REASONS = {
     "InvalidAudienceError": "the token is for another audience",
     "InvalidIssuerError": "the token is from another issuer",

@@ -418,8 +418,6 @@ async def test_another_memory_server_over_stdio_and_sse(lab: Lab, tmp_path: Path
     sse = {
         "ltm.transport": "sse",
         "ltm.url": f"http://127.0.0.1:{port}/sse",
-        "ltm.profile": "generic",
-        "ltm.tool": "find",
     }
     running = [sys.executable, str(tmp_path / "server.py"), str(port)]
     with program(running, port, dict(os.environ), tmp_path / "sse.log"):

@@ -63,7 +63,6 @@ def test_an_address_is_reached_with_its_headers(
     ("keys", "message"),
     [
         ({"TRANSPORT": "sse"}, "needs ltm.url"),
-        ({"PROFILE": "generic"}, "needs ltm.tool"),
     ],
 )
 def test_missing_keys_are_reported(tmp_path: Path, keys: Mapping[str, str], message: str) -> None:

@@ -53,12 +53,15 @@ class Stage:
     """A surfacer with a judge over given hits."""
 
     def __init__(
-        self, model: ScriptedModel, hits: Sequence[Hit] | None = None, **surface: Any
+        self,
+        model: ScriptedModel,
+        hits: Sequence[Hit] | None = None,
+        calls: int = 40,
+        **surface: Any,
     ) -> None:
         given = both() if hits is None else hits
         self.recall = FakeRecall(given, memories=[hit.memory for hit in given])
         chat = OpenAIChat(Endpoint(base_url=model.address, model="scripted"))
-        calls = surface.pop("judge_calls", 40)
         options = PipelineOptions(
             surface=SurfaceOptions(**{"judge": True, "cooldown_seconds": 0.0, **surface}),
             judge=JudgeOptions(calls=calls, input_price=2.0, output_price=10.0),
@@ -200,7 +203,7 @@ async def test_the_same_question_is_asked_once(model: ScriptedModel) -> None:
 async def test_a_session_may_ask_so_often_and_then_the_filters_decide(
     model: ScriptedModel,
 ) -> None:
-    stage = Stage(model, judge_calls=1)
+    stage = Stage(model, calls=1)
     assert reason(await stage.surfacer.surface(PROMPT)) is SkipReason.JUDGED
     again = replace(PROMPT, text="How does the cache reload?")
     assert told(await stage.surfacer.surface(again)) == ["likely"]

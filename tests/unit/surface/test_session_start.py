@@ -15,7 +15,7 @@ from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope, Trust
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.surface.session_start import PREVIEW_CHARS, standing
+from upwell.surface.session_start import MAX_BYTES, PREVIEW_CHARS, standing
 from upwell.testing import FakeRecall, ManualClock
 
 DAY = 86_400.0
@@ -191,26 +191,13 @@ async def test_a_shortened_note_may_still_be_given_later() -> None:
     assert ids(await stage.surfacer.surface(read)) == ["long"]
 
 
-@pytest.mark.parametrize("most", [0, 100, 300, 700, 1200, 5000])
-async def test_the_opening_stays_within_the_cap(most: int) -> None:
+async def test_the_opening_stays_within_the_cap() -> None:
     rules = [Memory(id=f"r{n}", text=f"rule {n}: nunca más, ñandú " * 4) for n in range(8)]
     notes = [note(f"n{n}", f"{n} día número {n * 7919}: " + "é" * n * 9) for n in range(20)]
-    outcome = await Stage(*notes, rules=rules, session_max_bytes=most).begin()
-    if isinstance(outcome, Surfacing):
-        assert len(outcome.text.encode()) <= most
-        assert outcome.text.endswith("</upwell-memories>")
-    else:
-        assert most < 300
-
-
-async def test_zero_bytes_leave_the_rules_to_the_first_prompt() -> None:
-    rule = Memory(id="r", text="Never force-push to main", pinned=True)
-    stage = Stage(rules=[rule], session_max_bytes=0)
-    outcome = await stage.begin()
-    assert isinstance(outcome, Skip)
-    assert outcome.reason is SkipReason.DISABLED
-    prompt = Cue(door="prompt", text="how does the cache reload?", session="s", cwd="/repo")
-    assert ids(await stage.surfacer.surface(prompt)) == ["r"]
+    outcome = await Stage(*notes, rules=rules).begin()
+    assert isinstance(outcome, Surfacing)
+    assert 900 < len(outcome.text.encode()) <= MAX_BYTES
+    assert outcome.text.endswith("</upwell-memories>")
 
 
 async def test_a_store_that_fails_is_a_reason() -> None:

@@ -176,7 +176,7 @@ class Upstream:
             UpstreamError: the server is down, disconnected, was too slow, is busy, or did not speak
                 MCP.
         """
-        limit = self.server.max_in_flight or self.options.max_in_flight
+        limit = self.server.max_in_flight
         if self.busy >= limit:
             raise UpstreamUnavailable(
                 f"upstream {self.name!r} has {limit} calls in flight",

@@ -1,8 +1,7 @@
 """The search tools of MCP memory servers: their names, arguments and result formats.
 
 A result is structured content, JSON in a text block, or plain text for people. Arguments that the
-server's tool does not declare are not sent, except in the generic profile or if the tool declares
-none at all.
+server's tool does not declare are not sent, unless it declares none at all.
 """
 
 import json
@@ -14,7 +13,6 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from upwell.ground.types.memory import Query
-from upwell.memory.options import LtmOptions, LtmProfile
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, query_words
 
 MAX_CHARS = 500
@@ -35,7 +33,9 @@ def telling_words(query: Query) -> list[str]:
     return [word for word in words if word not in EVERYDAY_WORDS] or list(words)
 
 
-QUERY = "{query}"
+QUERY = "query"
+SEARCHING = ("search", "find", "recall", "retrieve", "query")
+"""Words in the names of search tools."""
 MAX_HITS = 20
 MAX_UPWELL_HITS = 10
 """How many hits to request from another upwell. Its responses have room for this many long
@@ -80,23 +80,19 @@ Read = Callable[[Any], list[ServerHit]]
 
 class Dialect(Struct, frozen=True, kw_only=True):
     """One kind of server. `tools` are the possible names of its search tool. `requests` turns a
-    query into texts, and upwell makes one call for each text. If `filtered`, arguments that the
-    tool does not declare are left out, unless it declares none at all."""
+    query into texts, and upwell makes one call for each text, with the further `arguments`."""
 
     name: str
     tools: tuple[str, ...]
-    arguments: Mapping[str, Any]
     read: Read
     requests: Callable[[Query], list[str]]
-    filtered: bool = True
+    arguments: Mapping[str, Any] = {}
 
     def filled(self, text: str, declared: frozenset[str]) -> dict[str, Any]:
-        """Return the arguments for a search for `text`."""
-        return {
-            name: _filled(value, text)
-            for name, value in self.arguments.items()
-            if not self.filtered or not declared or name in declared
-        }
+        """Return the arguments for a search for `text`, without those that the tool does not
+        declare, unless it declares none at all."""
+        arguments = {QUERY: text, **self.arguments}
+        return {n: value for n, value in arguments.items() if not declared or n in declared}
 
 
 def whole(query: Query) -> list[str]:
@@ -201,11 +197,11 @@ def upwell(body: Any) -> list[ServerHit]:
     ]
 
 
-def listed(body: Any, path: str) -> list[ServerHit]:
-    """Return the hits in the list at a dotted path. The items of the list are texts, or objects
-    with a text."""
+def listed(body: Any, name: str) -> list[ServerHit]:
+    """Return the hits in the list with this name, or in the body itself if it is "". The items are
+    texts, or objects with a text."""
     hits = []
-    for item in _at(body, path):
+    for item in _at(body, name):
         text = item if isinstance(item, str) else _first(item, _TEXTS)
         if isinstance(text, str) and text.strip():
             hits.append(
@@ -219,12 +215,22 @@ def listed(body: Any, path: str) -> list[ServerHit]:
     return hits
 
 
-DIALECTS: Mapping[LtmProfile, Dialect] = {
-    LtmProfile.MEMTOMEM: Dialect(
+def any_list(body: Any) -> list[ServerHit]:
+    """Return the hits of an unknown server: the first list with texts, at most two levels down."""
+    levels = [body]
+    for _ in range(3):
+        for value in levels:
+            if isinstance(value, list) and (not value or (hits := listed(value, ""))):
+                return hits if value else []
+        levels = [value for level in levels for value in _values(level)]
+    return _refuse(body)
+
+
+DIALECTS = (
+    Dialect(
         name="memtomem",
         tools=("mem_search",),
         arguments={
-            "query": QUERY,
             "top_k": MAX_HITS,
             "output_format": "structured",
             "record": False,
@@ -232,79 +238,57 @@ DIALECTS: Mapping[LtmProfile, Dialect] = {
         read=memtomem,
         requests=whole,
     ),
-    LtmProfile.MEMORY_SERVICE: Dialect(
+    Dialect(
         name="mcp-memory-service",
         tools=("memory_search", "retrieve_memory"),
-        arguments={"query": QUERY, "limit": MAX_HITS, "n_results": MAX_HITS},
+        arguments={"limit": MAX_HITS, "n_results": MAX_HITS},
         read=memory_service,
         requests=whole,
     ),
-    LtmProfile.BASIC_MEMORY: Dialect(
+    Dialect(
         name="basic-memory",
         tools=("search_notes",),
-        arguments={"query": QUERY, "page_size": MAX_HITS, "output_format": "json"},
+        arguments={"page_size": MAX_HITS, "output_format": "json"},
         read=basic_memory,
         requests=any_word,
     ),
-    LtmProfile.OFFICIAL: Dialect(
+    Dialect(
         name="server-memory",
         tools=("search_nodes",),
-        arguments={"query": QUERY},
         read=official,
         requests=word_by_word,
     ),
-    LtmProfile.UPWELL: Dialect(
+    Dialect(
         name="upwell",
         tools=("upwell__memory_search",),
-        arguments={"query": QUERY, "max_results": MAX_UPWELL_HITS},
+        arguments={"max_results": MAX_UPWELL_HITS},
         read=upwell,
         requests=whole,
     ),
-}
+)
 
 
-def dialect_of(options: LtmOptions, tools: Sequence[str]) -> Dialect | None:
-    """Return the dialect that matches a server with these tools, or None if no dialect does."""
-    if options.profile is LtmProfile.GENERIC:
-        candidates = [_generic(options)]
-    elif options.profile is LtmProfile.AUTO:
-        candidates = list(DIALECTS.values())
-    else:
-        candidates = [DIALECTS[options.profile]]
-    return next(
-        (dialect for dialect in candidates if not set(dialect.tools).isdisjoint(tools)), None
-    )
+def dialect_of(tools: Mapping[str, frozenset[str]]) -> Dialect | None:
+    """Return the dialect that matches a server with these tools, each with its arguments. Of an
+    unknown server, the first tool that is named like a search and takes a `query` is used. None if
+    there is no such tool."""
+    for dialect in DIALECTS:
+        if not tools.keys().isdisjoint(dialect.tools):
+            return dialect
+    for tool, declared in tools.items():
+        if QUERY in declared and any(word in tool.lower() for word in SEARCHING):
+            return Dialect(name=tool, tools=(tool,), read=any_list, requests=whole)
+    return None
 
 
-def _generic(options: LtmOptions) -> Dialect:
-    return Dialect(
-        name=options.tool,
-        tools=(options.tool,),
-        arguments=options.arguments,
-        read=lambda body: listed(body, options.result),
-        requests=whole,
-        filtered=False,
-    )
-
-
-def _filled(value: Any, text: str) -> Any:
-    if isinstance(value, str):
-        return value.replace(QUERY, text)
-    if isinstance(value, Mapping):
-        return {name: _filled(member, text) for name, member in value.items()}
-    return [_filled(member, text) for member in value] if isinstance(value, list | tuple) else value
-
-
-def _at(body: Any, path: str) -> list[Any]:
-    """A number in the path is an index into a list."""
-    for name in filter(None, path.split(".")):
-        if isinstance(body, dict):
-            body = body.get(name)
-        elif isinstance(body, list) and name.isdecimal() and int(name) < len(body):
-            body = body[int(name)]
-        else:
-            _refuse(body)
+def _at(body: Any, name: str) -> list[Any]:
+    if name:
+        body = body.get(name) if isinstance(body, dict) else None
     return body if isinstance(body, list) else _refuse(body)
+
+
+def _values(value: Any) -> Sequence[Any]:
+    return list(value.values()) if isinstance(value, dict) else ()
 
 
 def _blocks(head: re.Pattern[str], text: str) -> list[tuple[re.Match[str], str]]:

@@ -37,7 +37,6 @@ from upwell.memory.external.dialects import (
     dialect_of,
 )
 from upwell.memory.external.waiting import Patience, Waiting
-from upwell.memory.options import LtmOptions, LtmProfile
 from upwell.memory.records import content_hash
 from upwell.memory.sqlite.rescore import rescored
 
@@ -138,14 +137,12 @@ class LtmRecall:
     def __init__(
         self,
         calls: ServerCalls,
-        options: LtmOptions,
         patience: Patience | None = None,
         *,
         kept: KeptHits | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._calls = calls
-        self._options = options
         self._clock = clock
         self._waiting = Waiting[Answers](patience or Patience(), unavailable, clock)
         self._kept = kept or KeptHits()
@@ -179,7 +176,7 @@ class LtmRecall:
         try:
             async with asyncio.timeout(PING_SECONDS):
                 tools = await self._calls.tools(Deadline.after(PING_SECONDS, self._clock))
-            dialect, tool = self._dialect(tools)
+            dialect, tool = _dialect(tools)
         except TimeoutError:
             return Ping(ok=False, detail=f"did not answer within {PING_SECONDS:g} s", hint=_HINT)
         except RecallUnavailable as error:
@@ -199,7 +196,7 @@ class LtmRecall:
         try:
             async with asyncio.timeout(deadline.remaining()):
                 tools = await self._calls.tools(deadline)
-                dialect, tool = self._dialect(tools)
+                dialect, tool = _dialect(tools)
                 texts = dialect.requests(_without_secrets(query))
                 results = await asyncio.gather(
                     *(
@@ -237,18 +234,17 @@ class LtmRecall:
             for hit in rescored(first_memories, query, self._clock.now(), deadline, scores)
         ]
 
-    def _dialect(self, tools: Mapping[str, frozenset[str]]) -> tuple[Dialect, str]:
-        dialect = dialect_of(self._options, tuple(tools))
-        if dialect is not None:
-            return dialect, next(name for name in dialect.tools if name in tools)
-        profile = self._options.profile
-        tool = self._options.tool if profile is LtmProfile.GENERIC else f"of profile {profile}"
-        names = ", ".join(sorted(tools))[:200] or "none"
-        raise RecallUnavailable(
-            f"the memory server has no search tool {tool}; its tools: {names}",
-            source="ltm",
-            hint="set ltm.profile = generic, ltm.tool, ltm.arguments and ltm.result",
-        )
+
+def _dialect(tools: Mapping[str, frozenset[str]]) -> tuple[Dialect, str]:
+    dialect = dialect_of(tools)
+    if dialect is not None:
+        return dialect, next(name for name in dialect.tools if name in tools)
+    names = ", ".join(sorted(tools))[:200] or "none"
+    raise RecallUnavailable(
+        f"the memory server has no search tool that upwell knows; its tools: {names}",
+        source="ltm",
+        hint="any tool named like search or find that takes a `query` would do",
+    )
 
 
 def _without_secrets(query: Query) -> Query:

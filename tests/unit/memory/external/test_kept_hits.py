@@ -7,21 +7,20 @@ from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.memory import Memory, Query
 from upwell.ground.uris import memory_id
 from upwell.memory.external.ltm import KeptHits, LtmRecall
-from upwell.memory.options import LtmOptions
 from upwell.surface.render import citation
 
 
 async def test_a_hit_is_read_by_its_citation_in_another_process() -> None:
     server, ttl_store = Gated(), TtlStore()
     server.open.set()
-    recall = LtmRecall(server, LtmOptions(), kept=KeptHits(ttl_store))
+    recall = LtmRecall(server, kept=KeptHits(ttl_store))
     query = Query(texts=("when does settle run?",))
     result = await recall.search(query, Deadline.after(20.0))
     (hit,) = result.hits
     assert result.asked
     assert all(text.startswith("ltm: ") for text in result.asked)
     await recall.aclose()
-    later = LtmRecall(Gated(), LtmOptions(), kept=KeptHits(ttl_store))
+    later = LtmRecall(Gated(), kept=KeptHits(ttl_store))
     memory = await later.get(memory_id(citation(hit.memory)))
     assert memory is not None
     assert (memory.text, memory.source) == (FACT, hit.memory.source)

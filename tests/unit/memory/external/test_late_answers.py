@@ -11,7 +11,6 @@ from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable
 from upwell.ground.types.memory import Hit, Query, Scope
 from upwell.memory.external.ltm import LtmRecall, Patience
-from upwell.memory.options import LtmOptions
 from upwell.testing import ManualClock
 
 FACT = "src/billing/settle.py runs before midnight UTC, or refunds double."
@@ -53,7 +52,7 @@ class Slow:
         self.server = Gated()
         self.clock = ManualClock()
         patience = Patience(race_seconds=0.03, max_failures=failures, reset_seconds=60)
-        self.recall = LtmRecall(self.server, LtmOptions(), patience, clock=self.clock)
+        self.recall = LtmRecall(self.server, patience, clock=self.clock)
 
     async def search(self, text: str, *paths: str, **more: Any) -> list[Hit]:
         query = Query(texts=(text,), paths=paths, **{"awaited": False, **more})

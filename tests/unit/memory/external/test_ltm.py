@@ -13,7 +13,6 @@ from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable
 from upwell.ground.types.memory import Hit, Query, Scope, Trust
 from upwell.memory.external.ltm import LtmRecall, Patience
-from upwell.memory.options import LtmOptions, LtmProfile
 from upwell.testing import ManualClock
 
 FACT = "The settlement job runs before midnight UTC, or refunds double."
@@ -55,8 +54,8 @@ def query(words: str = QUESTION, *, awaited: bool = True, **scope: Any) -> Query
     return Query(texts=(words,), scope=Scope(**scope), awaited=awaited)
 
 
-async def found(server: Server, words: str = QUESTION, **options: Any) -> list[Hit]:
-    recall = LtmRecall(server, LtmOptions(**options))
+async def found(server: Server, words: str = QUESTION) -> list[Hit]:
+    recall = LtmRecall(server)
     return list((await recall.search(query(words), Deadline.after(30))).hits)
 
 
@@ -168,9 +167,6 @@ async def test_every_known_server_is_recognised_by_its_tools_and_read(name: str)
     tool, arguments = server.asked[0]
     assert tool in tools
     assert set(arguments) <= set(tools[tool]), "only what the tool declares is sent"
-    named = LtmProfile(name.split()[0])
-    again = await found(server, profile=named)
-    assert [hit.memory.id for hit in again] == [hit.memory.id for hit in (best, *rest)]
 
 
 NOTHING = {
@@ -191,7 +187,7 @@ async def test_an_empty_result_is_not_a_failure(name: str) -> None:
 async def test_at_automatic_doors_the_servers_score_is_only_one_signal() -> None:
     server = Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED))
     unasked = replace(query(QUESTION), awaited=False)
-    hits = (await LtmRecall(server, LtmOptions()).search(unasked, Deadline.after(30))).hits
+    hits = (await LtmRecall(server).search(unasked, Deadline.after(30))).hits
     assert [hit.signals["ltm"] for hit in hits] == [0.0161, 0.0312]
     assert [hit.score == 0 for hit in hits] == [False, True]
 
@@ -208,18 +204,15 @@ async def test_a_server_with_literal_search_is_asked_word_by_word() -> None:
     assert [arguments["query"] for _, arguments in server.asked] == ["settlement", "refunds"]
 
 
-async def test_any_server_can_be_described() -> None:
+async def test_an_unknown_server_is_searched_with_the_tool_named_so() -> None:
     def answer(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        assert arguments == {"filter": {"text": QUESTION}, "k": 5}
-        return text(json.dumps({"data": {"items": [{"memory": FACT, "score": 3}, OTHER, 7]}}))
+        assert arguments == {"query": QUESTION}
+        return text(
+            json.dumps({"data": {"n": [7], "items": [{"memory": FACT, "score": 3}, OTHER]}})
+        )
 
-    hits = await found(
-        Server({"look_up": ["only"]}, answer),
-        profile=LtmProfile.GENERIC,
-        tool="look_up",
-        arguments={"filter": {"text": "{query}"}, "k": 5},
-        result="data.items",
-    )
+    tools = {"list_things": ["query"], "search_log": ["id"], "findNotes": ["query", "limit"]}
+    hits = await found(Server(tools, answer))
     assert [hit.memory.text for hit in hits] == [FACT, OTHER]
     assert hits[0].signals["ltm"] == 3
 
@@ -227,10 +220,10 @@ async def test_any_server_can_be_described() -> None:
 async def test_a_server_without_a_search_tool_is_reported_with_its_tools() -> None:
     with pytest.raises(RecallUnavailable, match="its tools: read_file, write_file"):
         await found(Server({"write_file": [], "read_file": []}, lambda _: text("")))
-    recall = LtmRecall(Server({"read_file": []}, lambda _: text("")), LtmOptions())
+    recall = LtmRecall(Server({"read_file": []}, lambda _: text("")))
     ping = await recall.ping()
     assert not ping.ok
-    assert "generic" in ping.hint
+    assert "takes a `query`" in ping.hint
 
 
 RUBBISH = {
@@ -258,7 +251,7 @@ async def test_secrets_of_another_server_are_masked() -> None:
 
 
 async def test_a_hit_can_be_read_by_its_id() -> None:
-    recall = LtmRecall(Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED)), LtmOptions())
+    recall = LtmRecall(Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED)))
     hits = (await recall.search(query(), Deadline.after(30))).hits
     assert hits[0].memory.id.startswith("ltm:")
     assert await recall.get(hits[0].memory.id) == hits[0].memory
@@ -266,7 +259,7 @@ async def test_a_hit_can_be_read_by_its_id() -> None:
 
 
 async def test_hits_are_visible_in_every_project() -> None:
-    recall = LtmRecall(Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED)), LtmOptions())
+    recall = LtmRecall(Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED)))
     hits = (
         await recall.search(query(project="/src/shop", tenant="other"), Deadline.after(30))
     ).hits
@@ -286,7 +279,7 @@ async def test_a_hanging_server_is_skipped_after_some_failures_and_tried_again()
     clock = ManualClock()
     server = Hanging({"mem_search": SEARCH}, lambda _: text(STRUCTURED))
     patience = Patience(race_seconds=0.03, max_failures=3, reset_seconds=60)
-    recall = LtmRecall(server, LtmOptions(), patience, clock=clock)
+    recall = LtmRecall(server, patience, clock=clock)
 
     async def fails(message: str) -> None:
         with pytest.raises(RecallUnavailable, match=message):
@@ -304,7 +297,7 @@ async def test_a_hanging_server_is_skipped_after_some_failures_and_tried_again()
 
 async def test_explicit_searches_have_a_breaker_of_their_own() -> None:
     slow = Hanging({"mem_search": SEARCH}, lambda _: text(STRUCTURED))
-    recall = LtmRecall(slow, LtmOptions(), Patience(race_seconds=0.003, max_failures=1))
+    recall = LtmRecall(slow, Patience(race_seconds=0.003, max_failures=1))
     with pytest.raises(RecallUnavailable):
         await recall.search(query(awaited=False), Deadline.after(30))
     with pytest.raises(RecallUnavailable, match="did not answer within 7 ms"):
@@ -314,7 +307,7 @@ async def test_explicit_searches_have_a_breaker_of_their_own() -> None:
 
 async def test_an_automatic_door_does_not_wait_for_the_servers_start() -> None:
     server = Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED))
-    recall = LtmRecall(server, LtmOptions(), Patience(max_failures=1, race_seconds=10))
+    recall = LtmRecall(server, Patience(max_failures=1, race_seconds=10))
     server.is_ready = False
     with pytest.raises(RecallUnavailable, match="is not up yet"):
         await recall.search(query(awaited=False), Deadline.after(30))
@@ -326,7 +319,7 @@ async def test_no_secret_is_sent_to_the_server() -> None:
     key = "AKIA" + "Q3EGRDAZ5MFXN2WB"
     for name, tools in {"mem_search": ["query"], "search_nodes": ["query"]}.items():
         server = Server({name: tools}, lambda _: text("[]"))
-        recall = LtmRecall(server, LtmOptions())
+        recall = LtmRecall(server)
         asked = Query(texts=(f"why is {key} refused",), paths=(f"{key}.md",), symbols=("refuse",))
         with suppress(RecallUnavailable):
             await recall.search(asked, Deadline.after(30))
