@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from upwell.wire import rawjson
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, loads
 
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=20)
@@ -26,6 +27,21 @@ def test_members_keep_their_bytes_and_order(value, indent, ascii_only):
     assert [loads(key) for key, _ in opened.members] == list(value)
     assert json.loads(opened.encode()) == value
     assert all(member in raw for pair in opened.members for member in pair)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", "é", 'q"', "\n"]), values), max_size=5),
+    st.sampled_from([(",", ":"), (", ", ": "), (" ,", ":")]),
+    st.booleans(),
+)
+def test_the_fast_parser_gives_what_the_exact_one_gives(pairs, marks, ascii_only):
+    comma, colon = marks
+    keys = [json.dumps(key, ensure_ascii=ascii_only) for key, _ in pairs]
+    items = [json.dumps(value, separators=marks, ensure_ascii=ascii_only) for _, value in pairs]
+    members = comma.join(map(colon.join, zip(keys, items, strict=True)))
+    raw, array = f"{{{members}}}".encode(), f"[{comma.join(items)}]".encode()
+    assert RawObject.parse(raw).members == tuple(rawjson._object_members(raw))
+    assert RawArray.parse(array).items == tuple(rawjson._array_items(array))
 
 
 @given(st.lists(values, max_size=6))
