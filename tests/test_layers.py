@@ -103,8 +103,9 @@ STAIRS = {
             "moving_in",
         ),
         *("lesson_records", "lessons", "lesson_queue", "lesson_models"),
-        *("past_sessions", "reporting", "review", "shortening", "team", "setting_up"),
+        *("past_sessions", "reporting", "review", "shortening", "setting_up"),
         *(
+            "store",
             "files",
             "auditing",
             "results",

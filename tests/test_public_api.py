@@ -32,7 +32,7 @@ def test_the_exported_names_of_the_packages_that_others_import():
         "Settings",
         "back_up",
         "build",
-        "build_memory",
+        "StoreApp",
         "clear_cached_responses",
         "config_mistakes",
         "decisions",

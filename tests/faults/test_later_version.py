@@ -24,11 +24,11 @@ from upwell.memory.sqlite.store import OWNER
 WRITER = """
     import asyncio, os, sys
     from pathlib import Path
-    from upwell.app.memory import Settings, build_memory
+    from upwell.app.store import Settings, StoreApp
     from upwell.ground.errors import StoreError
 
     async def main(home):
-        app = await build_memory(Settings(home=Path(home), environment={}))
+        app = StoreApp(Settings(home=Path(home), environment={}))
         print("ready", flush=True)
         number = 0
         while True:

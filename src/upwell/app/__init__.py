@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from upwell.app.doctor import examine
-    from upwell.app.memory import MemoryApp, Settings, build_memory
+    from upwell.app.memory import MemoryApp
     from upwell.app.running import (
         back_up,
         clear_cached_responses,
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
         run_worker,
         serve,
     )
+    from upwell.app.store import Settings, StoreApp
     from upwell.app.wiring import App, build
 
 __all__ = [
     "App",
     "MemoryApp",
     "Settings",
+    "StoreApp",
     "back_up",
     "build",
-    "build_memory",
     "clear_cached_responses",
     "config_mistakes",
     "decisions",
@@ -42,8 +43,8 @@ _HOMES = {
     "App": "wiring",
     "build": "wiring",
     "MemoryApp": "memory",
-    "Settings": "memory",
-    "build_memory": "memory",
+    "Settings": "store",
+    "StoreApp": "store",
     "examine": "doctor",
 }
 

@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from upwell.app.files import open_audit_log, open_files
+from upwell.app.files import open_audit_log
+from upwell.app.store import open_files
 from upwell.config import load
 from upwell.ground.clock import SYSTEM_CLOCK
 from upwell.ground.trace import contained

@@ -4,8 +4,8 @@ documents and past sessions."""
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from upwell.app.files import Memories
 from upwell.app.follow_up import FollowUp
+from upwell.app.memory import MemoryApp
 from upwell.compress.originals import Originals
 from upwell.ground.errors import KeyUnknown
 from upwell.ground.project import project_of
@@ -23,14 +23,14 @@ class CitedTexts:
 
     def __init__(
         self,
-        memory: Memories,
+        app: MemoryApp,
         originals: Originals,
         follow_up: FollowUp,
         viewed: Viewed,
         past: "Callable[[], SeenSessions]",
         cwd: str | None,
     ) -> None:
-        self._memory = memory
+        self._app = app
         self._originals = originals
         self._follow_up = follow_up
         self._viewed = viewed
@@ -65,11 +65,11 @@ class CitedTexts:
     ) -> Sequence[str]:
         """The lines of an imported document, of a document that the program qmd has indexed, or of
         a turn in a past session."""
-        if citation.startswith(QMD_SCHEME) and self._memory.qmd is not None:
-            return await self._memory.qmd.lines(citation, project)
+        if citation.startswith(QMD_SCHEME) and self._app.qmd is not None:
+            return await self._app.qmd.lines(citation, project)
         if citation.startswith(SESSION_LOCATOR):
             return (await self._past().page(citation)).split("\n")
-        return await self._memory.documents.lines(citation, project, namespaces)
+        return await self._app.documents.lines(citation, project, namespaces)
 
     async def search_sessions(self, question: str, limit: int) -> Sequence[str]:
         """The past sessions of this project that match a question, one text for each. A remark may
@@ -77,14 +77,12 @@ class CitedTexts:
         return await self._past().search(question, limit)
 
     async def _is_memory(self, memory_id: str) -> bool:
-        if await self._memory.library.get(memory_id) is None:
+        if await self._app.memory.get(memory_id) is None:
             with contained("looking for new notes"):
-                await self._memory.documents.refresh()
-        return await self._memory.library.get(memory_id) is not None
+                await self._app.documents.refresh()
+        return await self._app.memory.get(memory_id) is not None
 
     async def _cited(self, citation: str) -> str:
-        cited = get_tool(
-            self._memory.library, self.lines, project_of(self._cwd), viewed=self._viewed
-        )
+        cited = get_tool(self._app.memory, self.lines, project_of(self._cwd), viewed=self._viewed)
         result = await cited.run({"path": citation}, "")
         return f"{result['content'][0]['text']}\n"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from upwell import __version__
 from upwell.app import shortening
 from upwell.app.learning import forget_notes
-from upwell.app.memory import Settings
+from upwell.app.store import Settings
 from upwell.app.wiring import App, build
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import ConfigError, StoreError, UpwellError

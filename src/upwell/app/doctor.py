@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from upwell.app.damage import damage
-from upwell.app.memory import Settings
 from upwell.app.results import connecting
 from upwell.app.running import config_mistakes
+from upwell.app.store import Settings
 from upwell.app.wiring import App, build
 from upwell.config import Config
 from upwell.gateway.options import Auth, ServerOptions

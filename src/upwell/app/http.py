@@ -11,9 +11,9 @@ from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
 from upwell.app.dashboard.desk import desk_of
-from upwell.app.memory import Settings
 from upwell.app.metrics import gateway_metrics
 from upwell.app.running import housekeeping, report_problems
+from upwell.app.store import Settings
 from upwell.app.team_access import team_access
 from upwell.app.wiring import App, build
 from upwell.gateway.front.http import PATH

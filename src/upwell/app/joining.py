@@ -4,7 +4,7 @@ from filelock import FileLock, Timeout
 from msgspec import Struct
 
 from upwell.app.local_copy import LOCK
-from upwell.app.memory import Settings
+from upwell.app.store import Settings
 from upwell.app.wiring import build
 from upwell.config import Config, load
 from upwell.ground.errors import StoreUnwritable, UsageError

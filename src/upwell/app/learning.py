@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from upwell.app.files import Files, Memories
 from upwell.app.memory import mark_viewed
+from upwell.app.store import Files
 from upwell.capture.transcript import has_lost_marks, written_in
 from upwell.config import Config
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -19,6 +19,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.hook.door import TurnEnd
 from upwell.hosts.events import EventKind, HostEvent
+from upwell.learn.feedback import LearningStore
 from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, LearnedLimits
 from upwell.memory.notes.stm import ShortTerm
@@ -43,7 +44,8 @@ def open_learning(
     of_cue: OfCue,
     ttl_store: TtlStore,
     files: Files,
-    memory: Memories,
+    ratings: LearningStore | None,
+    notes: ShortTerm,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Learning:
     """The part of a home that learns from ratings and from the use of memories. `of_cue` returns
@@ -54,11 +56,11 @@ def open_learning(
         negatives=surface.feedback_demotion_negative_threshold,
         of_tool=lambda tool: of_cue(tool, None).min_score,
     )
-    learned = Learned(memory.ratings, Uses(ttl_store), config.learn, limits, clock)
+    learned = Learned(ratings, Uses(ttl_store), config.learn, limits, clock)
     rarity = Rarity(files.indexed)
 
     async def used(ids: Sequence[str]) -> None:
-        await asyncio.to_thread(mark_viewed, memory.notes, ids)
+        await asyncio.to_thread(mark_viewed, notes, ids)
 
     return Learning(learned, ttl_store, config.learn, rare=rarity.rare, mark_used=used, clock=clock)
 

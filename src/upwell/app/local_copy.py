@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from upwell.app.team import no_driver
+from upwell.app.store import no_driver
 from upwell.config import Config
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK

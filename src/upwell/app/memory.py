@@ -1,85 +1,88 @@
-"""The memory of a home by itself, for commands about memories, notes and past sessions."""
+"""Everything that a home recalls from: its memories, notes, imported documents, past sessions and
+other programs. For commands that search."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
-
-from upwell.app.files import (
-    Chore,
-    Files,
-    Memories,
-    ltm_mistakes,
-    open_files,
-    open_memory,
-    open_ttl_store,
-)
-from upwell.config import Config, read_valid
-from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.embed import Embedder, embedder_of
-from upwell.ground.errors import ConfigError, StoreError
-from upwell.ground.trace import LOG, log_to
+from upwell.app.files import export_key, open_notes, open_ttl_store
+from upwell.app.store import Settings, StoreApp, has_ltm, ltm_mistakes
+from upwell.config import Config
+from upwell.ground.errors import StoreError
+from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.memory import Memory
 from upwell.ground.uris import STM_ID
+from upwell.memory.base import Recall
+from upwell.memory.documents.catalog import DocumentCatalog
+from upwell.memory.documents.recall import Documents
 from upwell.memory.embedding.embeddings import Embeddings
+from upwell.memory.embedding.questions import VectorIndex
+from upwell.memory.external.qmd import QmdRecall
+from upwell.memory.external.waiting import Patience
+from upwell.memory.library import Library
 from upwell.memory.notes.stm import ShortTerm
+from upwell.memory.options import Backend
+from upwell.memory.places import Places
+from upwell.memory.recall import FallBack, Recalls, StoreRecall
 from upwell.memory.topics import Topics
-from upwell.memory.transfer import exported
+from upwell.memory.transfer import Imports, exported
+from upwell.sessions.recall import States
 
 MAX_TRASH = 1_000_000
 
 if TYPE_CHECKING:
-    from upwell.capture.inbox import Inbox
+    from upwell.memory.external.ltm import LtmRecall
     from upwell.sessions.index import SessionIndex
 
 
-class Settings(Struct, frozen=True, kw_only=True):
-    """The input of `build()`. `home` defaults to `default_home()`. `flags` maps dotted keys to
-    values that override `config.toml` and the environment. A `tolerant` app, which the gateway and
-    the hooks use, runs without memory if the memory cannot be opened. `cwd` determines the project
-    of a cue that has no folder. If `watches` is false, only `documents.refresh()` and
-    `documents.lines()` read imported files again. With `waits_for_judge`, every decision waits for
-    the verdict of the model that judges it.
-    """
-
-    home: Path | None = None
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, str] | None = None
-    tolerant: bool = False
-    cwd: str | None = None
-    clock: Clock = SYSTEM_CLOCK
-    watches: bool = True
-    waits_for_judge: bool = False
-
-
-class MemoryApp:
+class MemoryApp(StoreApp):
     """The memory of a home. Close it with `aclose()`."""
 
-    def __init__(self, config: Config, settings: Settings, files: Files, memory: Memories) -> None:
-        self.config = config
-        self.mistakes: Sequence[ConfigError] = ()
-        """The mistakes in the configuration. The settings concerned are ignored."""
-        self.memory = memory.library
-        self.notes = memory.notes
-        self.documents = memory.documents
-        self.imports = memory.imports
-        self.embeddings = Embeddings(memory.library.vector_indexes)
-        self.topics = Topics(files.indexed, catch_up=memory.documents.catch_up)
-        self._cwd = settings.cwd
-        self._clock = settings.clock
-        self._files = files
-        self._qmd = memory.qmd
-        self._ltm = memory.ltm
+    def __init__(self, settings: Settings) -> None:
+        """Like `StoreApp`, and open the other places to recall from. If `ledger.db` cannot be used,
+        a store in memory takes over."""
+        super().__init__(settings)
+        config, clock, store = self.config, self._clock, self.memory.store
+        self._ttl_store = open_ttl_store(config, self._files, clock)
+        self.notes = open_notes(config, settings.cwd)
+        catalog = DocumentCatalog(
+            config.home.index_db,
+            opened=self._files.indexed.append,
+            questions=self._questions,
+            clock=clock,
+        )
+        self.documents = Documents(
+            catalog, self._sources, notes=self.notes, clock=clock, watches=settings.watches
+        )
+        self.qmd = open_qmd(config)
+        self._ltm = _open_ltm(config, self._ttl_store)
+        self._places = Places(self._ttl_store)
+        states = States(config.home.sessions_db, clock=clock)
+        documents: Recall = FallBack(self.qmd, self.documents) if self.qmd else self.documents
+        others: list[Recall] = [states, self._ltm] if self._ltm else [states]
+        self.memory = Library(
+            store,
+            recall=Recalls([StoreRecall(store), documents, *others]),
+            documents=self.documents,
+            passages=[place for place in (self.qmd, self._ltm, self._places, states) if place],
+            places=self._places,
+            clock=clock,
+        )
+        self.imports = Imports(
+            self.memory,
+            self.documents,
+            self._sources,
+            self.notes,
+            propose=partial(_propose_rules, config.home.inbox_file),
+            key=export_key(config),
+        )
+        self.embeddings = Embeddings(self._vector_indexes)
+        self.topics = Topics(self._files.indexed, catch_up=self.documents.catch_up)
+        self._files.closing.append(states.aclose)
         self._past_sessions: SessionIndex | None = None
-
-    @property
-    def chores(self) -> Sequence[Chore]:
-        """The work of `run_housekeeping()`."""
-        return self._files.chores
 
     def past_sessions(self) -> "SessionIndex":
         """The sessions of every agent on this machine."""
@@ -92,29 +95,10 @@ class MemoryApp:
             self._past_sessions = index_of_user(home, self._cwd, excludes, self._clock)
         return self._past_sessions
 
-    def inbox(self) -> "Inbox":
-        """The proposals that wait for a decision."""
-        from upwell.capture.inbox import inbox_at
-
-        return inbox_at(self.config.home.inbox_file)
-
     async def viewed(self, memories: Sequence[Memory]) -> None:
         """Note that a person has read these memories. See `mark_viewed()`."""
         ids = [memory.id for memory in memories if memory.source.startswith(STM_ID)]
         await asyncio.to_thread(mark_viewed, self.notes, ids)
-
-    async def forget(self, memory_id: str, *, for_good: bool) -> bool:
-        """Move a memory to the trash, or delete it for good. Do not learn it again from sessions.
-        Returns False for an unknown id.
-
-        Raises:
-            UsageError: the memory comes from a file.
-        """
-        memory = await self.memory.store.get(memory_id)
-        deleted = await self.memory.delete(memory_id, for_good=for_good)
-        if deleted and memory is not None and memory.provenance.door == "capture":
-            self.inbox().settle([memory.id])
-        return deleted
 
     async def forget_project(self, project: str, *, for_good: bool) -> tuple[int, int]:
         """Forget a project's memories as `forget()` does, along with its short notes and its
@@ -132,24 +116,25 @@ class MemoryApp:
         forget = partial(self.notes.forget_project, project, for_good=for_good)
         return len(ids), await asyncio.to_thread(forget)
 
-    async def run_housekeeping(self) -> None:
-        """Remove expired data, make the daily backup, and adjust what was learned."""
-        for chore in self.chores:
-            try:
-                await chore()
-            except StoreError as error:
-                LOG.warning("housekeeping: %s", error)
+    async def _vector_indexes(self) -> list[VectorIndex]:
+        """The vector indexes of the store and of the documents, or an empty list if no embedder is
+        configured. If the documents' index fails, it is left out."""
+        try:
+            documents = await self.documents.catalog.store()
+        except StoreError:
+            # `Documents.ping` reports the failure.
+            documents = None
+        stores = (self.memory.store, documents)
+        return [store.vectors for store in stores if store is not None and store.vectors]
 
     async def aclose(self) -> None:
-        """Write pending data and close the files."""
-        for other in (self._qmd, self._ltm):
+        for other in (self.qmd, self._ltm):
             if other:
                 await other.aclose()
-        await self.memory.aclose()
         await self.documents.aclose()
         if self._past_sessions:
             await self._past_sessions.aclose()
-        await self._files.aclose()
+        await super().aclose()
 
 
 def mark_viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
@@ -162,52 +147,32 @@ def mark_viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
         LOG.warning("the use of notes was not recorded: %s", error)
 
 
-async def build_memory(settings: Settings) -> MemoryApp:
-    """Build the memory of a home alone. For errors, see `upwell.app.build()`."""
-    config, mistakes = prepared(settings)
-    files, _, _, memory = await opened(config, settings)
-    app = MemoryApp(config, settings, files, memory)
-    app.mistakes = mistakes
-    return app
+def _propose_rules(inbox_file: Path, rules: Iterable[Memory]) -> None:
+    """Put the standing rules of an import into the inbox."""
+    from upwell.capture.inbox import imported_rule, inbox_at
+
+    inbox_at(inbox_file).propose(map(imported_rule, rules))
 
 
-def prepared(settings: Settings) -> tuple[Config, Sequence[ConfigError]]:
-    """The configuration of a home, which exists afterwards, and the mistakes that are ignored.
+def _open_ltm(config: Config, ttl_store: TtlStore) -> "LtmRecall | None":
+    """The memory server configured by `ltm.*`. If none of these keys is set, its modules are not
+    imported."""
+    if not has_ltm(config) or ltm_mistakes(config):
+        return None
+    from upwell.app.ltm import open_ltm
 
-    Raises:
-        ConfigError: the file, or a key of `store.*` or `memory.*`, is at fault.
-    """
-    config, mistakes = read_valid(settings.home, settings.flags, settings.environment)
-    mistakes += ltm_mistakes(config)
-    config.home.prepare()
-    log_to(config.home.logs)
-    for mistake in mistakes:
-        if mistake.key.startswith(("store.", "memory.")) and not settings.tolerant:
-            raise mistake  # because a command would use another store than the user's
-        LOG.error("ignoring an invalid setting: %s", mistake)
-    return config, tuple(mistakes)
+    return open_ltm(config, ttl_store, _patience_of(config))
 
 
-async def opened(
-    config: Config, settings: Settings
-) -> tuple[Files, TtlStore, Embedder | None, Memories]:
-    """The open databases of a home, and its memory.
+def open_qmd(config: Config) -> QmdRecall | None:
+    if config.memory.backend is not Backend.QMD:
+        return None
+    return QmdRecall(config.memory, config.home.root, config.environment, _patience_of(config))
 
-    Raises:
-        ConfigError: the driver is missing, and the app is not tolerant.
-        StoreError: a file cannot be used.
-    """
-    files = open_files(config, tolerant=settings.tolerant)
-    ttl_store = open_ttl_store(config, files, settings.clock)
-    embedder = embedder_of(config.embed)
-    memory = open_memory(
-        config,
-        files,
-        ttl_store,
-        settings.cwd,
-        embedder,
-        tolerant=settings.tolerant,
-        clock=settings.clock,
-        watches=settings.watches,
+
+def _patience_of(config: Config) -> Patience:
+    return Patience(
+        race_seconds=config.surface.race_ms / 1000,
+        max_failures=config.surface.circuit_max_failures,
+        reset_seconds=config.surface.circuit_reset_seconds,
     )
-    return files, ttl_store, embedder, memory

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from upwell.app.memory import MemoryApp
+from upwell.app.store import StoreApp
 from upwell.capture.inbox import Inbox, Proposal
 from upwell.ground.errors import StoreError
 from upwell.ground.types.memory import Memory
@@ -16,7 +16,7 @@ from upwell.surface.scopes import PAUSED, replaced_among, scope_of, standing
 
 
 async def accept(
-    app: MemoryApp, inbox: Inbox, proposals: Sequence[Proposal], texts: Sequence[str] | None = None
+    app: StoreApp, inbox: Inbox, proposals: Sequence[Proposal], texts: Sequence[str] | None = None
 ) -> tuple[list[Memory], list[Added]]:
     """Store proposals as memories, with the edited `texts` if there are any. A rule becomes a
     standing rule, because a person now vouches for it.
@@ -36,7 +36,7 @@ async def accept(
     return memories, added
 
 
-async def reword(app: MemoryApp, memory: Memory, text: str) -> Added:
+async def reword(app: StoreApp, memory: Memory, text: str) -> Added:
     """Change the text of a memory. Its files and symbols are extracted again from the text, unless
     it is an episode or a rule with a scope.
 
@@ -49,7 +49,7 @@ async def reword(app: MemoryApp, memory: Memory, text: str) -> Added:
     return await app.memory.update(changed)
 
 
-async def change_rule(app: MemoryApp, rule_id: str, change: Callable[[Memory], Memory]) -> Memory:
+async def change_rule(app: StoreApp, rule_id: str, change: Callable[[Memory], Memory]) -> Memory:
     """Change a standing rule.
 
     Raises:

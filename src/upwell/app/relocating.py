@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.app.files import open_memory_db, open_notes, postgres_store
+from upwell.app.files import open_notes
+from upwell.app.store import open_memory_db, postgres_store
 from upwell.config import Config, load
 from upwell.ground.errors import UsageError
 from upwell.ground.files import exclusively

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from tomlkit.exceptions import TOMLKitError
 
 from upwell.app.capture import SessionCapture, every_proposal
-from upwell.app.memory import Settings, build_memory
+from upwell.app.memory import MemoryApp
+from upwell.app.store import Settings
 from upwell.app.wiring import App, build
 from upwell.capture.git import proposals_of
 from upwell.capture.inbox import Proposal
@@ -268,7 +269,7 @@ async def _memories_of(config: Config, copy: Path) -> list[Memory]:
 
 
 async def _exported(settings: Settings) -> list[Memory]:
-    app = await build_memory(settings)
+    app = MemoryApp(settings)
     try:
         memories = [memory async for memory in exported(app.memory)]
         return [*memories, *(replace(note, lines=None) for note in app.notes.memories())]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from upwell import __version__
-from upwell.app.files import ltm_mistakes, open_files, open_ttl_store
+from upwell.app.files import open_ttl_store
 from upwell.app.learning import forget_notes
-from upwell.app.memory import Settings
 from upwell.app.results import open_originals, private_ttl_store, tools_of
+from upwell.app.store import Settings, ltm_mistakes, open_files
 from upwell.app.wiring import App, build
 from upwell.config import Config, load, read, read_valid
 from upwell.gateway.calls.fit import Cut, Fitter

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from upwell.app.carried_commands import commands_in
 from upwell.app.cited_texts import CitedTexts
 from upwell.app.cuts import Cuts
-from upwell.app.files import Chore, Files, Memories, open_audit_log
+from upwell.app.files import open_audit_log
 from upwell.app.follow_up import FollowUp
 from upwell.app.learning import answered_elsewhere, end_turn, load_learned, open_learning, tidy
 from upwell.app.local_copy import copy_ping, keep_copy
-from upwell.app.memory import MemoryApp, Settings, opened, prepared
+from upwell.app.memory import MemoryApp
 from upwell.app.principals import NameOf, SeenResources, Toolboxes
 from upwell.app.results import (
     connecting,
@@ -25,10 +25,9 @@ from upwell.app.results import (
     tools_of,
 )
 from upwell.app.shortening import Shortening, read_command
+from upwell.app.store import Chore, Settings
 from upwell.app.toolbox import Parts, known_tool, toolbox_of
-from upwell.compress.base import Tools
 from upwell.compress.options import CompressOptions
-from upwell.config import Config
 from upwell.gateway.calls.fit import Fitter
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import WorkerPool
@@ -41,7 +40,6 @@ from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
@@ -71,32 +69,15 @@ if TYPE_CHECKING:
 class App(MemoryApp):
     """All parts of upwell for one home, wired together. Close it with `aclose()`."""
 
-    def __init__(
-        self,
-        config: Config,
-        settings: Settings,
-        files: Files,
-        ttl_store: TtlStore,
-        private: TtlStore,
-        memory: Memories,
-        tools: Tools,
-    ) -> None:
-        super().__init__(config, settings, files, memory)
-        self._ttl_store = ttl_store
-        self._private = private
-        self._tools = tools
-        self.audit = Audit(open_audit_log(config, files), settings.clock)
-        files.chores.append(self.audit.expire)
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        config, clock = self.config, settings.clock
+        self.audit = Audit(open_audit_log(config, self._files), clock)
         self.pause = Pause(config.home.pause_file)
-        self._places = memory.places
-        self._add_surfacing(memory, settings)
-        self._add_compression(memory)
-
-    def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
-        config, clock, options = self.config, settings.clock, self.config.surfacing()
         self.learning = open_learning(
-            config, self._surface_of, self._ttl_store, self._files, memory, clock
+            config, self._surface_of, self._ttl_store, self._files, self._ratings, self.notes, clock
         )
+        options = config.surfacing()
         self.surfacer = Surfacer(
             self.memory.reader,
             self._ttl_store,
@@ -118,14 +99,15 @@ class App(MemoryApp):
             refused=self.surfacer.refused,
             clock=clock,
         )
+        self._add_compression()
 
-    def _add_compression(self, memory: Memories) -> None:
-        config, private = self.config, self._private
+    def _add_compression(self) -> None:
+        config, private = self.config, private_ttl_store()
+        self._tools = tools_of(config, self._embedder)
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune, clock=self._clock)
         self.cuts = Cuts(self._ttl_store, self._originals, self.surfacer.journal, self._clock)
         self._follow_up = FollowUp(self.budgets, self.learning, self.cuts, self._ttl_store)
-        self._cited = partial(CitedTexts, memory, self._originals, self._follow_up)
         self.texts = self._texts_of(self._cwd)
         self.fitter = Fitter(
             self._originals,
@@ -147,7 +129,14 @@ class App(MemoryApp):
         self._cache = open_cache(config, self._ttl_store)
 
     def _texts_of(self, cwd: str | None) -> CitedTexts:
-        return self._cited(self.learning.viewed, partial(self._seen_sessions, cwd), cwd)
+        return CitedTexts(
+            self,
+            self._originals,
+            self._follow_up,
+            self.learning.viewed,
+            partial(self._seen_sessions, cwd),
+            cwd,
+        )
 
     # The next three methods read `config` on each call, because a hot reload replaces it.
 
@@ -224,7 +213,7 @@ class App(MemoryApp):
     @property
     def postgres(self) -> "Postgres | None":
         """The connections to the team's database."""
-        return self._files.team.postgres if self._files.team else None
+        return self._files.postgres
 
     def resources(self, principal: Principal = OWNER) -> Resources:
         """upwell's own MCP resources, limited to what a principal may see."""
@@ -380,8 +369,8 @@ class App(MemoryApp):
             "team": copy_ping(self.config, self.memory.store),
             "notes": asyncio.to_thread(ping_of, self.notes),
         }
-        if self._qmd:
-            checks["qmd"] = FallBack(self._qmd, self.documents).ping()
+        if self.qmd:
+            checks["qmd"] = FallBack(self.qmd, self.documents).ping()
         if self._ltm:
             checks["ltm"] = self._ltm.ping()
         checks["meaning"] = self.embeddings.ping()
@@ -403,7 +392,7 @@ class App(MemoryApp):
         places: list[tuple[str, Recall | None]] = [
             ("memory", StoreRecall(self.memory.store)),
             ("documents", self.documents),
-            ("qmd", self._qmd),
+            ("qmd", self.qmd),
             ("ltm", self._ltm),
         ]
         return [(name, place) for name, place in places if place is not None]
@@ -412,7 +401,11 @@ class App(MemoryApp):
     def chores(self) -> Sequence[Chore]:
         journal, learned = self.surfacer.journal, self.learning.learned
         learning = partial(tidy, self.config, self._ttl_store, journal, learned)
-        return [*super().chores, self.budgets.flush, learning]
+        return [*super().chores, self.audit.expire, self.budgets.flush, learning]
+
+    def is_housekeeping_due(self) -> bool:
+        """True: each use of the whole app also removes what has expired from `ledger.db`."""
+        return True
 
     async def follow_team(self) -> None:
         """Keep the copy of the team's memories up to date, until cancelled. Returns at once if this
@@ -455,10 +448,6 @@ async def build(settings: Settings | None = None) -> App:
             a store in memory takes over.
     """
     settings = settings or Settings()
-    config, mistakes = prepared(settings)
-    files, ttl_store, embedder, memory = await opened(config, settings)
-    tools = tools_of(config, embedder)
-    app = App(config, settings, files, ttl_store, private_ttl_store(), memory, tools)
-    app.mistakes = mistakes
+    app = App(settings)
     await load_learned(app.learning.learned, tolerant=settings.tolerant)
     return app

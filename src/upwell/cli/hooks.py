@@ -150,13 +150,13 @@ def installer_of(installation: "Installation") -> "Installer":
 def has_guards() -> bool:
     """True if the user has a guard, which is a rule that blocks matching calls. If the memories
     cannot be read, this is False."""
-    from upwell.cli.session import with_memory
+    from upwell.cli.session import with_store
     from upwell.ground.errors import StoreError
     from upwell.ground.types.memory import Scope
     from upwell.surface.guards import MAX_GUARDS, is_guard
 
     try:
-        rules = with_memory(lambda app: app.memory.store.pinned(Scope(), limit=MAX_GUARDS))
+        rules = with_store(lambda app: app.memory.store.pinned(Scope(), limit=MAX_GUARDS))
     except StoreError:
         return False
     return any(map(is_guard, rules))

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
-from upwell.cli.session import read_config, with_app
+from upwell.cli.session import read_config, with_app, with_store
 from upwell.cli.triage import Card, TriageAnswer, TriageDecision, decisions, edited, has_terminal
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of, repository_of
@@ -19,7 +19,7 @@ from upwell.ground.text.format import counted, iso
 from upwell.ground.types.memory import IMPORT
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app import App, StoreApp
     from upwell.app.review import RemovalOffer, RemovalReason, Review
     from upwell.capture.inbox import Inbox, Proposal
     from upwell.ground.types.memory import Memory
@@ -74,7 +74,7 @@ def accept(
     """Store proposals as memories."""
     box = open_inbox()
     chosen = _chosen(box, ids, everything, owner_of(project, every), kind)
-    stored = with_app(lambda app: _store(app, box, chosen)) if chosen else 0
+    stored = with_store(lambda app: _store(app, box, chosen)) if chosen else 0
     say(f"{counted(stored, 'memory', 'memories')} stored")
 
 
@@ -125,7 +125,7 @@ def _decide(box: "Inbox", owner: str | None, kind: str | None) -> None:
     if sum(box.displaced().values()):
         say_displaced(box.forget_displaced(owner))
     if proposals:
-        with_app(lambda app: _triage(app, box, proposals, names_project=_needs_project(owner)))
+        with_store(lambda app: _triage(app, box, proposals, names_project=_needs_project(owner)))
     else:
         say("nothing is waiting" + (f" for {owner}" if owner else ""))
     others = len(box.waiting()) - len(_selected(box, owner, None))
@@ -148,7 +148,7 @@ def _needs_project(owner: str | None) -> bool:
 
 
 async def _triage(
-    app: "App", box: "Inbox", proposals: "Sequence[Proposal]", *, names_project: bool
+    app: "StoreApp", box: "Inbox", proposals: "Sequence[Proposal]", *, names_project: bool
 ) -> None:
     cards = [
         Card(item, item.kind, item.text, list(_evidence(item, names_project=names_project)))
@@ -159,7 +159,9 @@ async def _triage(
     say(f"{counted(len(box.chosen([])), 'proposal')} left in the inbox")
 
 
-async def _apply(app: "App", box: "Inbox", batch: "Sequence[TriageDecision[Proposal]]") -> None:
+async def _apply(
+    app: "StoreApp", box: "Inbox", batch: "Sequence[TriageDecision[Proposal]]"
+) -> None:
     by_answer: dict[TriageAnswer, list[TriageDecision[Proposal]]] = defaultdict(list)
     for decision in batch:
         by_answer[decision.answer].append(decision)
@@ -173,7 +175,7 @@ async def _apply(app: "App", box: "Inbox", batch: "Sequence[TriageDecision[Propo
 
 
 async def _store(
-    app: "App",
+    app: "StoreApp",
     box: "Inbox",
     proposals: "Sequence[Proposal]",
     texts: Sequence[str] | None = None,
@@ -335,7 +337,7 @@ async def _carry_out(
         await session.remove(memory, duplicates=decision.answer is TriageAnswer.NEVER)
 
 
-async def _reword(app: "App", offer: "RemovalOffer", text: str) -> None:
+async def _reword(app: "StoreApp", offer: "RemovalOffer", text: str) -> None:
     from upwell.app.proposals import reword
 
     note_masked((await reword(app, offer.memory, text)).redacted)

@@ -21,7 +21,7 @@ from upwell.cli.past import (
     recall_sessions,
 )
 from upwell.cli.progress import progress
-from upwell.cli.session import with_app, with_memory
+from upwell.cli.session import with_app, with_memory, with_store
 from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import project_named, repository_of
@@ -32,7 +32,7 @@ from upwell.ground.types.surfacing import Surfacing
 from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
-    from upwell.app import App, MemoryApp
+    from upwell.app import App, MemoryApp, StoreApp
     from upwell.memory.base import Added
     from upwell.memory.documents.recall import Progress
     from upwell.memory.topics import Topic
@@ -75,7 +75,7 @@ def remember(
         supersedes=id_in(supersedes) if supersedes else None,
         expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
-    added, identical_ids = with_memory(
+    added, identical_ids = with_store(
         lambda app: _added(app, memory, share=share, everywhere=everywhere)
     )
     note_masked(added.redacted)
@@ -105,7 +105,7 @@ def _absent(memory: Memory) -> list[str]:
     return [path for path in plain if not any((place / path).exists() for place in places)]
 
 
-async def _as_rule(app: "MemoryApp", memory: Memory, *, everywhere: bool) -> Memory:
+async def _as_rule(app: "StoreApp", memory: Memory, *, everywhere: bool) -> Memory:
     """If the memory replaces one of the user's standing rules, make it a standing rule too. It then
     keeps the old rule's triggers and tags (a tag marks a guard or a paused rule) and, unless
     `everywhere` is set, its project."""
@@ -123,10 +123,9 @@ async def _as_rule(app: "MemoryApp", memory: Memory, *, everywhere: bool) -> Mem
 
 
 async def _added(
-    app: "MemoryApp", memory: Memory, *, share: bool, everywhere: bool
+    app: "StoreApp", memory: Memory, *, share: bool, everywhere: bool
 ) -> "tuple[Added, set[str]]":
     """Store the memory. Also returns the ids of older memories with the same text."""
-    from upwell.app.local_copy import send_now
     from upwell.ground.remote_address import address_of
     from upwell.memory.team.sharing import is_teams
 
@@ -141,8 +140,11 @@ async def _added(
         )
     memory = await _as_rule(app, memory, everywhere=everywhere)
     added = await app.memory.add(memory)
-    if is_teams(memory.namespace) and (reason := await send_now(app.config, app.memory.store)):
-        note(f"upwell: the memory will be sent once the team's store accepts it: {reason}")
+    if is_teams(memory.namespace):
+        from upwell.app.local_copy import send_now
+
+        if reason := await send_now(app.config, app.memory.store):
+            note(f"upwell: the memory will be sent once the team's store accepts it: {reason}")
     stored = await app.memory.get(added.id)
     others = [await app.memory.get(other) for other in added.duplicates]
     return added, {other.id for other in others if other and stored and other.text == stored.text}
@@ -191,16 +193,17 @@ def recall(
         return
     names = (namespace,) if namespace else ()
 
-    async def work(app: "MemoryApp") -> list[Hit]:
-        if query is None:
-            return await _listed(app, pinned, trash, names, limit or MAX_LISTED)
-        hits = await _recall(app, query, limit or MAX_FOUND, names, show)
+    async def listed(app: "StoreApp") -> list[Hit]:
+        return await _listed(app, pinned, trash, names, limit or MAX_LISTED)
+
+    async def found(app: "MemoryApp") -> list[Hit]:
+        hits = await _recall(app, query or "", limit or MAX_FOUND, names, show)
         if not hits and not as_json and await app.memory.store.pinned(Scope(), limit=1):
             note("upwell: standing rules are not searched; `upwell rules` lists them")
         return hits
 
     with progress("searching" if query else "listing") as show:
-        hits = with_memory(work)
+        hits = with_store(listed) if query is None else with_memory(found)
     if as_json:
         from upwell.tools.recall import entry
 
@@ -211,7 +214,7 @@ def recall(
 
 
 async def _listed(
-    app: "MemoryApp", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
+    app: "StoreApp", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
 ) -> list[Hit]:
     from upwell.memory.ranking.scoring import SUPERSEDED
 
@@ -323,7 +326,11 @@ def _forget_project(folder: Path, now: bool) -> None:
 
 
 def _forget_one(memory_id: str, now: bool) -> None:
-    if not with_memory(lambda app: app.forget(memory_id, for_good=now)):
+    # Only the whole memory knows the ids of documents and notes, which it refuses to forget.
+    if not (
+        with_store(lambda app: app.forget(memory_id, for_good=now))
+        or with_memory(lambda app: app.forget(memory_id, for_good=now))
+    ):
         raise StoreError(
             f"no memory {memory_id!r}",
             hint="`upwell recall` lists ids, and `upwell recall --trash` those in the trash",
@@ -337,7 +344,7 @@ def _forget_one(memory_id: str, now: bool) -> None:
 def restore(memory_id: Annotated[str, Argument(metavar="ID")]) -> None:
     """Restore a memory from the trash."""
     memory_id = id_in(memory_id)
-    if not with_memory(lambda app: app.memory.restore(memory_id)):
+    if not with_store(lambda app: app.memory.restore(memory_id)):
         raise StoreError(
             f"no memory {memory_id!r} in the trash",
             hint="the trash keeps memories for 30 days; `upwell recall --trash` lists them",

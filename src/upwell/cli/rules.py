@@ -11,14 +11,14 @@ from upwell.cli.command import Argument, Group, Option
 from upwell.cli.hooks import hosts_without_guard_hooks
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.parameters import Everywhere
-from upwell.cli.session import with_memory
+from upwell.cli.session import with_memory, with_store
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import repository_of
 from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
 from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
-    from upwell.app import MemoryApp
+    from upwell.app import MemoryApp, StoreApp
     from upwell.surface.scopes import RuleScope
 
 MAX_LISTED = 1_000
@@ -47,10 +47,10 @@ def listed(as_json: Json = False) -> None:
     """List the standing rules of every project, newest first."""
     from upwell.app.proposals import described_rules
 
-    async def work(app: "MemoryApp") -> list[Memory]:
+    async def work(app: "StoreApp") -> list[Memory]:
         return list(await app.memory.store.pinned(Scope(), limit=MAX_LISTED))
 
-    rows = described_rules(with_memory(work))
+    rows = described_rules(with_store(work))
     if as_json:
         say_json({"rules": rows})
         return
@@ -93,7 +93,7 @@ def add(
         tags=(GUARD,) if guard else (),
         triggers=scope.triggers(),
     )
-    added = with_memory(lambda app: app.memory.add(rule))
+    added = with_store(lambda app: app.memory.add(rule))
     note_masked(added.redacted)
     say(added.id)
     if guard:
@@ -173,20 +173,20 @@ def resume(rule: Id) -> None:
 def remove(rule: Id) -> None:
     """Move a rule to the trash. `upwell restore ID` brings it back within 30 days."""
 
-    async def work(app: "MemoryApp") -> None:
+    async def work(app: "StoreApp") -> None:
         await app.memory.delete((await _standing_rule(app, rule)).id)
 
-    with_memory(work)
+    with_store(work)
     say(f"removed {id_in(rule)}")
 
 
 def _change(rule: str, change: Callable[[Memory], Memory]) -> None:
     from upwell.app.proposals import change_rule
 
-    async def work(app: "MemoryApp") -> Memory:
+    async def work(app: "StoreApp") -> Memory:
         return await change_rule(app, id_in(rule), change)
 
-    _report(_row(with_memory(work)))
+    _report(_row(with_store(work)))
 
 
 def _report(row: dict[str, Any]) -> None:
@@ -194,7 +194,7 @@ def _report(row: dict[str, Any]) -> None:
     say(f"{row['id']}: {'paused' if row['paused'] else scope_text}")
 
 
-async def _standing_rule(app: "MemoryApp", rule: str) -> Memory:
+async def _standing_rule(app: "StoreApp", rule: str) -> Memory:
     memory = await app.memory.get(id_in(rule))
     if memory is None or not memory.pinned:
         raise StoreError(f"no standing rule {rule!r}", hint="`upwell rules` lists them")

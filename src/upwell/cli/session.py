@@ -1,4 +1,4 @@
-"""Runs one command: builds the app, does the work, and closes the app."""
+"""Runs one command: opens what it needs, does the work, and closes it."""
 
 import os
 import time
@@ -9,37 +9,53 @@ from typing import TYPE_CHECKING, Any
 from upwell.cli.output import note
 
 if TYPE_CHECKING:
-    from upwell.app import App, MemoryApp
+    from upwell.app import App, MemoryApp, StoreApp
     from upwell.config import Config
     from upwell.ground.home import Home
 
 
-def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False) -> T:
-    """Run `work` with a new app for the user's home, do the housekeeping, and close the app. A
-    `tolerant` app works without the memory store if the store cannot be opened.
-    """
+def with_store[T](work: Callable[["StoreApp"], Awaitable[T]]) -> T:
+    """Run `work` with the memories of the user's home, and nothing else."""
+    from upwell.app.store import Settings, StoreApp
 
-    from upwell.app import Settings, build
+    async def opened() -> StoreApp:
+        return StoreApp(Settings(cwd=folder()))
 
-    return _with(build(Settings(cwd=folder(), tolerant=tolerant)), work)
+    return _with(opened, work)
 
 
 def with_memory[T](work: Callable[["MemoryApp"], Awaitable[T]], *, tolerant: bool = False) -> T:
-    """Like `with_app()`, with the memory alone, which loads faster."""
-    from upwell.app.memory import Settings, build_memory
+    """Run `work` with everything that the user's home recalls from. With `tolerant`, it works
+    without the memory store if the store cannot be opened."""
+    from upwell.app.memory import MemoryApp
+    from upwell.app.store import Settings
 
-    return _with(build_memory(Settings(cwd=folder(), tolerant=tolerant)), work)
+    async def opened() -> MemoryApp:
+        return MemoryApp(Settings(cwd=folder(), tolerant=tolerant))
+
+    return _with(opened, work)
 
 
-def _with[A: "MemoryApp", T](building: Awaitable[A], work: Callable[[A], Awaitable[T]]) -> T:
+def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False) -> T:
+    """Like `with_memory()`, with a whole new app, which loads more slowly."""
+    from upwell.app.store import Settings
+    from upwell.app.wiring import build
+
+    return _with(lambda: build(Settings(cwd=folder(), tolerant=tolerant)), work)
+
+
+def _with[A: "StoreApp", T](
+    opened: Callable[[], Awaitable[A]], work: Callable[[A], Awaitable[T]]
+) -> T:
     async def whole() -> T:
         began = time.time()
-        app = await building
+        app = await opened()
         try:
             for mistake in app.mistakes:
                 _note_ignored(str(mistake))
             result = await work(app)
-            await app.run_housekeeping()
+            if app.is_housekeeping_due():
+                await app.run_housekeeping()
             return result
         finally:
             await app.aclose()

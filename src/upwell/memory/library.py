@@ -3,21 +3,18 @@
 It masks secrets and extracts files and symbols before it stores a memory.
 """
 
-import builtins
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
-from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.errors import UsageError
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.ground.uris import LTM_ID
 from upwell.memory.base import Added, Recall, Store
-from upwell.memory.documents.recall import Documents
-from upwell.memory.embedding.questions import VectorIndex
-from upwell.memory.recall import CombinedReader, Passages, Recalls, StoreRecall
+from upwell.memory.recall import CombinedReader, FileMemories, Passages, Recalls, StoreRecall
 from upwell.memory.records import check_pin, masked, memory_of, namespace_pattern
 
 SEARCH_SECONDS = 10.0
@@ -36,16 +33,14 @@ class Library:
         store: Store,
         *,
         recall: Recalls | None = None,
-        documents: Documents | None = None,
+        documents: FileMemories | None = None,
         passages: Sequence[Passages] = (),
         places: Recall | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """The maximum number of memories in the store; 0 for no limit."""
         self.store = store
         self.recall = recall or Recalls([StoreRecall(store)])
         self.reader = CombinedReader(store, self.recall, places, documents, passages)
-        self._documents = documents
         self._clock = clock
 
     async def add_many(self, items: Iterable[Memory | Mapping[str, object]]) -> list[Added]:
@@ -136,17 +131,6 @@ class Library:
         """The memory, chunk or note with this id."""
         return await self.reader.known(memory_id)
 
-    async def vector_indexes(self) -> builtins.list[VectorIndex]:
-        """The vector indexes of the store and of the documents, or an empty list if no embedder is
-        configured. If the documents' index fails, it is left out."""
-        try:
-            documents = await self._documents.catalog.store() if self._documents else None
-        except StoreError:
-            # `Documents.ping` reports the failure.
-            documents = None
-        stores = (self.store, documents)
-        return [store.vectors for store in stores if store is not None and store.vectors]
-
     async def update(self, memory: Memory) -> Added:
         """Replace the memory with the same id.
 
@@ -189,9 +173,6 @@ class Library:
 
     async def ping(self) -> Ping:
         return await self.store.ping()
-
-    async def aclose(self) -> None:
-        """Do nothing: additions are already durable, and whoever opened the database closes it."""
 
     async def _refuse_derived(self, memory_id: str) -> None:
         """Raise UsageError if the memory comes from outside the store. The message names the file

@@ -5,32 +5,31 @@ from pathlib import Path
 
 import pytest
 
-from upwell.app.files import Files, open_memory
 from upwell.app.ltm import server_of
+from upwell.app.memory import MemoryApp
+from upwell.app.store import Settings
 from upwell.config import Config, load
 from upwell.gateway.options import Transport
 from upwell.ground.errors import ConfigError
-from upwell.ground.ttl_store import TtlStore
+
+
+def environment(**keys: str) -> Mapping[str, str]:
+    return {f"UPWELL_LTM__{name}": value for name, value in keys.items()}
 
 
 def config(home: Path, **keys: str) -> Config:
-    environment: Mapping[str, str] = {f"UPWELL_LTM__{name}": value for name, value in keys.items()}
-    result = load(home, environment=environment)
+    result = load(home, environment=environment(**keys))
     result.home.prepare()
     return result
 
 
 async def test_a_memory_server_exists_only_with_a_key(tmp_path: Path) -> None:
     for keys, expected in (({}, False), ({"COMMAND": "memtomem-server"}, True)):
-        files = Files()
-        memories = open_memory(
-            config(tmp_path, **keys), files, TtlStore(), None, None, tolerant=False
-        )
-        assert (memories.ltm is not None) is expected
-        assert len(memories.recalls.places) == 3 + expected
-        await memories.documents.aclose()
-        for database in files.databases:
-            await database.aclose()
+        app = MemoryApp(Settings(home=tmp_path, environment=environment(**keys)))
+        names = [place.name for place in app.memory.recall.places]
+        assert ("ltm" in names) is expected
+        assert len(names) == 3 + expected
+        await app.aclose()
 
 
 def test_a_transport_alone_runs_memtomem_in_the_home(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 
 from upwell.app.dashboard.desk import desk_of
-from upwell.app.memory import Settings
+from upwell.app.store import Settings
 from upwell.app.wiring import App, build
 from upwell.config import read_valid
 from upwell.ground.errors import ConfigError

@@ -34,6 +34,10 @@ class Backups:
         backups = [path for path in self._folder.iterdir() if self._dated.fullmatch(path.name)]
         return tuple(sorted(backups, reverse=True))
 
+    def is_due(self) -> bool:
+        """Whether today's backup is missing."""
+        return not self._today().exists()
+
     async def make_if_due(self) -> Path | None:
         """Make today's backup. Returns None if it already exists.
 

@@ -1,0 +1,318 @@
+"""A home's memories by themselves, for commands that need nothing else. They are in `memory.db`, or
+in the database that a team shares."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from upwell.config import Config, read_valid
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.clock_jump import ClockRecord
+from upwell.ground.embed import embedder_of
+from upwell.ground.errors import ConfigError, StoreError, extra_hint
+from upwell.ground.home import Home
+from upwell.ground.sqlite.backup import Backups
+from upwell.ground.sqlite.database import Database, open_database
+from upwell.ground.trace import LOG, log_to
+from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
+from upwell.learn.feedback import LearningStore, Ratings
+from upwell.memory.base import Store, UnavailableStore
+from upwell.memory.embedding.questions import QuestionVectors
+from upwell.memory.library import Library
+from upwell.memory.sources import NoSources, Sources
+from upwell.memory.sqlite.sources import OWNER as SOURCES_OWNER
+from upwell.memory.sqlite.sources import SqliteSources
+from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
+from upwell.memory.sqlite.store import SqliteStore
+from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
+
+if TYPE_CHECKING:
+    from upwell.capture.inbox import Inbox
+    from upwell.ground.postgres.connection import Postgres
+    from upwell.memory.postgres.store import PostgresStore
+
+Chore = Callable[[], Awaitable[object]]
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """The input of `build()`. `home` defaults to `default_home()`. `flags` maps dotted keys to
+    values that override `config.toml` and the environment. A `tolerant` app, which the gateway and
+    the hooks use, runs without memory if the memory cannot be opened. `cwd` determines the project
+    of a cue that has no folder. If `watches` is false, only `documents.refresh()` and
+    `documents.lines()` read imported files again. With `waits_for_judge`, every decision waits for
+    the verdict of the model that judges it.
+    """
+
+    home: Path | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] | None = None
+    tolerant: bool = False
+    cwd: str | None = None
+    clock: Clock = SYSTEM_CLOCK
+    watches: bool = True
+    waits_for_judge: bool = False
+
+
+class StoreApp:
+    """The memories of a home. Close it with `aclose()`."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Read the configuration, prepare the home, and open its memories. Invalid settings are
+        ignored (`mistakes`).
+
+        Raises:
+            ConfigError: the file, a key of `store.*` or `memory.*`, or the driver is at fault.
+            StoreError: `memory.db` cannot be used.
+        """
+        self.config, self.mistakes = prepared(settings)
+        self._cwd = settings.cwd
+        self._clock = settings.clock
+        self._files = open_files(self.config, tolerant=settings.tolerant)
+        self._embedder = embedder_of(self.config.embed)
+        self._questions = QuestionVectors(self._embedder) if self._embedder else None
+        store, self._sources, self._ratings = open_store(
+            self.config,
+            self._files,
+            self._questions,
+            tolerant=settings.tolerant,
+            clock=settings.clock,
+        )
+        self.memory = Library(store, clock=settings.clock)
+
+    def inbox(self) -> "Inbox":
+        """The proposals that wait for a decision."""
+        from upwell.capture.inbox import inbox_at
+
+        return inbox_at(self.config.home.inbox_file)
+
+    async def forget(self, memory_id: str, *, for_good: bool) -> bool:
+        """Move a memory to the trash, or delete it for good. Do not learn it again from sessions.
+        Returns False for an unknown id.
+
+        Raises:
+            UsageError: the memory comes from a file.
+        """
+        memory = await self.memory.store.get(memory_id)
+        deleted = await self.memory.delete(memory_id, for_good=for_good)
+        if deleted and memory is not None and memory.provenance.door == "capture":
+            self.inbox().settle([memory.id])
+        return deleted
+
+    @property
+    def chores(self) -> Sequence[Chore]:
+        """The work of `run_housekeeping()`."""
+        return self._files.chores
+
+    def is_housekeeping_due(self) -> bool:
+        """True unless another process has done today's housekeeping, such as the daemon."""
+        backups = Backups(self.config.home.memory_db, self.config.home.backups)
+        return self.config.store.is_team or backups.is_due()
+
+    async def run_housekeeping(self) -> None:
+        """Remove expired data, make the daily backup, and adjust what was learned."""
+        for chore in self.chores:
+            try:
+                await chore()
+            except StoreError as error:
+                LOG.warning("housekeeping: %s", error)
+
+    async def aclose(self) -> None:
+        """Write pending data and close the files."""
+        await self._files.aclose()
+
+
+def prepared(settings: Settings) -> tuple[Config, Sequence[ConfigError]]:
+    """The configuration of a home, which exists afterwards, and the mistakes that are ignored.
+
+    Raises:
+        ConfigError: the file, or a key of `store.*` or `memory.*`, is at fault.
+    """
+    config, mistakes = read_valid(settings.home, settings.flags, settings.environment)
+    mistakes += ltm_mistakes(config)
+    config.home.prepare()
+    log_to(config.home.logs)
+    for mistake in mistakes:
+        if mistake.key.startswith(("store.", "memory.")) and not settings.tolerant:
+            raise mistake  # because a command would use another store than the user's
+        LOG.error("ignoring an invalid setting: %s", mistake)
+    return config, tuple(mistakes)
+
+
+def ltm_mistakes(config: Config) -> list[ConfigError]:
+    """The key of `ltm.*` that another key needs and that is missing, if any."""
+    if not has_ltm(config):
+        return []
+    from upwell.app.ltm import server_of
+
+    try:
+        server_of(config.ltm, str(config.home.root))
+    except ConfigError as mistake:
+        return [mistake]
+    return []
+
+
+def has_ltm(config: Config) -> bool:
+    """True if any key of `ltm.*` is set."""
+    return any(key.startswith("ltm.") for key in config.values)
+
+
+class Files(Struct, frozen=True):
+    """The open databases of an app and their periodic chores. `postgres` is the database that a
+    team shares, `databases` are SQLite files, `indexed` are the stores of memories, and `closing`
+    are the functions that close connections to other databases."""
+
+    postgres: "Postgres | None" = None
+    databases: list[Database] = field(default_factory=list)
+    indexed: list[Store] = field(default_factory=list)
+    chores: list[Chore] = field(default_factory=list)
+    closing: list[Chore] = field(default_factory=list)
+
+    async def aclose(self) -> None:
+        for close in self.closing:
+            await close()
+        for database in self.databases:
+            await database.aclose()
+
+
+def open_files(config: Config, *, tolerant: bool = False) -> Files:
+    """Open the team's database, if all memories are there. Its first use connects. The caller adds
+    the other databases.
+
+    Raises:
+        ConfigError: the driver is not installed, and `tolerant` is false.
+    """
+    if not config.store.is_team:
+        return Files()
+    try:
+        postgres = postgres_at(config.store.url)
+    except ConfigError as error:
+        if not tolerant:
+            raise
+        LOG.error("running without memory: %s", error)
+        return Files()
+    return Files(postgres=postgres, closing=[postgres.aclose])
+
+
+def postgres_at(url: str) -> "Postgres":
+    """The connections to a team's database. The first use connects.
+
+    Raises:
+        ConfigError: the driver is not installed.
+    """
+    try:
+        from upwell.ground.postgres.connection import Postgres
+    except ImportError as error:
+        raise no_driver() from error
+    return Postgres(url)
+
+
+def no_driver() -> ConfigError:
+    """The error for a configuration that needs PostgreSQL, if the driver is not installed."""
+    return ConfigError(
+        "store.url needs the PostgreSQL driver",
+        key="store.url",
+        hint=extra_hint("postgres"),
+    )
+
+
+def open_store(
+    config: Config,
+    files: Files,
+    questions: QuestionVectors | None,
+    *,
+    tolerant: bool,
+    clock: Clock = SYSTEM_CLOCK,
+) -> tuple[Store, Sources, LearningStore | None]:
+    """The memory store, the list of imported files, and the ratings.
+
+    Raises:
+        StoreError: `memory.db` cannot be used, and `tolerant` is false.
+    """
+    home = config.home
+    if config.store.is_team:
+        return _open_team_store(config, files, questions, clock, tolerant=tolerant)
+    try:
+        database = open_memory_db(home, has_copy=config.store.has_copy)
+    except StoreError as error:
+        if not tolerant:
+            raise
+        LOG.error("running without memory: %s", error)
+        return UnavailableStore(error), NoSources(), None
+    store = SqliteStore(database, questions=questions, clock=clock)
+    if config.store.has_copy:
+        from upwell.memory.sqlite.team_store import TeamStore
+
+        store = TeamStore(database, questions=questions, clock=clock)
+    files.databases.append(database)
+    files.indexed.append(store)
+    backups = Backups(home.memory_db, home.backups)
+    seen = ClockRecord(home.clock_file, clock)
+    files.chores.extend([seen.unless_jumped(store.purge), backups.make_if_due])
+    return store, SqliteSources(database), Ratings(database)
+
+
+def _open_team_store(
+    config: Config,
+    files: Files,
+    questions: QuestionVectors | None,
+    clock: Clock,
+    *,
+    tolerant: bool,
+) -> tuple[Store, Sources, LearningStore | None]:
+    """The team's store. Without the driver, there is no memory at all: the home's own store is not
+    used instead, because it holds different memories."""
+    if files.postgres is None:
+        missing = StoreError("the PostgreSQL driver is missing", hint="run `upwell doctor`")
+        return UnavailableStore(missing), NoSources(), None
+    from upwell.learn.postgres import PostgresRatings
+    from upwell.memory.postgres.pruning import Pruning
+    from upwell.memory.postgres.store import PostgresStore
+
+    postgres, tenant = files.postgres, config.store.tenant
+    store = PostgresStore(postgres, tenant=tenant, clock=clock, questions=questions)
+    files.indexed.append(store)
+    files.chores.extend([store.purge, Pruning(postgres, tenant, config.store.deletions_days).run])
+    sources = _open_sources(config.home, files, tolerant=tolerant)
+    return store, sources, PostgresRatings(postgres, tenant=tenant)
+
+
+def _open_sources(home: Home, files: Files, *, tolerant: bool) -> Sources:
+    """The imported files of a home whose memories are in a team's database."""
+    try:
+        database = open_memory_db(home)
+    except StoreError as error:
+        if not tolerant:
+            raise
+        LOG.error("running without imported files: %s", error)
+        return NoSources()
+    files.databases.append(database)
+    return SqliteSources(database)
+
+
+def open_memory_db(home: Home, *, has_copy: bool = False) -> Database:
+    """The database with a home's own memories, imported files and ratings, and with the copy of a
+    team's memories if there is one.
+
+    Raises:
+        StoreError: the file cannot be used.
+    """
+    owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
+    if has_copy:
+        from upwell.memory.sqlite.copied import OWNER as COPY_OWNER
+
+        owners.append(COPY_OWNER)
+    return open_database(home.memory_db, owners, synchronous="FULL")
+
+
+def postgres_store(url: str, tenant: str) -> "PostgresStore":
+    """The memories of a tenant in this database. The first use connects to it.
+
+    Raises:
+        ConfigError: the driver is not installed.
+    """
+    postgres = postgres_at(url)
+    from upwell.memory.postgres.store import PostgresStore
+
+    return PostgresStore(postgres, tenant=tenant)
