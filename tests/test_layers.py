@@ -77,7 +77,7 @@ STAIRS = {
             "journal",
         ),
         *("render", "guards", "learning", "verdict", "filters", "record", "rules", "explain"),
-        *("judge", "rating", "session_start", "deliveries", "lessons", "pipeline"),
+        *("judge", "rating", "session_start", "deliveries", "lessons", "pipeline", "offer"),
     ],
     "gateway": [
         "options",

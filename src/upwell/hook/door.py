@@ -28,6 +28,7 @@ from upwell.hosts import HOSTS
 from upwell.hosts.base import Host
 from upwell.hosts.events import RESUMED, EventKind, HostEvent
 from upwell.surface.guards import Guards
+from upwell.surface.offer import Offers
 from upwell.surface.options import READ_COMMAND, never_excluded
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.surface.render import by_command
@@ -101,6 +102,7 @@ class HookDoor:
         self._answered_elsewhere = answered_elsewhere
         self._opt_ins = opt_ins
         self._duplicates = DuplicateEvents(clock)
+        self._offers = Offers(surfacer, opt_ins.guards)
         self._tasks = BackgroundTasks("hooks")
         self._recorded: set[tuple[str, str, str | None, int]] = set()
         self._known_sessions = _Recent()
@@ -168,41 +170,41 @@ class HookDoor:
     async def aclose(self) -> None:
         """Wait until all background work has ended."""
         await self._tasks.drain()
+        await self._offers.drain()
 
     async def _answer(
         self, host: Host, event: HostEvent, left_ms: int | None, receipt: Receipt
     ) -> bytes:
-        deadline = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
+        seconds = self._seconds_for(event, left_ms)
+        deadline = asyncio.get_running_loop().time() + seconds
         cue = _cue(event, host.name, self._opt_ins.read_command)
         if self._is_unannounced(event):
             self._surfacer.missed(cue)
         shortening = self._shortening(host, event, cue)
-        outcome = await self._outcome_in_time(cue, event.name, deadline)
-        self.outcomes[host.name, _outcome_name(outcome)] += 1
-        context: Mapping[str, Any] = {}
-        if isinstance(outcome, Surfacing):
-            context = self._context(host, event, outcome, cue, receipt)
+        async with self._offers.offer(cue, seconds) as offer:
+            outcome = await offer.outcome()
+            if offer.is_late:
+                LOG.info("the answer to a hook missed its deadline (%s)", event.name)
+            self.outcomes[host.name, _outcome_name(outcome)] += 1
+            context: Mapping[str, Any] = {}
+            if isinstance(outcome, Surfacing):
+                # Entries that do not fit are kept for later.
+                worded = by_command(outcome.text, cue.read_command)
+                text, omitted = _within(worded, host.events.max_bytes)
+                context = host.events.context_output(event, text) if text else {}
+                if context:
+                    offer.deliver(receipt, omitted)
         replacement = await self._output_in_time(shortening, deadline) if shortening else {}
         self._is_cold = False
         return orjson.dumps(merged(context, replacement))
 
     async def _refusal(self, host: Host, event: HostEvent, receipt: Receipt) -> bytes:
-        """Return the output that blocks the tool call, or the neutral answer if no guard objects. A
-        guard blocks only one call in a session. If the output does not reach the agent, the guard
-        blocks the next matching call."""
-        guards = self._opt_ins.guards
-        refusal = await guards.refusal(_cue(event, host.name)) if guards else None
+        """Return the output that blocks the tool call, or the neutral answer if no guard
+        objects."""
+        refusal = await self._offers.refusal(_cue(event, host.name), receipt)
         output = host.events.refusal_output(event, refusal.reason) if refusal else {}
         self.outcomes[host.name, "refused" if output else "passed"] += 1
-        if guards is None or refusal is None:
-            return NEUTRAL
-
-        def conclude(delivered: bool) -> None:
-            if not delivered:
-                self._tasks.start(guards.withdraw(refusal))
-
-        receipt.when_settled(conclude)
-        return orjson.dumps(output)
+        return orjson.dumps(output) if refusal else NEUTRAL
 
     async def _question_in_time(
         self, host: Host, event: HostEvent, asking: "asyncio.Task[str]", left_ms: int | None
@@ -276,54 +278,6 @@ class HookDoor:
         except Exception:
             LOG.exception("a tool's result was not shortened")
             return {}
-
-    async def _outcome_in_time(self, cue: Cue, name: str, deadline: float) -> Outcome | None:
-        """Return the decision, or None if it misses the deadline. Memories that are found too late
-        may be delivered with the session's next call."""
-        left = deadline - asyncio.get_running_loop().time()
-        surfacing = self._tasks.start(self._surfacer.offer(cue))
-        done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, left))
-        if done:
-            return await surfacing
-        LOG.info("the answer to a hook missed its deadline (%s)", name)
-        self._tasks.start(self._take_back_late(surfacing, cue))
-        return None
-
-    def _context(
-        self, host: Host, event: HostEvent, surfacing: Surfacing, cue: Cue, receipt: Receipt
-    ) -> Mapping[str, Any]:
-        """Return the output that adds the memories, within the host's size limit. Entries that do
-        not fit are kept for later, and so are all entries of an answer that does not arrive.
-        """
-        worded = by_command(surfacing.text, cue.read_command)
-        text, omitted = _within(worded, host.events.max_bytes)
-        output = host.events.context_output(event, text) if text else {}
-        if not output:
-            self._tasks.start(self._surfacer.deliveries.take_back(surfacing, cue))
-            return {}
-
-        def conclude(delivered: bool) -> None:
-            self._tasks.start(self._conclude(surfacing, cue, omitted, delivered=delivered))
-
-        receipt.when_settled(conclude)
-        return output
-
-    async def _conclude(
-        self, surfacing: Surfacing, cue: Cue, omitted: int, *, delivered: bool
-    ) -> None:
-        """Record whether the memories were delivered. The last `omitted` entries were left out."""
-        if not delivered:
-            LOG.info("the answer to a hook did not reach its host")
-            await self._surfacer.deliveries.take_back(surfacing, cue)
-            return
-        if omitted:
-            surfacing = await self._surfacer.deliveries.cut(surfacing, cue, omitted)
-        await self._surfacer.deliveries.delivered(surfacing, cue)
-
-    async def _take_back_late(self, surfacing: "asyncio.Task[Outcome]", cue: Cue) -> None:
-        outcome = await surfacing
-        if isinstance(outcome, Surfacing):
-            await self._surfacer.deliveries.take_back(outcome, cue, late=True)
 
     async def _first_start(self, event: HostEvent, parent: int) -> HostEvent:
         """Return the event, as a resumption if its process has begun the same session before. The

@@ -20,7 +20,7 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.names import MAX_SERVER_NAME_CHARS
 from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, conclude, present_trace_id, span
-from upwell.ground.types.rpc import Reply, ToolCall
+from upwell.ground.types.rpc import ToolCall
 from upwell.hook.daemon import HookRequest
 from upwell.hosts import host_of_client
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
@@ -122,15 +122,14 @@ class WrapDoor:
                 return NEW + dumps(self._with_schema(relay, loads(rest[0])))
             facts, asked, answer = rest
             start, end = place_of_result(answer)
-            given = Reply(result=answer[start:end])
             asking = _Asking(relay, RawObject.parse(facts), asked, receipt)
-            reply = await self._treated(asking, given, request.left_ms / 1000)
+            result = await self._treated(asking, answer[start:end], request.left_ms / 1000)
         except Malformed as error:
             LOG.info("a message of a wrapped server passes unchanged: %s", error)
             return SAME
-        if reply is given:
+        if result is None:
             return SAME
-        return b"".join((NEW, answer[:start], reply.result, answer[end:]))
+        return b"".join((NEW, answer[:start], result, answer[end:]))
 
     async def aclose(self) -> None:
         """Stop all searches."""
@@ -143,7 +142,7 @@ class WrapDoor:
         known = names if isinstance(names, list) else []
         return [name for name in known if not self._may_shorten(relay.name, str(name))]
 
-    async def _treated(self, asking: "_Asking", given: Reply, seconds: float) -> Reply:
+    async def _treated(self, asking: "_Asking", given: bytes, seconds: float) -> bytes | None:
         call = ToolCall(
             server=asking.relay.name,
             tool=asking.tool,
@@ -154,11 +153,11 @@ class WrapDoor:
             read_command=self._read_command,
         )
         with span("upwell.wrapped", server=call.server, tool=call.tool) as current:
-            reply = await self._pipeline(asking.relay).answered(
+            result = await self._pipeline(asking.relay).answered(
                 call, given, asking, seconds=seconds, fits=not asking.has_schema
             )
-            conclude(current, "unchanged" if reply is given else "changed")
-        return reply
+            conclude(current, "unchanged" if result is None else "changed")
+        return result
 
     def _pipeline(self, relay: RelayDescription) -> Pipeline:
         key = (relay.parent, relay.cwd)

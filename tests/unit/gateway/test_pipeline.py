@@ -90,7 +90,7 @@ async def test_a_late_memory_comes_with_the_next_reply_about_the_same_file():
     call = ToolCall(server="fs", tool="read", params=b"{}", args={"path": "src/cache.py"})
     first = await pipeline.call(call, Upstream(), Somebody())
     assert first.result == ANSWER
-    await surfacing.returns.drain()
+    await surfacing.offers.drain()
     race_ms.append(20_000)
     second = await pipeline.call(call, Upstream(), Somebody())
     assert b"SIGHUP" in second.result
@@ -231,7 +231,7 @@ async def test_memories_in_a_reply_that_does_not_arrive_are_given_again(arrives)
     first = await pipeline.call(call, Upstream(), client)
     assert b"SIGHUP" in first.result
     client.receipt.settle(arrives)
-    await surfacing.returns.drain()
+    await surfacing.offers.drain()
     second = await pipeline.call(call, Upstream(), Remote())
     assert (b"SIGHUP" in second.result) is not arrives
     outcomes = [decision["outcome"] for decision in await surfacer.journal.recent()]

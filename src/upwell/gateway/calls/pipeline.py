@@ -4,8 +4,8 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -27,21 +27,19 @@ from upwell.gateway.calls.worker_pool import HEAVY_BYTES, WorkerPool
 from upwell.gateway.clients import Client
 from upwell.gateway.eras import MARK, wants_input
 from upwell.gateway.upstreams.supervisor import Upstream
-from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
 from upwell.ground.meters import CALL_SECONDS, CALLS
 from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.rpc import Reply, ToolCall
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.ground.types.surfacing import Surfacing
 from upwell.surface.guards import Guards
 from upwell.surface.moments import found_nothing
+from upwell.surface.offer import Offer, Offers
 from upwell.surface.options import SurfaceOptions
-from upwell.surface.pipeline import Surfacer
+from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.surface.render import by_command, marked, place, worded
 from upwell.wire.rawjson import NotJson, RawObject
-
-Outcome = Surfacing | Skip
 
 
 class Sessions(Protocol):
@@ -148,71 +146,15 @@ def _with_size_notice(call: ToolCall, result: bytes) -> bytes:
     return b"".join((start.group(), notice, b",", memoryview(result)[start.end() :]))
 
 
-Search = asyncio.Task[tuple[Outcome, Cue]]
 MAX_ANSWER_CHARS = 8_000
 """How many characters of a result are used to search again."""
 MAX_EMPTY_BYTES = 400
 """If a call succeeds with a longer result, it is assumed to have found something."""
-_FINAL = frozenset(
-    {
-        SkipReason.DISABLED,
-        SkipReason.PAUSED,
-        SkipReason.EXCLUDED_PROJECT,
-        SkipReason.EXCLUDED_TOOL,
-        SkipReason.WRITE_TOOL,
-    }
-)
-
-
-class Race:
-    """A search for memories that runs while a call is in flight. The search has `seconds` from its
-    start; the reply does not wait longer. The caller sets `is_injected` once the outcome is in the
-    reply. `again` starts a second search, which also uses the result of the call."""
-
-    def __init__(
-        self, search: Search, again: Callable[[ToolAnswer], Search], seconds: float
-    ) -> None:
-        self.search = search
-        self._again = again
-        self._seconds = seconds
-        self.is_late = False
-        self.is_injected = False
-        self._deadline = time.monotonic() + seconds
-
-    def look_again(self, answer: ToolAnswer) -> None:
-        """Search again, this time also with the result of a call that failed or found nothing."""
-        self.search = self._again(answer)
-        self._deadline = time.monotonic() + self._seconds
-
-    async def outcome(self) -> Outcome | None:
-        """Return the outcome of the search, or None if the search is late or failed."""
-        if not self.search.done():
-            remaining = max(0.0, self._deadline - time.monotonic())
-            await asyncio.wait({self.search}, timeout=remaining)
-        self.is_late = not self.search.done()
-        return None if self.is_late or _failed(self.search) else self.search.result()[0]
-
-    def may_look_again(self) -> bool:
-        """Return whether the search found nothing to deliver, and the call's result might change
-        that."""
-        if not self.found_nothing():
-            return False
-        outcome = None if _failed(self.search) else self.search.result()[0]
-        return not (isinstance(outcome, Skip) and outcome.reason in _FINAL)
-
-    def found_nothing(self) -> bool:
-        """Return whether the search has ended without anything to deliver."""
-        if not self.search.done():
-            return False
-        return _failed(self.search) or isinstance(self.search.result()[0], Skip)
 
 
 class CallSurfacing:
-    """Searches for memories about each call while the call is in flight. If the memories chosen for
-    a reply (a `Surfacing`) do not reach the agent, they are taken back, so that a later call may
-    deliver them. `progressive(server, tool)` returns whether a tool's results are delivered in
-    chunks.
-    """
+    """Offers memories about each call while the call is in flight. `progressive(server, tool)`
+    returns whether a tool's results are delivered in chunks."""
 
     def __init__(
         self,
@@ -228,36 +170,20 @@ class CallSurfacing:
         self._options = options
         self._cwd = cwd
         self._sessions = sessions or OwnSessions()
-        self._guards = guards
-        self._asking_guards = asyncio.Lock()
+        self._has_guards = guards is not None
         self._progressive = progressive
-        self._searches = BackgroundTasks("surfacing")
-        self.returns = BackgroundTasks("taking a surfacing back")
+        self.offers = Offers(surfacer, guards)
 
     def session_of(self, client: Client) -> str:
         """Return the client's agent session, if it is known without a lookup."""
         return self._sessions.known(client.host, client.session)
 
     async def refusal(self, call: ToolCall, client: Client) -> Reply | None:
-        """Return the result of a call that a guard refuses, or None if the call may be made. A
-        guard refuses one call per session. If the refusal does not reach the client, the guard
-        refuses the next matching call as well.
-        """
-        guards = self._guards
-        if guards is None:
+        """Return the result of a call that a guard refuses, or None if the call may be made."""
+        if not self._has_guards:
             return None
-        # The lock keeps the calls in order, even if the lookup for an earlier call takes longer.
-        async with self._asking_guards:
-            refusal = await guards.refusal(await self._cue(call, client))
-        if refusal is None:
-            return None
-
-        def settle(delivered: bool) -> None:
-            if not delivered:
-                self.returns.start(guards.withdraw(refusal))
-
-        client.receipt.when_settled(settle)
-        return error_result(refusal.reason)
+        refusal = await self.offers.refusal(self._cue(call, client), client.receipt)
+        return error_result(refusal.reason) if refusal else None
 
     def with_request(self, call: ToolCall, client: Client) -> ToolCall:
         """Add to the call the agent's session, working directory and host, and the user's last
@@ -268,39 +194,26 @@ class CallSurfacing:
             return replace(call, request=request, session=session, cwd=self._cwd, host=client.host)
         return call
 
-    @asynccontextmanager
-    async def race(
+    def offer(
         self,
         call: ToolCall,
         client: Client,
         answer: ToolAnswer | None = None,
         seconds: float = math.inf,
-    ) -> AsyncIterator[Race]:
+    ) -> AbstractAsyncContextManager[Offer]:
         """Start a search that runs during a call and has `race_ms` to finish, but at most
-        `seconds`. If its outcome is not injected, or the reply does not reach the client, the
-        outcome is taken back. `answer` is the result of a call in vain, if it is known.
-        """
-        race_seconds = min(seconds, self._options(call.server, call.tool).race_ms / 1000)
-
-        def search(answer: ToolAnswer | None = answer) -> Search:
-            return self._searches.start(self._search(call, client, answer))
-
-        race = Race(search(), search, race_seconds)
-        try:
-            yield race
-        finally:
-            if race.is_injected:
-                client.receipt.when_settled(lambda delivered: self._settle(race.search, delivered))
-            elif not race.found_nothing():
-                self.returns.start(self._take_back(race.search, late=race.is_late))
+        `seconds`. `answer` is the result of a call in vain, if it is known."""
+        seconds = min(seconds, self._options(call.server, call.tool).race_ms / 1000)
+        return self.offers.offer(self._cue(call, client, answer), seconds)
 
     async def injected(
         self, result: RawObject, outcome: Outcome | None, call: ToolCall
-    ) -> RawObject:
-        """Add a block of memories to the result, as configured for the tool."""
+    ) -> RawObject | None:
+        """Add a block of memories to the result, as configured for the tool. Returns None if there
+        is nothing to add, or no place for it."""
         blocks = await blocks_of(result) if isinstance(outcome, Surfacing) else None
         if not isinstance(outcome, Surfacing) or blocks is None:
-            return result
+            return None
         mode = self._options(call.server, call.tool).injection_mode
         # An agent without our tools has not been told of the mark.
         text = (
@@ -311,17 +224,6 @@ class CallSurfacing:
         block = text_block(worded(text, mode))
         placed = with_content(result, place(blocks, block, mode))
         return with_meta(placed, "surfacing_id", outcome.id)
-
-    async def aclose(self) -> None:
-        """Stop searching, and finish taking back memories that were not delivered."""
-        await self._searches.aclose()
-        await self.returns.drain()
-
-    async def _search(
-        self, call: ToolCall, client: Client, answer: ToolAnswer | None
-    ) -> tuple[Outcome, Cue]:
-        cue = await self._cue(call, client, answer)
-        return await self._surfacer.offer(cue), cue
 
     async def _cue(self, call: ToolCall, client: Client, answer: ToolAnswer | None = None) -> Cue:
         return Cue(
@@ -339,21 +241,6 @@ class CallSurfacing:
             host=client.host,
             read_command=call.read_command,
         )
-
-    def _settle(self, search: "asyncio.Task[tuple[Outcome, Cue]]", delivered: bool) -> None:
-        outcome, cue = search.result()
-        if delivered and isinstance(outcome, Surfacing):
-            self.returns.start(self._surfacer.deliveries.delivered(outcome, cue))
-        else:
-            self.returns.start(self._take_back(search, late=False))
-
-    async def _take_back(self, search: "asyncio.Task[tuple[Outcome, Cue]]", *, late: bool) -> None:
-        await asyncio.wait({search})
-        if _failed(search):
-            return
-        outcome, cue = search.result()
-        if isinstance(outcome, Surfacing):
-            await self._surfacer.deliveries.take_back(outcome, cue, late=late)
 
 
 class Calls(Protocol):
@@ -408,7 +295,7 @@ class Pipeline:
             current.set_attribute("refused_by_guard", True)
             return refusal
         call = self._surfacing.with_request(call, client)
-        async with self._surfacing.race(call, client) as race:
+        async with self._surfacing.offer(call, client) as offer:
             reply = await self._send(call, upstream, client, self._cache)
             current.set_attribute("bytes_received", len(reply.result or reply.error))
             if reply.error or wants_input(reply.result):
@@ -418,44 +305,48 @@ class Pipeline:
             except NotJson as error:
                 return error_result(str(_malformed(call, error)))
             del reply  # it may be megabytes long, and what was fitted is a copy
-            if race.may_look_again() and (answer := await _answer_in_vain(call, fitted)):
-                race.look_again(answer)
-            return Reply(result=(await self._with_memories(fitted, race, call)).encode())
+            if offer.may_look_again() and (answer := await _answer_in_vain(call, fitted)):
+                offer.look_again(answer)
+            added = await self._with_memories(fitted, offer, call, client)
+            return Reply(result=(added or fitted).encode())
 
     async def answered(
-        self, call: ToolCall, reply: Reply, client: Client, *, seconds: float, fits: bool
-    ) -> Reply:
+        self, call: ToolCall, result: bytes, client: Client, *, seconds: float, fits: bool
+    ) -> bytes | None:
         """Treat a result that a server has already given like a reply in `call()`. It is shortened
-        only with `fits`, and memories must be found within `seconds`. Returns `reply` itself if
-        nothing has changed.
+        only with `fits`, and memories must be found within `seconds`. Returns None if nothing has
+        changed.
 
         Raises:
             NotJson: the result is malformed.
         """
-        if self._paused(self._surfacing.session_of(client)) or wants_input(reply.result):
-            return reply
+        if self._paused(self._surfacing.session_of(client)) or wants_input(result):
+            return None
         call = self._surfacing.with_request(call, client)
         # A large result is not split in this process, where others would wait for that.
-        is_large = len(reply.result) >= HEAVY_BYTES
-        given = None if is_large else RawObject.parse(reply.result)
+        is_large = len(result) >= HEAVY_BYTES
+        given = None if is_large else RawObject.parse(result)
         in_vain = await _answer_in_vain(call, given) if given else None
-        async with self._surfacing.race(call, client, in_vain, seconds) as race:
-            shortened = await self._fitting.shortened(call, reply.result) if fits else None
-            if shortened is None and is_large and not isinstance(await race.outcome(), Surfacing):
-                return reply
-            given = given or await RawObject.opened(reply.result)
+        async with self._surfacing.offer(call, client, in_vain, seconds) as offer:
+            shortened = await self._fitting.shortened(call, result) if fits else None
+            if shortened is None and is_large and not isinstance(await offer.outcome(), Surfacing):
+                return None
+            given = given or await RawObject.opened(result)
             fitted = without_forged_meta(given if shortened is None else shortened)
-            result = await self._with_memories(fitted, race, call)
-            return reply if result is given else Reply(result=result.encode())
+            added = await self._with_memories(fitted, offer, call, client)
+            return None if added is None and fitted == given else (added or fitted).encode()
 
-    async def _with_memories(self, fitted: RawObject, race: Race, call: ToolCall) -> RawObject:
-        result = await self._surfacing.injected(fitted, await race.outcome(), call)
-        race.is_injected = result is not fitted
-        return result
+    async def _with_memories(
+        self, fitted: RawObject, offer: Offer, call: ToolCall, client: Client
+    ) -> RawObject | None:
+        added = await self._surfacing.injected(fitted, await offer.outcome(), call)
+        if added is not None:
+            offer.deliver(client.receipt)
+        return added
 
     async def aclose(self) -> None:
         """Stop all searches."""
-        await self._surfacing.aclose()
+        await self._surfacing.offers.aclose()
 
     async def _send(
         self, call: ToolCall, upstream: Upstream, client: Client, cache: Cache | None
@@ -474,10 +365,6 @@ class Pipeline:
         except UpstreamError as error:
             LOG.warning("%s", error)
             return error_result(str(error))
-
-
-def _failed(search: "asyncio.Task[tuple[Outcome, Cue]]") -> bool:
-    return search.cancelled() or search.exception() is not None
 
 
 async def _answer_in_vain(call: ToolCall, result: RawObject) -> ToolAnswer | None:
