@@ -132,3 +132,14 @@ def test_a_mark_over_whole_folders_counts_them() -> None:
     shown = set(re.findall(r"^\S+/$", done.text, re.M))
     marked = sum(map(int, re.findall(r"^\[…\d+ lines?, (\d+) folders?\]$", done.text, re.M)))
     assert 0 < marked == len(folders - shown)
+
+
+def test_the_root_of_json_names_the_few_keys_that_are_left_out() -> None:
+    settings = {f"key_{n}": {"value": n, "note": f"setting {n} of the service"} for n in range(80)}
+    for extra, named in ((["owner", "history"], True), ([f"field_{n}" for n in range(40)], False)):
+        document = {"settings": settings, **{name: [1] * 200 for name in extra}}
+        shown = json.loads(compress(json.dumps(document), max_tokens=400).text)
+        mark = shown.pop("…", "")
+        lost = [name for name in document if name not in shown]
+        assert lost
+        assert (": " + ", ".join(lost) in mark) is named

@@ -11,6 +11,8 @@ from upwell.compress.json.tree import OBJECT, SCALAR, JsonNode
 from upwell.ground.types.compression import Omission
 
 _START = attrgetter("start")
+MAX_NAMED, MAX_NAMES_CHARS = 8, 100
+"""The mark of the root names the keys that were left out if they are no more than this."""
 
 
 class Style(Struct, frozen=True):
@@ -32,6 +34,16 @@ def is_brief(node: JsonNode) -> bool:
     Instead, the mark of the outermost array says how many of its items were shortened.
     """
     return node.nested or (node.kind == OBJECT and node.parent is not None)
+
+
+def _names_of(node: JsonNode, selected: list[JsonNode]) -> str:
+    """Return the names of the keys that are not selected, or "" if they are many or long."""
+    if node.kind != OBJECT or node.beyond:
+        return ""
+    shown = {id(child) for child in selected}
+    names = [child.key[1:-1] for child in node.items if id(child) not in shown]
+    text = ", ".join(names)
+    return text if len(names) <= MAX_NAMED and len(text) <= MAX_NAMES_CHARS else ""
 
 
 def _plain(key: str) -> str:
@@ -190,6 +202,8 @@ class Writer:
             parts += [f"{shortened:,} of {total:,} {noun} shortened"] if shortened else []
             return self._as_mark(node, ", ".join(parts))
         text = f"{missing:,} of {total:,} {noun} left out" if missing else "shortened"
+        if missing and (names := _names_of(node, selected)):
+            text += f": {names}"
         if shortened:
             left_out = f", {missing:,} left out" if missing else ""
             text = f"{shortened:,} of {total:,} {noun} shortened{left_out}"
