@@ -86,10 +86,6 @@ def test_json_lines_keep_their_ends(newline: str) -> None:
     assert "// one" in put
 
 
-def test_a_repeated_key_is_removed_twice() -> None:
-    assert JSON.value(JSON.without('{"s": {"a": 1, "a": 2}}', ("s",), ["a"])) == {"s": {}}
-
-
 @pytest.mark.parametrize("text", ["", "{}", '{"x": 1}', '{"p": {}}', '{"p": {"q": {}}}'])
 def test_missing_tables_are_created(text: str) -> None:
     value = JSON.value(JSON.put(text, ("p", "q"), "n", {"k": 1}))

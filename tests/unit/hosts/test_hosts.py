@@ -2,7 +2,6 @@
 agent and forgets a place, a test here fails.
 """
 
-import re
 from collections.abc import Set
 from pathlib import Path, PurePosixPath
 
@@ -58,16 +57,6 @@ def test_its_hooks_are_installed_listed_and_removed(
     assert host.hooks.next_step, f"the hooks of {host.name} need a next_step"
     installer.apply(installer.uninstalling(host.name))
     assert installer.installed() == {}
-
-
-@pytest.mark.parametrize("host", ALL)
-def test_its_hooks_name_their_own_host(host: Host, installation: Installation) -> None:
-    written = " ".join(host.hooks.with_ours("", installation).split())
-    assert re.search(rf'client\.py"?,? +"?{host.name}\b|"{host.name}", event', written)
-    if isinstance(host.hooks, JsonHooks):
-        assert host.hooks.matchers.keys() <= host.events.kinds.keys()
-        assert host.hooks.http_events <= host.hooks.matchers.keys()
-        assert bool(host.hooks.http_events) == bool(host.hooks.http_setup)
 
 
 @pytest.mark.parametrize("host", [param for param in ALL if param.values[0].hooks.http_setup])

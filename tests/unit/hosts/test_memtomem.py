@@ -70,10 +70,6 @@ def test_the_servers_keep_the_prefix_of_their_tools() -> None:
     }
 
 
-def test_the_limits_of_tools() -> None:
-    assert proxied_servers(PROXY)[0].tools == {"search": {"strategy": "hybrid"}}
-
-
 def test_a_proxy_that_is_switched_off_has_no_servers() -> None:
     assert proxied_servers({**PROXY, "enabled": False}) == []
 
@@ -100,12 +96,6 @@ def test_a_server_that_upwell_cannot_run_keeps_the_proxy(tmp_path: Path) -> None
     path.parent.mkdir()
     path.write_text(json.dumps({"enabled": True, "upstream_servers": servers}))
     assert servers_behind({"command": "mms"}, {}, tmp_path) == []
-
-
-def test_the_proxy_passes_placeholders_on() -> None:
-    servers = {"s": {"prefix": "s", "command": "x", "env": {"A": "${B}"}}}
-    (server,) = proxied_servers({"enabled": True, "upstream_servers": servers})
-    assert server.entry.table["env"] == {"A": "${B}"}
 
 
 @pytest.mark.parametrize("content", [None, "[]", "nonsense"])

@@ -65,12 +65,6 @@ def test_marks_belong_to_the_host_that_writes_them() -> None:
     assert set(INSERTED) <= set(HOSTS)
 
 
-def test_a_reminder_is_removed_wherever_it_stands() -> None:
-    reminder = "<system-reminder>be kind</system-reminder>"
-    assert own_words(f"Go on{reminder}", "claude") == "Go on"
-    assert own_words(f"{reminder}Go on", "claude") == "Go on"
-
-
 def test_a_slash_command_is_what_the_user_typed() -> None:
     record = "<command-message>review</command-message>\n<command-name>/review</command-name>\n"
     assert own_words(record + "<command-args>the pump</command-args>", "claude") == (

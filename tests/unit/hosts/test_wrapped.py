@@ -115,16 +115,6 @@ def test_the_agents_own_file_is_enough_to_undo(agent: str) -> None:
     assert restored == TEXTS[agent]
 
 
-@pytest.mark.parametrize("agent", TEXTS)
-def test_what_the_user_changed_meanwhile_stays(agent: str) -> None:
-    file, text = wrapped(agent)
-    edited = text.replace("files", "documents").replace(".", "../docs")
-    if agent == "codex":
-        edited = text.replace("# the package", "# the best package")
-    restored = file.without_ours(edited)
-    assert all(not wrapped_words(entry) for entry in servers(agent, restored).values())
-
-
 @pytest.mark.parametrize("rest", ["", "args = []\n", 'env = { A = "1" }\n\n[other]\nx = 1\n'])
 def test_arguments_that_toml_did_not_have_go_again(rest: str) -> None:
     text = f'[mcp_servers.bare]\ncommand = "bare-server"\n{rest}'

@@ -105,13 +105,6 @@ def test_a_recorded_author_decides_about_elements_too(tmp_path: Path) -> None:
     assert prompts(tmp_path, said(f"{NOTICE}\nWhy?")) == ["Why?"]
 
 
-def test_what_the_host_adds_to_the_users_words_is_left_out(tmp_path: Path) -> None:
-    opened = {"type": "text", "text": "<ide_opened_file>a.py</ide_opened_file>"}
-    typed = {"type": "text", "text": "Why?\n<system-reminder>Sent at 10</system-reminder>"}
-    for fields in ({}, {"origin": {"kind": "human"}}):
-        assert prompts(tmp_path, said([opened, typed], **fields)) == ["Why?"]
-
-
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [

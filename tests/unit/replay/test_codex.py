@@ -76,11 +76,6 @@ def test_a_rollout_without_either_is_read_without_what_codex_adds(tmp_path: Path
     assert prompts(tmp_path, message("Always test", SKILL, content_item_kinds=kinds)) == [SKILL]
 
 
-def test_the_context_of_an_editor_is_not_part_of_a_prompt(tmp_path: Path) -> None:
-    context = "# Context from my IDE setup:\n\n## Open tabs\n\n## My request for Codex:\nFix it"
-    assert prompts(tmp_path, typed(context)) == ["Fix it"]
-
-
 @pytest.mark.parametrize(
     "source", [{"source": {"subagent": "review"}}, {"thread_source": "subagent"}]
 )
@@ -213,17 +208,6 @@ def test_a_search_of_the_web_is_told_once(tmp_path: Path) -> None:
     item = completed("WebSearch", id="ws_1", query="tides")
     assert len(calls(tmp_path, item, search)) == 1
     assert len(calls(tmp_path, search, item, search, item)) == 2
-
-
-def test_reading_from_an_offset_gives_the_rest(tmp_path: Path) -> None:
-    items = [typed("Fix it"), called(), execution("c1", 2), output("x"), typed("Go on")]
-    start = sum(len(json.dumps(item)) + 1 for item in (META, items[0]))
-    rest = told(tmp_path, META, message("Fix it"), *items, start=0)[2:]
-    again = told(tmp_path, META, *items, start=start)[1:]
-    assert [(e.kind, e.text, e.tool, e.failed, e.cwd) for e in again] == [
-        (e.kind, e.text, e.tool, e.failed, e.cwd) for e in rest
-    ]
-    assert {entry.cwd for entry in again} == {"/code/harbour"}
 
 
 def test_records_of_an_unknown_kind_are_counted(tmp_path: Path) -> None:

@@ -79,11 +79,6 @@ def test_records_after_the_first_list_of_messages_are_read(tmp_path: Path) -> No
     assert (tally.records, tally.unknown) == (8, {})
 
 
-def test_a_question_behind_the_session_context_is_a_prompt(tmp_path: Path) -> None:
-    records = [listed(user("m0", f"{CONTEXT}\nWhere are the buoys?"))]
-    assert told(read(tmp_path, records)) == ["Where are the buoys?"]
-
-
 def test_a_compression_repeats_and_loses_nothing(tmp_path: Path) -> None:
     kept = [user("k3", "And the bilge?"), agent("k4", [{"text": "It is dry."}])]
     records = [

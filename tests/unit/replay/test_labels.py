@@ -27,13 +27,6 @@ def test_a_sample_is_drawn_from_all_and_the_same_every_time() -> None:
     assert max(drawn[0]) > 500
 
 
-def test_a_small_replay_is_sampled_whole() -> None:
-    sample = ReplaySample(10)
-    for number in range(3):
-        sample.offer(decision(number))
-    assert len(sample.sampled_hits()) == 3
-
-
 @pytest.mark.parametrize(
     ("useful", "total", "low", "high"),
     [

@@ -10,20 +10,11 @@ from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Memory
 from upwell.replay.git import MAX_FILE_BYTES, Repository
-from upwell.replay.memories import Arrivals, Checkout, PathRelocation, ReplayProjects
+from upwell.replay.memories import Checkout, PathRelocation, ReplayProjects
 
 
 def memory(text: str, when: float | None) -> Memory:
     return Memory(text=text, created_at=when)
-
-
-def test_memories_arrive_at_their_time_and_once() -> None:
-    arrivals = Arrivals([memory("c", 30.0), memory("a", 10.0), memory("always", None)])
-    assert [entry.text for entry in arrivals.until(10.0)] == ["always", "a"]
-    assert list(arrivals.until(29.9)) == []
-    assert list(arrivals.until(5.0)) == []
-    assert [entry.text for entry in arrivals.until(99.0)] == ["c"]
-    assert list(arrivals.until(99.0)) == []
 
 
 @pytest.fixture
@@ -55,14 +46,6 @@ def test_a_checkout_follows_the_main_line(tmp_path: Path, harbour: Path) -> None
     assert checkout.files == set(files_in(folder))
     assert (folder / "README.md").stat().st_mtime == at(1)
     assert (folder / "docs/pump.md").stat().st_mtime == at(3)
-
-
-def test_a_bare_repository_will_do(tmp_path: Path, harbour: Path) -> None:
-    bare = tmp_path / "bare.git"
-    git(tmp_path, "clone", "-q", "--bare", str(harbour), str(bare))
-    checkout = Checkout(Repository(bare, ENVIRONMENT), tmp_path / "scratch")
-    checkout.move(at(4))
-    assert "docs/pump.md" in checkout.files
 
 
 def test_a_folder_becomes_a_file_and_back(tmp_path: Path) -> None:
@@ -165,13 +148,6 @@ def test_a_path_shows_where_the_repository_lay(tmp_path: Path, harbour: Path) ->
     assert event.cwd == folder
     elsewhere = moved.event(call("/etc/README.md", None))
     assert elsewhere.args["file_path"] == "/etc/README.md"
-
-
-def test_root_stands_for_the_repository(tmp_path: Path, harbour: Path) -> None:
-    moved, folder = relocation(tmp_path, harbour, None)
-    event = moved.event(call("$ROOT/docs/pump.md", "$ROOT/docs"))
-    assert event.args["file_path"] == f"{folder}/docs/pump.md"
-    assert event.cwd == f"{folder}/docs"
 
 
 def test_memories_of_a_repository_are_those_of_its_checkout(tmp_path: Path, harbour: Path) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.unit.replay.repository import ENVIRONMENT, commit, repository
 
 from upwell.episodes.events import Kind, SessionEvent
-from upwell.ground.types.cue import Cue, ToolAnswer
+from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.replay.memories import ReplayProjects, With
@@ -22,7 +22,6 @@ from upwell.replay.run import (
     described,
     moment_named,
     name_of,
-    surfacing_tool,
 )
 
 HIT = Hit(memory=Memory(id="m1", text="Pumps stall in winter", created_at=5.0), score=0.71234)
@@ -112,21 +111,6 @@ async def test_every_reported_event_gets_a_decision(tmp_path: Path) -> None:
     ]
 
 
-async def test_the_clock_shows_the_time_of_each_event(tmp_path: Path) -> None:
-    _, world = await replayed(tmp_path, STORY)
-    cues = [(event, at) for kind, event, at in world.happened if kind == "cue"]
-    assert all(isinstance(cue, Cue) and cue.at == at for cue, at in cues)
-    assert [at for _, at in cues] == [10.0, 11.0, 13.0, 15.0, 16.0]
-
-
-async def test_turns_end_with_the_agents_texts(tmp_path: Path) -> None:
-    _, world = await replayed(tmp_path, STORY)
-    turns = [event for kind, event, _ in world.happened if kind == "turn"]
-    assert turns == [(["I look.", "pump.py", "pump.py"], False), ([], True)]
-    compacting = [at for kind, _, at in world.happened if kind == "compacting"]
-    assert compacting == [15.0]
-
-
 async def test_notes_arrive_in_their_time(tmp_path: Path) -> None:
     notes = [Memory(text="old", created_at=1.0), Memory(text="new", created_at=12.5)]
     notes.append(Memory(text="future", created_at=99.0))
@@ -185,20 +169,6 @@ def test_passages_are_named_by_file_and_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("Read", "Read"),
-        ("Edit", ""),
-        ("mcp__linear__get_issue", "linear__get_issue"),
-        ("mcp__upwell__memory_search", ""),
-        ("TodoWrite", ""),
-    ],
-)
-def test_tools_that_hooks_report(name: str, expected: str) -> None:
-    assert surfacing_tool(name) == expected
-
-
-@pytest.mark.parametrize(
     ("tool", "args", "out", "failed", "expected"),
     [
         ("Grep", {"pattern": "mooring"}, "No matches found", False, "nothing_found"),
@@ -218,20 +188,3 @@ def test_calls_have_the_moments_of_surfacing(
         session="s", i=0, t=0, kind=Kind.TOOL, tool=tool, args=args, out=out, failed=failed
     )
     assert moment_named(event, cue_of(event, None), 1) == expected
-
-
-def test_a_compaction_takes_the_prompts_away() -> None:
-    prompt = SessionEvent(session="s", i=0, t=0, kind=Kind.PROMPT, text="Mend the pump")
-    cue = cue_of(prompt, None)
-    assert moment_named(prompt, cue, 0) == "first_request"
-    assert moment_named(prompt, cue, 1) == "routine"
-
-
-def test_a_cue_carries_the_answer_of_its_tool() -> None:
-    event = SessionEvent(
-        session="s", i=0, t=7.0, kind=Kind.TOOL, tool="Bash", out="abc", failed=True
-    )
-    cue = cue_of(event, "/code")
-    assert cue is not None
-    assert (cue.reply_chars, cue.cwd, cue.at, cue.session) == (3, "/code", 7.0, "s")
-    assert cue.answer == ToolAnswer(text="abc", failed=True)

@@ -1,6 +1,5 @@
 """Every reader, over a small file in its host's own shape."""
 
-import json
 import os
 import sqlite3
 import subprocess
@@ -26,7 +25,6 @@ from upwell.replay.transcripts.base import (
     ReadTally,
     TranscriptFormat,
     UnreadableTranscript,
-    arguments,
     moment,
     records,
     text_of,
@@ -81,12 +79,6 @@ def test_a_call_that_the_user_refused_did_not_happen(tmp_path: Path) -> None:
     assert [str(entry.kind) for entry in told(path)] == ["start", "prompt", "end"]
 
 
-def test_a_checkpoint_of_claude_code_is_named_by_its_session(tmp_path: Path) -> None:
-    record = samples.claude_record("user", "10:00:00", "Hello there")
-    events = told(samples.lines(tmp_path / "full.jsonl", [record]))
-    assert events[1].session == samples.SESSION
-
-
 def test_codex(tmp_path: Path) -> None:
     events = told(samples.codex(tmp_path))
     assert brief(events)[:3] == [
@@ -109,15 +101,6 @@ def test_codex_without_events_of_prompts(tmp_path: Path) -> None:
     ]
     events = told(samples.lines(tmp_path / "rollout-2025-05-01.jsonl", records))
     assert brief(events)[1] == ("prompt", "Fix the tide table", False)
-
-
-def test_subagents_of_codex_are_left_out(tmp_path: Path) -> None:
-    source = {"subagent": {"thread_spawn": {"parent_thread_id": "x"}}}
-    records = [
-        samples.codex_item("11:00:00", "session_meta", id=samples.SESSION, source=source),
-        samples.codex_item("11:00:01", "event_msg", type="user_message", message="Search"),
-    ]
-    assert told(samples.lines(tmp_path / "rollout-x.jsonl", records)) == []
 
 
 @pytest.mark.parametrize("write", [samples.gemini, samples.gemini_lines])
@@ -252,14 +235,6 @@ def test_specstory_without_times(tmp_path: Path) -> None:
     assert times[0] >= moment("2026-01-05T15:00:00Z")
 
 
-def test_every_format_is_recognised(tmp_path: Path) -> None:
-    expected = {"gemini_lines": "gemini", "opencode_database": "opencode"}
-    expected["specstory_old"] = "specstory"
-    for name, write in samples.WRITERS.items():
-        (result,) = transcripts_at([write(tmp_path / name)])
-        assert result.format.name == expected.get(name, name)
-
-
 def test_a_folder_gives_all_of_them_and_nothing_else(tmp_path: Path) -> None:
     paths = {write(tmp_path / name) for name, write in samples.WRITERS.items()}
     (tmp_path / "notes.md").write_text("# Notes\n")
@@ -383,17 +358,6 @@ def test_every_reader_recognises_its_own_sample_and_finds_its_events(
 )
 def test_times_are_read_in_every_notation(value: object, expected: float) -> None:
     assert moment(value) == expected
-
-
-def test_arguments_have_the_names_of_claude_code() -> None:
-    assert arguments("Read", {"filePath": "a.py", "limit": 5}) == {"file_path": "a.py", "limit": 5}
-    assert arguments("Read", {"path": "a.py"}) == {"file_path": "a.py"}
-    assert arguments("Grep", {"path": "src"}) == {"path": "src"}
-    assert arguments("Bash", {"cmd": "ls"}) == {"command": "ls"}
-    assert arguments("Bash", json.dumps({"command": ["git", "log", "-1"]})) == {
-        "command": "git log -1"
-    }
-    assert arguments("x", "not json") == {"input": "not json"}
 
 
 def test_a_line_without_an_end_is_skipped_and_not_held_in_memory(tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 import pytest
 
-from upwell.ground.text.tokens import count
 from upwell.sessions.commands import (
-    MAX_CARRIED,
-    MAX_CARRIED_TOKENS,
     carried,
     notable,
     worth_repeating,
@@ -66,10 +63,3 @@ def test_of_one_purpose_only_the_usual_command_comes_back() -> None:
 def test_commands_about_one_object_do_not_come_back() -> None:
     again = "gh run view 22265444954"
     assert carried(worked(again, again, "make -C /tmp/x all", "make -C /tmp/x all")) == []
-
-
-def test_the_list_stays_short() -> None:
-    runs = worked(*[f"tool{n} {'x' * 120} {n}" for n in range(20) for _ in range(2)])
-    commands = carried(runs)
-    assert 0 < len(commands) <= MAX_CARRIED
-    assert count("\n".join(commands)) <= MAX_CARRIED_TOKENS

@@ -50,22 +50,6 @@ async def questions(index: SessionIndex, text: str, scope: SessionScope = ANYWHE
     return [found.turn.question for found in await index.search(text, scope, 5)]
 
 
-async def test_the_session_that_answers_comes_first(index: SessionIndex, folder: Path) -> None:
-    session(folder, 1, asked("Why does the pump stall?", "10:00:00"), said("Dirt.", "10:00:01"))
-    session(
-        folder,
-        2,
-        asked("Paint the boat", "11:00:00"),
-        said("The pump room is painted, too.", "11:00:01"),
-    )
-    await index.refresh()
-    assert await questions(index, "pump stalling") == [
-        "Why does the pump stall?",
-        "Paint the boat",
-    ]
-    assert await questions(index, "anchor") == []
-
-
 @pytest.mark.parametrize(
     "write",
     [samples.claude, samples.codex, samples.gemini, samples.gemini_lines, samples.copilot],
@@ -98,20 +82,6 @@ async def test_an_error_is_met_again_by_its_signature(index: SessionIndex, folde
     assert (await questions(index, seen))[0] == "Build it"
 
 
-async def test_a_turn_that_goes_on_is_indexed_again(index: SessionIndex, folder: Path) -> None:
-    path = session(
-        folder, 1, asked("Why does the pump stall?", "10:00:00"), said("Dirt.", "10:00:01")
-    )
-    await index.refresh()
-    more = [said("The filter was full of shells.", "10:00:02"), asked("And why?", "10:01:00")]
-    with path.open("a") as file:
-        file.writelines(f"{json.dumps(record)}\n" for record in more)
-    await index.refresh()
-    (found,) = await index.search("shells in the filter", ANYWHERE, 5)
-    assert found.turn.question == "Why does the pump stall?"
-    assert await index.counts() == (1, 2)
-
-
 async def test_a_long_session_is_read_on_from_its_last_turn(
     index: SessionIndex, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,16 +111,6 @@ async def test_a_long_session_is_read_on_from_its_last_turn(
     (found,) = await index.search("gasket", ANYWHERE, 5)
     assert (found.turn.question, found.turn.number) == ("Second", 1)
     assert await index.counts() == (1, 3)
-
-
-async def test_a_resumed_session_does_not_count_twice(index: SessionIndex, folder: Path) -> None:
-    first = [asked("Why does the pump stall?", "10:00:00"), said("Dirt.", "10:00:01")]
-    session(folder, 1, *first)
-    await index.refresh()
-    session(folder, 2, *first, asked("And the crane?", "10:05:00"))
-    await index.refresh()
-    assert await questions(index, "pump stall") == ["Why does the pump stall?"]
-    assert await index.counts() == (2, 2)
 
 
 async def test_a_rewritten_transcript_replaces_its_session(
@@ -375,25 +335,6 @@ async def test_sessions_are_listed_newest_first_and_page_by_page(
     assert await index.known_names([names[1], "s7"]) == {names[1]}
     turns = [match.turn.question for match in await index.recorded(names[0])]
     assert turns == ["Question 0?", "And now?"]
-
-
-async def test_a_list_names_a_session_by_what_was_asked_and_shows_its_conclusion(
-    index: SessionIndex, folder: Path
-) -> None:
-    session(
-        folder,
-        1,
-        asked("/clear", "10:00:00"),
-        asked("Why does the pump stall?", "10:00:01"),
-        said("A shell blocks the inlet.", "10:00:02"),
-        asked("thanks", "10:00:03"),
-    )
-    session(folder, 2, asked("/compact", "09:00:00"))
-    await index.refresh()
-    first, second = await index.listed(SessionScope(), None, 2)
-    assert first.question == "Why does the pump stall?"
-    assert first.conclusion == "A shell blocks the inlet."
-    assert (second.question, second.conclusion) == ("/compact", "")
 
 
 async def test_sessions_in_excluded_folders_are_neither_indexed_nor_kept(

@@ -2,14 +2,7 @@
 
 import pytest
 
-from upwell.sessions.landmarks import branch_in, commits_in, issues_in, numbers_in, pulls_in
-
-
-def test_a_commit_is_read_from_what_git_prints() -> None:
-    out = (
-        "hook ran\n[fix/pump 1a2b3c4d5e] Oil the pump\n 1 file changed\n[detached HEAD 1234567] no"
-    )
-    assert list(commits_in(out)) == [("fix/pump", "1a2b3c4d", "Oil the pump")]
+from upwell.sessions.landmarks import branch_in, issues_in, numbers_in, pulls_in
 
 
 @pytest.mark.parametrize(

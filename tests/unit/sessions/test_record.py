@@ -80,9 +80,3 @@ def test_a_check_that_works_later_is_not_red() -> None:
     )
     assert record(failed).red == ("make lint", "make test")
     assert record(failed, fixed).red == ("make lint",)
-
-
-def test_the_latest_come_first() -> None:
-    both = record(Facts(commits=("1 a", "2 b")), Facts(commits=("3 c",), changed=("x", "y")))
-    assert both.commits == ("3 c", "2 b", "1 a")
-    assert both.changed == ("x", "y")

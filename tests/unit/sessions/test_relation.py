@@ -4,11 +4,8 @@ import pytest
 
 from upwell.sessions.record import Facts, RecordedRequest, SessionRecord
 from upwell.sessions.relation import (
-    Relation,
     Words,
-    is_paste,
     is_superseded,
-    names_in,
     past_of,
     resumes,
     taken_up,
@@ -43,12 +40,6 @@ def score(prompt: str, hours: float = 4.0, *, is_first: bool = True) -> float:
     return relation.score
 
 
-def test_a_prompt_about_the_same_work_gets_its_state() -> None:
-    assert score("CI failed, publish to npm") > 0.5
-    assert score("should we close issue #1263 as resolved?") > 0.5
-    assert score("why does publish.yml have no trigger") > 0.5
-
-
 @pytest.mark.parametrize(
     "prompt",
     [
@@ -62,13 +53,6 @@ def test_any_other_prompt_gets_nothing(prompt: str) -> None:
     assert score(prompt) < 0.2
 
 
-def test_old_work_and_later_prompts_count_less() -> None:
-    prompt = "why does publish.yml fail to publish to npm?"
-    assert score(prompt) > score(prompt, 20 * 24.0)
-    assert score(prompt) > score(prompt, is_first=False)
-    assert score("make publish.yml publish to npm", is_first=False) < 0.1
-
-
 def test_only_the_last_work_is_resumed_and_only_at_a_first_prompt() -> None:
     assert score("please continue") > 0.5
     assert score("please continue", is_first=False) == 0.0
@@ -78,39 +62,12 @@ def test_only_the_last_work_is_resumed_and_only_at_a_first_prompt() -> None:
     assert not resumes("the build does not continue after the first error")
 
 
-def test_a_plan_and_a_log_bring_their_own_context() -> None:
-    assert is_paste("Implement:\n# Publish to npm\nrelease.yml calls publish.yml")
-    assert is_paste("\n".join(["publish failed"] * 8))
-    assert score("# Publish to npm\npublish to npm failed, release.yml, publish.yml") < 0.5
-
-
-def test_files_tickets_and_branches_are_named() -> None:
-    named = names_in("look at workflows/publish.yml on fix/release for #1263 on main")
-    assert named & PUBLISH.names == {"fix/release", "publish.yml", "1263"}
-
-
 def test_a_later_session_on_the_same_files_supersedes() -> None:
     changed = PUBLISH.record.changed
     later = past("later", "and again", changed=changed)
     assert is_superseded(PUBLISH, [later])
     assert not is_superseded(PUBLISH, OTHERS)
     assert not is_superseded(past("talk", "why?"), [later])
-
-
-def test_a_score_is_a_probability() -> None:
-    best = Relation(
-        share=1.0,
-        mass=9.0,
-        names=5,
-        hours=0.0,
-        newer=0,
-        refers=True,
-        resumes=False,
-        is_first=True,
-        asks=True,
-        is_discussion=False,
-    )
-    assert 0.95 < best.score < 1.0
 
 
 AGREED = past(

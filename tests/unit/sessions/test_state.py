@@ -4,7 +4,7 @@ import pytest
 
 from upwell.ground.types.memory import STATE, Trust
 from upwell.sessions.record import Facts, RecordedRequest, SessionRecord
-from upwell.sessions.state import MAX_CHARS, age, state_of
+from upwell.sessions.state import MAX_CHARS, state_of
 
 HOUR = 3600.0
 
@@ -80,18 +80,3 @@ def test_of_a_discussion_only_what_it_came_to_is_told() -> None:
     text = state_of(session, HOUR, session.requests[0]).text
     assert "to 7" in text
     assert "to 5" not in text
-
-
-def test_a_session_that_turned_to_something_else_is_told_by_what_it_concluded_on_the_request() -> (
-    None
-):
-    session = corrected(Facts(changed=("retry.py",)))
-    text = state_of(session, HOUR, session.requests[0], lambda words: float("to 5" in words)).text
-    assert "to 7" not in text
-
-
-def test_age_in_words() -> None:
-    assert age(20.0) == "1 minute ago"
-    assert age(40 * 60.0) == "40 minutes ago"
-    assert age(26 * HOUR) == "26 hours ago"
-    assert age(72 * HOUR) == "3 days ago"

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from tests.unit.replay import samples
 
-from upwell.episodes.events import Kind
 from upwell.replay.transcripts import transcripts_at
 from upwell.sessions import steps
 from upwell.sessions.index import SessionIndex, SessionScope
@@ -48,16 +47,6 @@ async def test_every_agent_has_a_timeline(
     assert any(step.tool for part in read for step in part.steps)
     later = await parts(index, listed.session.name, first=1)
     assert later == read[1:]
-
-
-async def test_a_turn_has_its_calls_files_and_failures(index: SessionIndex, tmp_path: Path) -> None:
-    samples.claude(tmp_path / "sessions")
-    first = (await parts(index))[0]
-    assert first.prompt == "Why does the pump stall?"
-    said, read, ran = first.steps[:3]
-    assert (said.kind, said.text) == (Kind.SAY, "I look.")
-    assert (read.tool, read.file, read.failed) == ("Read", "pump.py", False)
-    assert (ran.tool, ran.text, ran.failed) == ("Bash", "make test", True)
 
 
 async def test_secrets_are_masked_and_long_texts_are_cut(

@@ -21,14 +21,6 @@ Still open: the alarm is not tested.
 """
 
 
-def test_files_results_and_open_work_are_preferred() -> None:
-    assert telling(ANSWER, 140).split("\n") == [
-        "Pump: added a filter in pump.py.",
-        "`valve.py`: removed the retry",
-        "Still open: the alarm is not tested.",
-    ]
-
-
 def test_the_limit_holds_and_sentences_stay_whole() -> None:
     assert telling(ANSWER, 40) == "Pump: added a filter in pump.py."
     assert telling(ANSWER, 10) == ""

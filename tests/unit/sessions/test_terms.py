@@ -1,10 +1,7 @@
 """Terms: hashes of stems, files and errors, with the weights of their fields."""
 
 from upwell.sessions.terms import (
-    MAX_IMPACT,
     digest_of,
-    error_terms,
-    file_terms,
     impacts_of,
     named_file,
     question_terms,
@@ -39,14 +36,6 @@ def test_forms_and_parts_of_a_word_are_found() -> None:
     assert set(question_terms("parseConfig")) <= impacts_of(made).keys()
 
 
-def test_an_error_is_found_by_its_signature() -> None:
-    made = turn("q")
-    made.errors["Error: /home/ana/pump.py line 12 is missing"] = None
-    (term,) = error_terms("Error: /tmp/x/pump.py line 999 is missing")
-    assert impacts_of(made)[term] == MAX_IMPACT
-    assert error_terms("everything is fine") == []
-
-
 def test_a_changed_file_is_found_by_its_path_and_by_its_name() -> None:
     made = turn("q")
     made.cwd = "/code/harbour"
@@ -55,11 +44,6 @@ def test_a_changed_file_is_found_by_its_path_and_by_its_name() -> None:
     for name in ("/code/harbour/src/pump.py", "src/pump.py", "pump.py"):
         assert named_file(name, changed=True) in impacts
     assert named_file("pump.py", changed=False) not in impacts
-
-
-def test_a_relative_path_lies_in_the_folder_of_the_session() -> None:
-    relative = file_terms("./src/pump.py", "/code/harbour", changed=True)
-    assert relative == file_terms("/code/harbour/src/pump.py", "/code/harbour", changed=True)
 
 
 def test_the_same_question_at_another_time_is_another_turn() -> None:

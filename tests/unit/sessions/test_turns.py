@@ -1,9 +1,7 @@
 """Turns: a question with its answer and the work in between, from every host's own transcript."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from tests.unit.replay import samples
 
 from upwell.replay.transcripts import transcripts_at
@@ -24,26 +22,6 @@ def test_a_turn_has_its_question_its_remarks_and_its_commands(tmp_path: Path) ->
     assert (first.number, second.number) == (0, 1)
     assert second.question == "/review the pump"
     assert second.conclusion == ""
-
-
-@pytest.mark.parametrize(
-    "write", [samples.codex, samples.gemini, samples.gemini_lines, samples.copilot]
-)
-def test_every_host_tells_the_question_and_the_conclusion(
-    tmp_path: Path, write: Callable[[Path], Path]
-) -> None:
-    (turn,) = turns(write(tmp_path))
-    assert turn.question
-    assert turn.conclusion
-
-
-def test_a_turn_is_read_again_from_its_offset(tmp_path: Path) -> None:
-    path = samples.claude(tmp_path)
-    (transcript,) = transcripts_at([path])
-    _, second = turns(path)
-    (again,) = turns_of(transcript.events(second.offset), first=1)
-    assert again.question == second.question
-    assert path.read_bytes()[second.offset :].startswith(b'{"type": "user"')
 
 
 def test_a_short_closing_answer_is_read_with_the_remark_before() -> None:
