@@ -44,7 +44,7 @@ STAIRS = {
         ),
         *("trace", "background", "embed", "foreign", "remote_address", "text", "listener", "llm"),
         *("project", "walk", "projects", "session_state"),
-        *("sqlite", "postgres", "ttl_store", "host_sessions", "pause"),
+        *("sqlite", "postgres", "ledger", "ttl_store", "host_sessions", "pause"),
     ],
     "memory": [
         *("options", "ranking", "records", "stems", "sources", "places", "notes"),

@@ -202,22 +202,6 @@ async def test_a_capped_kind_evicts_its_oldest_entries(
     assert [item.key for item in await ttl_store.scan("capped")] == ["b", "c", "d"]
 
 
-async def test_the_newest_entries_come_first(ttl_store: TtlStore, clock: ManualClock) -> None:
-    for key in ("a", "b", "c", "d"):
-        await ttl_store.put("k", {key: f'{{"host":"{key in "ac"}"}}'.encode()}, ttl_seconds=100)
-        await ttl_store.put("other", {key: b""}, ttl_seconds=200)
-        clock.advance(1)
-    await ttl_store.put("k", {"b": b"again"}, ttl_seconds=100)
-    newest = [item.key for item in await ttl_store.newest("k", limit=3)]
-    assert newest == ["b", "d", "c"]
-    earlier = await ttl_store.newest("k", limit=3, before=1_002.5)
-    assert [item.key for item in earlier] == ["c", "a"]
-    holding = await ttl_store.newest("k", limit=3, holding=[b'"host":"True"'])
-    assert [item.key for item in holding] == ["c", "a"]
-    clock.advance(98)
-    assert [item.key for item in await ttl_store.newest("k", limit=9)] == ["b", "d"]
-
-
 async def test_any_string_can_be_a_key(ttl_store: TtlStore) -> None:
     for key in ("", "😀", "a\0b", "x" * 5000, "'; DROP TABLE shelf;--"):
         await ttl_store.put("k", {key: b"v"}, ttl_seconds=10)

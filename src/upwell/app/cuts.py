@@ -17,13 +17,14 @@ from upwell.ground.clock import Clock
 from upwell.ground.errors import KeyUnknown, StoreError
 from upwell.ground.text.surrogates import dumped
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Entries, EntryKind, TtlStore
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.rpc import ToolCall
-from upwell.surface.journal import Journal, file_key, file_of, shown_project
+from upwell.surface.journal import Journal, shown_project
+from upwell.usage.events import CUT, CUT_SECONDS, Event, Events
 
-RETENTION_SECONDS = 30 * 86_400.0
 MAX_SHOWN_CHARS = 40_000
 _SEPARATOR = "\t"
+_COLUMNS = ("id", "at", "written", "host", "project", "session", "tool")
 
 
 class _Pending(Struct, frozen=True):
@@ -33,7 +34,7 @@ class _Pending(Struct, frozen=True):
 
 
 class Cuts:
-    """Records shortened results in the TTL store. The texts that the agent saw are recorded only
+    """Records shortened results as events. The texts that the agent saw are recorded only
     for the owner of the home, and only if none of them contains a secret. The path of the file
     that a call works on is recorded only if `journal` may store it, and for as long as `journal`
     keeps paths. The methods raise StoreError if the store cannot be read.
@@ -42,6 +43,7 @@ class Cuts:
     def __init__(
         self, ttl_store: TtlStore, originals: Originals, journal: Journal, clock: Clock
     ) -> None:
+        self._events = Events(ttl_store, clock)
         self._ttl_store = ttl_store
         self._originals = originals
         self._journal = journal
@@ -65,14 +67,25 @@ class Cuts:
                 await self._write(pending)
 
     async def _write(self, pending: Sequence[_Pending]) -> None:
-        values = await asyncio.to_thread(self._encoded, pending)
-        writes = [Entries(EntryKind.CUT, values, RETENTION_SECONDS)]
-        if files := self._files_of(dict(zip(values, pending, strict=True))):
-            writes.append(Entries(EntryKind.STEP, files, self._journal.retention_seconds()))
+        written = await asyncio.to_thread(lambda: [self._encoded(entry) for entry in pending])
+        texts = {event.id: text for event, text in written if text}
         try:
-            await self._ttl_store.put_all(*writes)
+            await asyncio.gather(
+                self._events.put([event for event, _ in written]),
+                self._ttl_store.put(EntryKind.CUT, texts, ttl_seconds=CUT_SECONDS),
+            )
         except StoreError as error:
             LOG.warning("shortened results were not recorded: %s", error)
+
+    def described(self, event: Event) -> dict[str, Any]:
+        """A shortened result without its texts."""
+        return {
+            **orjson.loads(event.data or "{}"),
+            **{name: getattr(event, name) for name in _COLUMNS},
+            "file": self._journal.texts_of(event)["file"],
+            "kind": "shortened",
+            "memories": [],
+        }
 
     async def latest(
         self, limit: int, *, matching: Mapping[str, str] | None = None
@@ -81,20 +94,8 @@ class Cuts:
         the exact values required.
         """
         await self.flush()
-        holding = [dumped({name: value})[1:-1] for name, value in (matching or {}).items()]
-        items = await self._ttl_store.newest(EntryKind.CUT, limit=limit, holding=holding)
-        names = [file_key(item.key) for item in items]
-        files = await self._ttl_store.get(EntryKind.STEP, names)
-        rows = [
-            {"file": files[name].value.decode() if name in files else ""}
-            | orjson.loads(item.value)
-            | {"id": item.key, "written": item.created_at}
-            for name, item in zip(names, items, strict=True)
-        ]
-        for row in rows:
-            row["has_text"] = bool(row.pop("shown"))
-            row |= {"kind": "shortened", "memories": []}
-        return rows
+        events = await self._events.latest(limit, kind=CUT, matching=matching)
+        return [self.described(event) for event in events]
 
     async def texts(self, cut_id: str) -> list[tuple[str, str, str]]:
         """The originals of a shortened result, each with the text that the agent saw and the counts
@@ -118,54 +119,46 @@ class Cuts:
 
     async def session_of(self, cut_id: str) -> str:
         """The session that a shortened result belongs to; "" if the result is unknown."""
-        item = (await self._ttl_store.get(EntryKind.CUT, [cut_id])).get(cut_id)
-        return str(orjson.loads(item.value)["session"]) if item else ""
+        event = await self._events.find(cut_id)
+        return event.session if event else ""
 
     async def call_of(self, key: str) -> Mapping[str, Any] | None:
-        """The latest shortened result whose first original has this key; None if there is none."""
-        items = await self._ttl_store.scan(EntryKind.CUT, f"{key}{_SEPARATOR}")
-        row: Mapping[str, Any] | None = orjson.loads(items[-1].value) if items else None
-        return row
+        """The latest shortened result with this key of an original; None if there is none."""
+        await self.flush()
+        event = await self._events.cut_of(key)
+        return self.described(event) if event else None
 
-    def _encoded(self, pending: Sequence[_Pending]) -> dict[str, bytes]:
-        return {
-            _SEPARATOR.join((next(iter(entry.cut.keys), ""), secrets.token_hex(6))): dumped(
-                self._described(entry)
-            )
-            for entry in pending
-        }
-
-    def _files_of(self, pending: Mapping[str, _Pending]) -> dict[str, bytes]:
-        if self._journal.retention_seconds() <= 0:
-            return {}
-        calls = {key: entry.call for key, entry in pending.items()}
-        return {
-            file_key(key): file.encode()
-            for key, call in calls.items()
-            if self._journal.may_persist(f"{call.server}__{call.tool}")
-            and (file := file_of(call.args, call.cwd))
-        }
-
-    def _described(self, entry: _Pending) -> dict[str, Any]:
+    def _encoded(self, entry: _Pending) -> tuple[Event, bytes]:
+        """The event, and the texts that the agent saw; b"" if they must not be stored."""
         call, cut = entry.call, entry.cut
-        own = call.principal == ""
-        shown = [text[:MAX_SHOWN_CHARS] for text in cut.shown] if own else []
+        tool = f"{call.server}__{call.tool}"
+        shown = [text[:MAX_SHOWN_CHARS] for text in cut.shown] if call.principal == "" else []
         # A notice contains `key="…"` with sixteen random digits, which can look like a secret.
         if any(self._originals.is_secret(_without(text, cut.keys)) for text in shown):
             shown = []
-        return {
-            "at": entry.at,
-            "tool": f"{call.server}__{call.tool}",
-            "host": call.host,
-            "project": shown_project(call.cwd),
-            "session": call.session,
+        texts = {"keys": list(cut.keys), "shown": shown, "left_out": cut.left_out}
+        details = {
             "trace_id": call.trace_id,
             "before": cut.tokens_before,
             "after": cut.tokens_after,
             "keys": list(cut.keys),
-            "shown": [text.encode(errors="replace").decode() for text in shown],
-            "left_out": cut.left_out,
+            "has_text": bool(shown),
         }
+        event = Event(
+            id=_SEPARATOR.join((next(iter(cut.keys), ""), secrets.token_hex(6))),
+            kind=CUT,
+            at=entry.at,
+            host=call.host,
+            project=shown_project(call.cwd),
+            session=call.session,
+            tool=tool,
+            times=1,
+            before=cut.tokens_before,
+            after=cut.tokens_after,
+            file=self._journal.file_for(tool, call.args, call.cwd),
+            data=dumped(details).decode(),
+        )
+        return event, dumped(texts) if shown else b""
 
     async def aclose(self) -> None:
         """Write all pending records."""

@@ -10,35 +10,47 @@ from upwell.app.wiring import App
 from upwell.ground.types.surfacing import SkipReason
 from upwell.surface.explain import reason_of, why_shown
 from upwell.surface.render import preview
+from upwell.usage.events import CUT
 
 EXACT = ("host", "project", "session", "tool")
 """A filter on one of these fields has to match the whole value."""
 POLL_SECONDS = 1.0
 QUIET_POLLS = 5
-MAX_LOOKED_AT = 5_000
 _BATCH = 500
+_COMMIT_SECONDS = 60.0
 _TEXT_CHARS = 300
 Event = dict[str, Any]
 
 
 async def events(
-    app: App, filters: Mapping[str, str], limit: int, before: float = math.inf
+    app: App,
+    filters: Mapping[str, str],
+    limit: int,
+    before: float = math.inf,
+    after: float = -math.inf,
 ) -> list[Event]:
-    """The latest events that match, newest first. `filters` may contain values for the fields in
+    """The latest events that match and were written between `after` and `before`, newest first.
+    `filters` may contain values for the fields in
     `EXACT`, a part of the `file`, and `spoke`, which selects the events in which a memory surfaced
     or a result was shortened.
 
     Raises:
         StoreError: the journal cannot be read.
     """
-    decisions = await _decisions(app, filters, limit, before)
-    earliest = decisions[-1]["written"] if len(decisions) == limit else 0.0
-    cuts = [
-        cut
-        for cut in await app.cuts.latest(limit, matching=_exact(filters))
-        if earliest <= cut["at"] < before and _matches_file(cut, filters)
-    ]
-    return sorted([*decisions, *cuts], key=lambda event: event["at"], reverse=True)[:limit]
+    await app.surfacer.journal.flush()
+    await app.cuts.flush()
+    rows = await app.events.latest(
+        limit,
+        before=before,
+        after=after,
+        matching={name: value for name, value in filters.items() if name in EXACT},
+        file=filters.get("file", ""),
+        spoke=bool(filters.get("spoke")),
+    )
+    decisions = [app.surfacer.journal.described(row) for row in rows if row.kind != CUT]
+    cuts = [app.cuts.described(row) for row in rows if row.kind == CUT]
+    shown = [*await _described_all(app, decisions), *cuts]
+    return sorted(shown, key=lambda event: event["at"], reverse=True)
 
 
 async def following(
@@ -52,45 +64,19 @@ async def following(
     """
     quiet, seen = 0, set[tuple[str, float]]()
     while True:
-        latest = await events(app, {}, _BATCH)
-        fresh = [
-            event
-            for event in reversed(latest)
-            if event["written"] > after and _version(event) not in seen
-        ]
+        latest = await events(app, filters, _BATCH, after=after)
+        fresh = [event for event in reversed(latest) if _version(event) not in seen]
         seen = {_version(event) for event in latest}
-        matches = [event for event in fresh if is_match(event, filters)]
-        quiet = 0 if matches else quiet + 1
-        if matches or quiet >= QUIET_POLLS:
+        quiet = 0 if fresh else quiet + 1
+        if fresh or quiet >= QUIET_POLLS:
             quiet = 0
-            yield matches
+            yield fresh
+        # Another process may still commit events that it wrote a moment ago.
+        after = max([after, *(event["written"] - _COMMIT_SECONDS for event in latest)])
         await asyncio.sleep(POLL_SECONDS)
 
 
-def is_match(event: Event, filters: Mapping[str, str]) -> bool:
-    """True if an event passes the filters of `events()`."""
-    exact = all(event.get(name) == value for name, value in _exact(filters).items())
-    wants_speech = bool(filters.get("spoke"))
-    spoke = event["kind"] == "shortened" or bool(event["memories"])
-    return exact and _matches_file(event, filters) and (spoke or not wants_speech)
-
-
-async def _decisions(
-    app: App, filters: Mapping[str, str], limit: int, before: float
-) -> list[dict[str, Any]]:
-    journal = app.surfacer.journal
-    exact = _exact(filters) | ({"outcome": "surfaced"} if filters.get("spoke") else {})
-    found: list[dict[str, Any]] = []
-    looked_at = 0
-    while len(found) < limit and looked_at < MAX_LOOKED_AT:
-        size = limit if "file" not in filters else _BATCH
-        batch = await journal.latest(size, before=before, matching=exact)
-        found += [decision for decision in batch if _matches_file(decision, filters)]
-        looked_at += len(batch)
-        if len(batch) < size:
-            break
-        before = batch[-1]["written"]
-    found = found[:limit]
+async def _described_all(app: App, found: Sequence[Mapping[str, Any]]) -> list[Event]:
     texts = await texts_of(app, [name for item in found for name, _ in item["memories"]])
     codes = {decision["outcome"] for decision in found}
     is_empty = SkipReason.NO_CANDIDATES in codes and await is_memory_empty(app)
@@ -137,14 +123,6 @@ def _described(
         "tokens": decision["tokens"],
         "took_ms": decision["took_ms"],
     }
-
-
-def _exact(filters: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in filters.items() if name in EXACT}
-
-
-def _matches_file(event: Event, filters: Mapping[str, str]) -> bool:
-    return filters.get("file", "").lower() in str(event.get("file", "")).lower()
 
 
 def _version(event: Event) -> tuple[str, float]:

@@ -11,21 +11,20 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.clock_jump import ClockRecord
 from upwell.ground.errors import StoreError
 from upwell.ground.files import create_once, file_exists, read_regular_file
+from upwell.ground.ledger import OWNER, copied_in_memory
 from upwell.ground.project import project_of, tracks
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import OWNER, EntryKind, TtlStore, copy_in_memory
+from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.memory.notes.file import Origins
 from upwell.memory.notes.stm import ShortTerm, is_untrusted
 from upwell.memory.places import MAX_BYTES as _PLACES_BYTES
 from upwell.usage.audit import FileLog, Log, PostgresLog
+from upwell.usage.events import Events
 
 PROJECT_FOLDER = ".upwell"
-_JOURNAL_BYTES = _RESPONSES_BYTES = 64_000_000
-"""The maximum size of the journal of decisions, enough for about a hundred thousand events."""
-_STEPS_BYTES = 32_000_000
+_RESPONSES_BYTES = 64_000_000
 _CUTS_BYTES = _WAYS_BYTES = 16_000_000
-_QUERIES_BYTES = 8_000_000
 _USES_BYTES = 4_000_000
 _REMARKS_BYTES = 1_000_000
 
@@ -63,10 +62,7 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
 def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) -> TtlStore:
     caps: dict[str, int] = {
         EntryKind.ORIGINAL: config.compress.original_max_bytes,
-        EntryKind.DECISION: _JOURNAL_BYTES,
         EntryKind.RESPONSE: _RESPONSES_BYTES,
-        EntryKind.QUERY: _QUERIES_BYTES,
-        EntryKind.STEP: _STEPS_BYTES,
         EntryKind.CUT: _CUTS_BYTES,
         EntryKind.PLACE: _PLACES_BYTES,
         EntryKind.WAY: _WAYS_BYTES,
@@ -83,11 +79,12 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
             "ledger.db cannot be written; this process keeps its data in memory: %s",
             database.obstacle,
         )
-        return copy_in_memory(database.path, caps, clock)
+        return TtlStore(copied_in_memory(database.path), caps=caps, clock=clock)
     ttl_store = TtlStore(database, caps=caps, clock=clock)
     files.databases.append(database)
     seen = ClockRecord(config.home.clock_file, clock)
-    files.chores.append(seen.unless_jumped(ttl_store.expire))
+    for expire in (ttl_store.expire, Events(ttl_store, clock).expire):
+        files.chores.append(seen.unless_jumped(expire))
     return ttl_store
 
 

@@ -3,14 +3,14 @@ costs: memories, descriptions of its tools, originals that were read after all, 
 the models that judge memories and write lessons."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from upwell.config import Config
 from upwell.ground.text.format import counted
 from upwell.surface.learning import Learning
 from upwell.usage.breakdown import Dimension, UsageMetric, UsageRow, rows_by, whole
-from upwell.usage.counts import CountedEvent
+from upwell.usage.counts import Count, CountedEvent
 from upwell.usage.prices import Price, price_of
 
 _MODELS = {CountedEvent.JUDGE: "judge_tokens", CountedEvent.LESSON: "lesson_tokens"}
@@ -25,57 +25,42 @@ async def gain(learning: Learning, config: Config, days: int) -> dict[str, Any]:
     Raises:
         StoreError: `ledger.db` cannot be read.
     """
+    counts = await learning.counts.since(days)
     price = price_now(config)
     return {
         "days": days,
         "price": price
         and {"per_million": price.per_million, "model": price.model, "as_of": price.as_of},
-        "total": await total(learning, days, price),
-        **{
-            f"by_{dimension}": await rows(learning, config, days, dimension)
-            for dimension in Dimension
-        },
+        "total": total(counts, price),
+        **{f"by_{dimension}": rows(counts, price, dimension) for dimension in Dimension},
     }
 
 
-async def total(learning: Learning, days: int, price: Price | None = None) -> dict[str, Any]:
-    """The sum of everything, less the tokens of all models that upwell asked.
-
-    Raises:
-        StoreError: `ledger.db` cannot be read.
-    """
-    await learning.breakdown.flush()
-    row = whole(await learning.breakdown.since(days))
+def total(counts: Sequence[Count], price: Price | None = None) -> dict[str, Any]:
+    """The sum of everything, less the tokens of all models that upwell asked."""
     asked: Counter[tuple[CountedEvent, str]] = Counter()
-    for models in (await _models(learning, days)).values():
+    for models in _models(counts).values():
         asked.update(models)
-    return _described(row, price, asked)
+    return _described(whole(counts), price, asked)
 
 
-async def rows(
-    learning: Learning, config: Config, days: int, dimension: Dimension
+def rows(
+    counts: Sequence[Count], price: Price | None, dimension: Dimension
 ) -> list[dict[str, Any]]:
     """The totals of each host, project, tool or day: `upwell stats --by --json`. The tokens of
-    models are known only by day.
-
-    Raises:
-        StoreError: `ledger.db` cannot be read.
-    """
-    await learning.breakdown.flush()
-    found = rows_by(await learning.breakdown.since(days), dimension)
+    models are known only by day."""
+    found = rows_by(counts, dimension)
     models: Models = {}
     if dimension is Dimension.DAY:
-        models = await _models(learning, days)
+        models = _models(counts)
         found += [UsageRow(day) for day in models.keys() - {row.name for row in found}]
         found.sort(key=lambda row: row.name)
-    price = price_now(config)
     return [_described(row, price, models.get(row.name, Counter())) for row in found]
 
 
-async def _models(learning: Learning, days: int) -> Models:
+def _models(counts: Iterable[Count]) -> Models:
     models: defaultdict[str, Counter[tuple[CountedEvent, str]]] = defaultdict(Counter)
-    await learning.counts.flush()
-    for entry in await learning.counts.since(days):
+    for entry in counts:
         if entry.event in _MODELS and entry.kind in ("tokens_in", "tokens_out", _MILLIONTHS):
             kind = _MILLIONTHS if entry.kind == _MILLIONTHS else "tokens"
             models[entry.day][entry.event, kind] += entry.number

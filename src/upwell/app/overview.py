@@ -61,8 +61,7 @@ async def learned(app: App) -> dict[str, Any]:
 async def decisions(app: App, number: int, session: str | None = None) -> list[dict[str, Any]]:
     """The latest decisions of one session or of all sessions, oldest first: `upwell explain
     --json`."""
-    recent = await app.decisions()
-    return [decision for decision in recent if session in (None, decision["session"])][-number:]
+    return await app.decisions(number, session)
 
 
 async def accounts(

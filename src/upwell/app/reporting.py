@@ -15,11 +15,10 @@ from upwell.usage.stats import stats_of
 
 async def report_of(learning: Learning, budgets: Budgets, memory: Library, days: int) -> list[str]:
     """The lines of `upwell stats` for the last `days` days, with each tool's learned values."""
-    # This process may have counts that it has not written yet.
-    await learning.counts.flush()
-    totals = stats_of(await learning.counts.since(days))
+    counts = await learning.counts.since(days)
+    totals = stats_of(counts)
     demoted = await demoted_memories(learning, memory)
-    lines = report(totals, demoted, days, in_words, await total(learning, days))
+    lines = report(totals, demoted, days, in_words, total(counts))
     lines += [
         f"  {row.tool}: threshold {row.min_score:.2f}, suggested {row.suggested:.2f} ({row.why})"
         for row in await learning.learned.thresholds()

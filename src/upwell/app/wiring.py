@@ -56,6 +56,7 @@ from upwell.surface.pipeline import Surfacer
 from upwell.tools.base import Toolbox
 from upwell.tools.resources import Resources
 from upwell.usage.audit import Audit
+from upwell.usage.events import MAX_EVENTS, Events
 
 if TYPE_CHECKING:
     from upwell.app.capture import Accepts, SessionCapture
@@ -106,8 +107,9 @@ class App(MemoryApp):
         self._tools = tools_of(config, self._embedder)
         self._originals = open_originals(config, self._ttl_store, private)
         self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune, clock=self._clock)
+        self.events = Events(self._ttl_store, self._clock)
         self.cuts = Cuts(self._ttl_store, self._originals, self.surfacer.journal, self._clock)
-        self._follow_up = FollowUp(self.budgets, self.learning, self.cuts, self._ttl_store)
+        self._follow_up = FollowUp(self.budgets, self.learning, self.cuts)
         self.texts = self._texts_of(self._cwd)
         self.fitter = Fitter(
             self._originals,
@@ -356,9 +358,12 @@ class App(MemoryApp):
 
         return Review(self.memory, self.learning, self._ttl_store, self.inbox(), self.notes)
 
-    async def decisions(self) -> list[dict[str, Any]]:
-        """The stored decisions of surfacing, oldest first."""
-        return await self.surfacer.journal.recent()
+    async def decisions(
+        self, limit: int = MAX_EVENTS, session: str | None = None
+    ) -> list[dict[str, Any]]:
+        """The latest decisions of one session or of all sessions, oldest first."""
+        matching = {} if session is None else {"session": session}
+        return (await self.surfacer.journal.latest(limit, matching=matching))[::-1]
 
     def checks(self) -> dict[str, Awaitable[Ping | None]]:
         """A check for each part except the documents. The caller awaits the checks; the result is

@@ -47,12 +47,17 @@ stats.command("tune")(tune)
 
 
 def _by(dimension: str, days: int, *, as_json: bool) -> None:
-    from upwell.app.gain import rows
+    from upwell.app.gain import price_now, rows
     from upwell.usage.breakdown import Dimension
 
     if dimension not in list(Dimension):
         raise UsageError(f"--by {dimension!r} is unknown", hint=", ".join(Dimension))
-    found = with_app(lambda app: rows(app.learning, app.config, days, Dimension(dimension)))
+
+    async def read(app: "App") -> list[dict[str, Any]]:
+        counts = await app.learning.counts.since(days)
+        return rows(counts, price_now(app.config), Dimension(dimension))
+
+    found = with_app(read)
     if as_json:
         say_json({"days": days, "by": dimension, "rows": found})
         return
@@ -69,5 +74,5 @@ async def _counted(app: "App", days: int) -> "tuple[Stats, list[dict[str, Any]],
     from upwell.app.overview import demoted
     from upwell.usage.stats import stats_of
 
-    stats = stats_of(await app.learning.counts.since(days))
-    return stats, await demoted(app), await total(app.learning, days)
+    counts = await app.learning.counts.since(days)
+    return stats_of(counts), await demoted(app), total(counts)

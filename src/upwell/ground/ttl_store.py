@@ -7,19 +7,16 @@ entries are rows in `ledger.db`, shared by all processes that use the home, or i
 memory, for data that must not or cannot be written to disk.
 """
 
-import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.sqlite.database import Database, DatabaseInMemory, Owner
-from upwell.ground.sqlite.file import OpenPlan, prepare_read_only
+from upwell.ground.ledger import OWNER
+from upwell.ground.sqlite.database import Database, DatabaseInMemory
 from upwell.ground.text.format import counted
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
@@ -33,9 +30,7 @@ class EntryKind(StrEnum):
     COMPACTION = "compacted"
     COMPRESSION_REMARK = "compression_missing"
     COMPRESSION_REPORT = "compression_feedback"
-    COUNT = "count"
     CUT = "cut"
-    DECISION = "decision"
     HOST_SESSION = "host_session"
     LEARNED = "learned"
     LESSON = "lesson"
@@ -43,16 +38,12 @@ class EntryKind(StrEnum):
     ORIGINAL = "original"
     PASSAGE = "passage"
     PLACE = "place"
-    QUERY = "query"
     RECEIVED = "received"
     RESPONSE = "response"
     REVIEWED = "reviewed"
     RULES = "rules"
     SEEN = "seen"
-    STEP = "step"
-    TRACE = "trace"
     TUNE = "tune"
-    USAGE = "usage"
     USE = "use"
     WATCHED = "watched"
     WAY = "way"
@@ -75,30 +66,6 @@ class Entries(Struct, frozen=True):
     kind: str
     values: Mapping[str, bytes]
     ttl_seconds: float
-
-
-def _create(db: sqlite3.Connection) -> None:
-    db.execute(
-        """CREATE TABLE shelf (
-            tenant TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
-            value BLOB NOT NULL DEFAULT x'', number INTEGER NOT NULL DEFAULT 0,
-            created_at REAL NOT NULL, expires_at REAL NOT NULL,
-            PRIMARY KEY (tenant, kind, key)) WITHOUT ROWID"""
-    )
-    db.execute("CREATE INDEX shelf_expiry ON shelf (expires_at)")
-
-
-def _add_sum(db: sqlite3.Connection) -> None:
-    db.execute("ALTER TABLE shelf ADD COLUMN sum INTEGER")
-
-
-def _drop_sum(db: sqlite3.Connection) -> None:
-    db.execute("ALTER TABLE shelf DROP COLUMN sum")
-
-
-_SORTED_ENTRIES = 1_000
-"""A kind with fewer entries is sorted completely to find the newest entries."""
-OWNER = Owner("shelf", [_create, _add_sum, _drop_sum], expendable=True)
 
 
 _CHECKS_PER_CAP = 50
@@ -150,7 +117,7 @@ class TtlStore:
         caps: Mapping[str, int] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._database = database or DatabaseInMemory([OWNER])
+        self.database = database or DatabaseInMemory([OWNER])
         self._caps = caps or {}
         self._clock = clock
         self._unchecked: dict[str, int] = {}
@@ -170,7 +137,7 @@ class TtlStore:
             )
             return {item.key: item for item in _items(rows)}
 
-        return await self._database.inline_read(look)
+        return await self.database.inline_read(look)
 
     async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
         """Set the value of each key and restart its time to live."""
@@ -186,7 +153,7 @@ class TtlStore:
                     self._upsert(db, group.kind, key, value, now, group.ttl_seconds)
                 self._enforce_cap(db, group.kind, group.values)
 
-        await self._database.write_grouped(store)
+        await self.database.write_grouped(store)
 
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
@@ -212,7 +179,7 @@ class TtlStore:
             self._enforce_cap(db, kind, {key: value})
             return True
 
-        return await self._database.write_grouped(exchange)
+        return await self.database.write_grouped(exchange)
 
     async def touch(self, kind: str, key: str, *, ttl_seconds: float) -> bool:
         """Restart the time to live of `key`. Returns False if the key is absent."""
@@ -226,7 +193,7 @@ class TtlStore:
             )
             return cursor.rowcount > 0
 
-        return await self._database.write_grouped(renew)
+        return await self.database.write_grouped(renew)
 
     async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
         """Add to the number of each key, starting from zero, and restart its time to live."""
@@ -251,7 +218,7 @@ class TtlStore:
                 ],
             )
 
-        await self._database.write_grouped(add)
+        await self.database.write_grouped(add)
 
     async def scan(self, kind: str, prefix: str = "") -> list[Item]:
         """Return the entries whose key begins with `prefix`, oldest first."""
@@ -267,36 +234,7 @@ class TtlStore:
             return list(_items(rows))
 
         # Keys with the same prefix usually belong to one session or memory, so they are few.
-        return await (self._database.inline_read if prefix else self._database.read)(look)
-
-    async def newest(
-        self, kind: str, *, limit: int, before: float = math.inf, holding: Sequence[bytes] = ()
-    ) -> list[Item]:
-        """Return at most `limit` entries, newest first, that were written before `before` (epoch
-        seconds) and whose values contain all of `holding`. All entries of the kind must have the
-        same time to live."""
-        now = self._clock.now()
-        contained = "AND instr(value, ?) " * len(holding)
-
-        def look(db: sqlite3.Connection) -> list[Item]:
-            # All entries of a kind have the same time to live, so they expire in the order in which
-            # they were written. The `+` makes SQLite use the index on expiry instead of sorting the
-            # whole kind. A kind with few entries is sorted, because most of the index belongs
-            # to other kinds.
-            (number,) = db.execute(
-                "SELECT count(*) FROM (SELECT 1 FROM shelf WHERE tenant = ? AND kind = ? LIMIT ?)",
-                (DEFAULT_TENANT, kind, _SORTED_ENTRIES),
-            ).fetchone()
-            sign, tie = ("+", "") if number == _SORTED_ENTRIES else ("", ", key DESC")
-            rows = db.execute(
-                f"SELECT {_COLUMNS} FROM shelf WHERE {sign}tenant = ? "
-                f"AND {sign}kind = ? AND expires_at > ? AND created_at < ? "
-                f"{contained}ORDER BY expires_at DESC{tie} LIMIT ?",
-                (DEFAULT_TENANT, kind, now, before, *holding, limit),
-            )
-            return list(_items(rows))
-
-        return await self._database.read(look)
+        return await (self.database.inline_read if prefix else self.database.read)(look)
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
         """Remove these keys. Returns the number of keys that were present."""
@@ -304,7 +242,7 @@ class TtlStore:
             return 0
         now = self._clock.now()
         marks = ",".join("?" * len(keys))
-        return await self._database.write_grouped(
+        return await self.database.write_grouped(
             lambda db: (
                 db.execute(
                     "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND expires_at > ? "
@@ -319,7 +257,7 @@ class TtlStore:
         of removed entries.
         """
         condition, values = _having(prefix)
-        return await self._database.write_grouped(
+        return await self.database.write_grouped(
             lambda db: (
                 db.execute(
                     f"DELETE FROM shelf WHERE tenant = ? AND kind = ? {condition}",
@@ -331,17 +269,17 @@ class TtlStore:
     async def expire(self) -> int:
         """Remove all expired entries. Returns the number of removed entries."""
         now = self._clock.now()
-        return await self._database.write_grouped(
+        return await self.database.write_grouped(
             lambda db: db.execute("DELETE FROM shelf WHERE expires_at <= ?", (now,)).rowcount
         )
 
     async def ping(self) -> Ping:
         """Report the number of entries, including expired ones."""
-        await self._database.look_for_damage()
-        count = await self._database.read(
+        await self.database.look_for_damage()
+        count = await self.database.read(
             lambda db: db.execute("SELECT count(*) FROM shelf").fetchone()[0]
         )
-        where = " in memory" if isinstance(self._database, DatabaseInMemory) else ""
+        where = " in memory" if isinstance(self.database, DatabaseInMemory) else ""
         return Ping(ok=True, detail=f"{counted(count, 'entry', 'entries')}{where}")
 
     def _upsert(
@@ -400,15 +338,3 @@ def _items(rows: Iterable[Sequence[Any]]) -> Iterator[Item]:
         yield Item(
             key=key, value=value, number=number, created_at=created_at, expires_at=expires_at
         )
-
-
-def copy_in_memory(path: Path, caps: Mapping[str, int], clock: Clock) -> TtlStore:
-    """Return a store in memory with the entries from a file that cannot be written. New entries
-    last as long as this process. Originals are left out because of their size.
-    """
-    database = DatabaseInMemory([OWNER])
-    plan = OpenPlan(path, (OWNER,), "NORMAL", is_read_only=True)
-    with closing(prepare_read_only(plan)) as db:
-        rows = db.execute("SELECT * FROM shelf WHERE kind != ?", (str(EntryKind.ORIGINAL),))
-        database.connection.executemany("INSERT INTO shelf VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-    return TtlStore(database, caps=caps, clock=clock)

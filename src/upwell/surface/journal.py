@@ -1,9 +1,8 @@
 """The record of decisions, for `explain`, feedback and the dashboard. It is written after the call.
 
 Query texts, steps (the user's prompts and the agent's commands) and the paths of the files that
-calls are about are stored separately from decisions, with secrets masked, and only for
-`query_retention_days`. If `persist_query_text` is off, queries are stored as digests, and steps and
-paths are not stored.
+calls are about are stored with secrets masked, and only for `query_retention_days`. If
+`persist_query_text` is off, queries are stored as digests, and steps and paths are not stored.
 """
 
 import asyncio
@@ -11,7 +10,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -26,13 +25,15 @@ from upwell.ground.secrets.redact import redact, redacted_start
 from upwell.ground.text.surrogates import dumped
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import Entries, EntryKind, Item, TtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.options import PipelineOptions
+from upwell.usage.events import Event, Events
 
-RETENTION_DAYS = 90
+KIND = "decision"
+"""The kind of a decision among the events."""
 DIGEST = "sha256:"
 _OWN_TRACE_ID = re.compile(r"[0-9a-f]{32}")
 """The format of our own trace ids and of those in W3C Trace Context. Such an id cannot hold a
@@ -43,28 +44,28 @@ STEP_CHARS = 200
 """How many characters of a prompt or a command are stored."""
 _FILE_ARGUMENTS = ("file_path", "path", "notebook_path", "filename", "file", "uri")
 _STEP_ARGUMENTS = ("command", "cmd", "query", "pattern", "url", "question", "prompt")
-_FILE = "\tfile"
-_MAX_KEYS = 800
 _MAX_INLINE = 3
 """Encoding up to this many decisions takes less time than handing them to a thread."""
 
 
 class _Decision(Struct, frozen=True):
-    """A decision to be written. `late` is True if it came too late for its call."""
+    """A decision to be written. `late` is True if it came too late for its call. `omitted_tokens`
+    belong to memories in the text that were dropped."""
 
     cue: Cue
     outcome: Surfacing | Skip
     took_ms: float
     late: bool = False
+    omitted_tokens: int = 0
 
 
 class Journal:
-    """Queues decisions, writes them to the TTL store, and reads them back."""
+    """Queues decisions, writes them as events, and reads them back."""
 
     def __init__(
         self, ttl_store: TtlStore, options: PipelineOptions, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self._ttl_store = ttl_store
+        self._events = Events(ttl_store, clock)
         self._options = options
         self._clock = clock
         self._pending: dict[str, _Decision] = {}
@@ -78,12 +79,13 @@ class Journal:
         took_ms: float,
         *,
         late: bool = False,
+        omitted_tokens: int = 0,
     ) -> None:
         """Queue a decision. It replaces any earlier decision with the same key."""
         if cue.at is None:
             earlier = self._pending.get(key)
             cue = earlier.cue if earlier else replace(cue, at=self._clock.now())
-        self._pending[key] = _Decision(cue, outcome, took_ms, late)
+        self._pending[key] = _Decision(cue, outcome, took_ms, late, omitted_tokens)
 
     async def flush(self) -> None:
         """Write pending decisions, after any write in progress. If the store fails, only these
@@ -100,112 +102,41 @@ class Journal:
             StoreError: the store cannot be read.
         """
         await self.flush()
-        item = (await self._ttl_store.get(EntryKind.DECISION, [key])).get(key)
-        return _decoded(item) if item else None
-
-    async def recent(self) -> list[dict[str, Any]]:
-        """All stored decisions, oldest first, with their queries if those are still stored.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        await self.flush()
-        texts = await self._ttl_store.scan(EntryKind.QUERY)
-        queries = {item.key: {"queries": orjson.loads(item.value)} for item in texts}
-        items = await self._ttl_store.scan(EntryKind.DECISION)
-        decisions = [_decoded(item) | queries.get(item.key, {}) for item in items]
-        return sorted(decisions, key=lambda decision: decision["at"])
+        event = await self._events.find(key)
+        return self.described(event) if event and event.kind == KIND else None
 
     async def latest(
         self, limit: int, *, before: float = math.inf, matching: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
         """The latest decisions written before `before`, newest first. Each has the time at which it
-        was `written`, and its `step` and `file` if they are still stored. `matching` maps fields to
-        the exact values required.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        decisions = await self.latest_without_texts(limit, before=before, matching=matching)
-        keys = [decision["id"] for decision in decisions]
-        steps = await self.texts([name for key in keys for name in (key, file_key(key))])
-        for decision in decisions:
-            decision["step"] = steps.get(decision["id"], "")
-            decision["file"] = steps.get(file_key(decision["id"]), "")
-        return decisions
-
-    async def latest_without_texts(
-        self, limit: int, *, before: float = math.inf, matching: Mapping[str, str] | None = None
-    ) -> list[dict[str, Any]]:
-        """Like `latest()`, but without steps and files. Three times as fast.
+        was `written`, and its `queries`, `step` and `file` if they are still stored. `matching`
+        maps fields to the exact values required.
 
         Raises:
             StoreError: the store cannot be read.
         """
         await self.flush()
-        holding = [dumped({name: value})[1:-1] for name, value in (matching or {}).items()]
-        items = await self._ttl_store.newest(
-            EntryKind.DECISION, limit=limit, before=before, holding=holding
-        )
-        return [_decoded(item) | {"written": item.created_at} for item in items]
-
-    async def texts(self, keys: Sequence[str]) -> dict[str, str]:
-        """The steps and file paths under these keys that are still stored. The key of a step is the
-        id of its decision. The key of a path is `file_key()` of that id.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        texts: dict[str, str] = {}
-        for start in range(0, len(keys), _MAX_KEYS):
-            items = await self._ttl_store.get(EntryKind.STEP, keys[start : start + _MAX_KEYS])
-            texts |= {key: item.value.decode() for key, item in items.items()}
-        return texts
+        events = await self._events.latest(limit, kind=KIND, before=before, matching=matching)
+        return [self.described(event) for event in events]
 
     async def clear_queries(self) -> int:
-        """Remove query texts and steps that are older than the configured retention or that may no
-        longer be stored. Returns the number of removed texts.
+        """Remove query texts, steps and paths that are older than the configured retention or that
+        may no longer be stored. Returns the number of decisions that had such texts.
 
         Raises:
             StoreError: the store failed.
         """
-        return await self._clear_texts() + await self._clear_steps()
-
-    async def _clear_steps(self) -> int:
         horizon = self._clock.now() - self.retention_seconds()
-        if not self._options.surface.persist_query_text:
-            return await self._ttl_store.drop(EntryKind.STEP)
-        items = await self._ttl_store.scan(EntryKind.STEP)
-        expired = [item.key for item in items if item.created_at <= horizon]
-        owners = {item.key: item.key.removesuffix(_FILE) for item in items}
-        tools: dict[str, str | None] = {}
-        for kind in (EntryKind.DECISION, EntryKind.CUT):
-            rows = await self._ttl_store.get(kind, list(set(owners.values())))
-            tools |= {key: orjson.loads(row.value).get("tool") for key, row in rows.items()}
-        forbidden = [k for k, owner in owners.items() if not self.may_persist(tools.get(owner))]
-        return await self._ttl_store.delete(EntryKind.STEP, list({*expired, *forbidden}))
-
-    async def _clear_texts(self) -> int:
-        horizon = self._clock.now() - self.retention_seconds()
-        items = await self._ttl_store.scan(EntryKind.QUERY)
-        expired = [item.key for item in items if item.created_at <= horizon]
-        readable = [item.key for item in items if _is_readable(item)]
-        decisions = await self._ttl_store.get(EntryKind.DECISION, readable)
-        tools = {key: orjson.loads(item.value).get("tool") for key, item in decisions.items()}
-        forbidden = [key for key in readable if not self.may_persist(tools.get(key))]
-        return await self._ttl_store.delete(EntryKind.QUERY, list({*expired, *forbidden}))
+        tools = [tool for tool in await self._events.tools() if not self.may_persist(tool or None)]
+        return await self._events.clear_texts(horizon, tools)
 
     async def _write(self, pending: Mapping[str, _Decision]) -> None:
         if len(pending) <= _MAX_INLINE:
-            entries, queries, steps = self._encoded(pending)
+            events = self._encoded(pending)
         else:
-            entries, queries, steps = await asyncio.to_thread(self._encoded, pending)
-        writes = [Entries(EntryKind.DECISION, entries, RETENTION_DAYS * _DAY_SECONDS)]
-        if self._options.surface.query_retention_days > 0:
-            texts = ((EntryKind.QUERY, queries), (EntryKind.STEP, steps))
-            writes += [Entries(kind, t, self.retention_seconds()) for kind, t in texts if t]
+            events = await asyncio.to_thread(self._encoded, pending)
         try:
-            await self._ttl_store.put_all(*writes)
+            await self._events.put(events)
         except StoreError as error:
             LOG.warning("decisions were not stored: %s", error)
 
@@ -213,30 +144,63 @@ class Journal:
         """How long readable texts are stored; 0 or less means not at all."""
         return self._options.surface.query_retention_days * _DAY_SECONDS
 
-    def _encoded(
-        self, pending: Mapping[str, _Decision]
-    ) -> tuple[dict[str, bytes], dict[str, bytes], dict[str, bytes]]:
-        entries = {
-            key: dumped(_without_defaults(_described(key, decision)) | self._situation(decision))
-            for key, decision in pending.items()
+    def texts_of(self, event: Event) -> dict[str, str]:
+        """The step and the file of an event; "" if they may no longer be read."""
+        is_kept = self._keeps_texts(event)
+        return {name: (is_kept and getattr(event, name)) or "" for name in ("step", "file")}
+
+    def _keeps_texts(self, event: Event) -> bool:
+        return event.written > self._clock.now() - self.retention_seconds()
+
+    def file_for(self, tool: str | None, args: Mapping[str, Any], cwd: str | None) -> str | None:
+        """The file that a call is about, if its path may be stored."""
+        return self._kept(tool, lambda: file_of(args, cwd))
+
+    def _kept(self, tool: str | None, text: Callable[[], str]) -> str | None:
+        may_keep = self.retention_seconds() > 0 and self.may_persist(tool)
+        return (text() or None) if may_keep else None
+
+    def described(self, event: Event) -> dict[str, Any]:
+        """A decision, with its texts if they are still stored."""
+        # Earlier versions wrote fewer fields.
+        is_kept = self._keeps_texts(event)
+        return {
+            **_DEFAULTS,
+            **orjson.loads(event.data or "{}"),
+            **{name: getattr(event, name) for name in _COLUMNS},
+            **self.texts_of(event),
+            "tool": event.tool or None,
+            "queries": orjson.loads(event.queries) if is_kept and event.queries else [],
         }
-        queries = {
-            key: dumped(self._query_texts(decision))
-            for key, decision in pending.items()
-            if decision.outcome.queries
-        }
-        steps = {
-            key: step.encode(errors="replace")
-            for key, decision in pending.items()
-            if self.may_persist(decision.cue.tool) and (step := _step_of(decision.cue))
-        }
-        steps |= {
-            file_key(key): file.encode()
-            for key, decision in pending.items()
-            if self.may_persist(decision.cue.tool)
-            and (file := file_of(decision.cue.args, decision.cue.cwd))
-        }
-        return entries, queries, steps
+
+    def _encoded(self, pending: Mapping[str, _Decision]) -> list[Event]:
+        return [self._event_of(key, decision) for key, decision in pending.items()]
+
+    def _event_of(self, key: str, decision: _Decision) -> Event:
+        cue, outcome = decision.cue, decision.outcome
+        said = outcome if isinstance(outcome, Surfacing) else None
+        tokens = count(said.text) - decision.omitted_tokens if said else 0
+        data = _details(decision, tokens) | self._situation(decision)
+        has_queries = bool(outcome.queries) and self.retention_seconds() > 0
+        return Event(
+            id=key,
+            kind=KIND,
+            at=cue.at or 0.0,
+            host=cue.host,
+            project=shown_project(cue.cwd),
+            session=_shown_session(cue.session),
+            door=str(cue.door),
+            tool=cue.tool or "",
+            outcome=str(outcome.reason) if isinstance(outcome, Skip) else "surfaced",
+            times=1,
+            memories=len(said.hits) if said else 0,
+            tokens=tokens,
+            late=int(decision.late),
+            file=self.file_for(cue.tool, cue.args, cue.cwd),
+            step=self._kept(cue.tool, lambda: _step_of(cue)),
+            queries=dumped(self._query_texts(decision)).decode() if has_queries else None,
+            data=dumped(_without_defaults(data)).decode(),
+        )
 
     def _situation(self, decision: _Decision) -> dict[str, str]:
         """The situation of an episode. It may contain words from the cue, so it is stored only if
@@ -276,25 +240,16 @@ def undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
     )
 
 
-def _described(key: str, decision: _Decision) -> dict[str, Any]:
+def _details(decision: _Decision, tokens: int) -> dict[str, Any]:
     cue, outcome = decision.cue, decision.outcome
-    skip = outcome if isinstance(outcome, Skip) else None
     hits = outcome.hits if isinstance(outcome, Surfacing) else ()
     return {
-        "id": key,
-        "at": cue.at,
-        "door": str(cue.door),
         "principal": cue.principal.name,
-        "tool": cue.tool,
         "moment": outcome.moment,
-        "session": _shown_session(cue.session),
-        "host": cue.host,
-        "project": shown_project(cue.cwd),
         "trace_id": cue.trace_id
         if _OWN_TRACE_ID.fullmatch(cue.trace_id)
         else redacted_start(cue.trace_id, 64),
-        "outcome": str(skip.reason) if skip else "surfaced",
-        "detail": skip.detail if skip else "",
+        "detail": outcome.detail if isinstance(outcome, Skip) else "",
         "late": decision.late,
         "confidence": round(outcome.confidence, 4),
         "signals": dict(outcome.signals),
@@ -302,7 +257,7 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "memories": [_scored(hit) for hit in hits],
         "evidence": {hit.memory.id: dict(hit.signals) for hit in hits},
         "held_back": [_scored(hit) for hit in outcome.held_back[:_MAX_HELD_BACK]],
-        "tokens": count(outcome.text) if isinstance(outcome, Surfacing) else 0,
+        "tokens": tokens,
         "took_ms": round(decision.took_ms, 2),
         "missing": [redacted_start(place, 200) for place in outcome.missing],
     }
@@ -317,12 +272,6 @@ def _shown_session(session: str) -> str:
 def shown_project(cwd: str | None) -> str:
     """The project that contains a folder, with secrets masked; "" if there is none."""
     return redacted_start(project_of(cwd) or "", 300)
-
-
-def file_key(key: str) -> str:
-    """The key under which a file's path is stored among the steps. `key` is the key of the decision
-    or of the shortened result that the file belongs to."""
-    return key + _FILE
 
 
 def file_of(args: Mapping[str, Any], cwd: str | None) -> str:
@@ -352,23 +301,16 @@ def subject_of(args: Mapping[str, Any]) -> str:
 
 
 _DEFAULTS: Mapping[str, Any] = {
-    "door": "",
-    "tool": None,
-    "session": "",
     "trace_id": "",
     "detail": "",
     "late": False,
     "moment": "",
     "principal": "",
-    "host": "",
-    "project": "",
-    "file": "",
     "confidence": 0.0,
     "signals": {},
     "intent": ["none", 0.0, "keyword"],
     "memories": [],
     "held_back": [],
-    "queries": [],
     "evidence": {},
     "situation": "",
     "tokens": 0,
@@ -376,6 +318,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "missing": [],
 }
 """Fields with these values are not written, because most decisions have them."""
+_COLUMNS = ("id", "at", "written", "host", "project", "session", "door", "outcome")
 
 
 def _without_defaults(decision: Mapping[str, Any]) -> dict[str, Any]:
@@ -384,16 +327,6 @@ def _without_defaults(decision: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in decision.items()
         if name not in _DEFAULTS or value != _DEFAULTS[name]
     }
-
-
-def _decoded(item: Item) -> dict[str, Any]:
-    # Earlier versions wrote fewer fields.
-    decision: dict[str, Any] = orjson.loads(item.value)
-    return {"id": item.key, **_DEFAULTS, **decision}
-
-
-def _is_readable(item: Item) -> bool:
-    return any(not text.startswith(DIGEST) for text in orjson.loads(item.value))
 
 
 def _masked(text: str) -> str:

@@ -2,30 +2,23 @@
 down (demotions), how agents used memories, and counts.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.text.tokens import count
 from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Rating, Skip, SkipReason, Surfacing
+from upwell.ground.types.surfacing import Rating, Skip, Surfacing
 from upwell.ground.uris import STM_ID
 from upwell.learn.feedback import Rated, without_rater
 from upwell.learn.implicit import Observation, Rare, Sighting, Uses, Watching, Written
 from upwell.learn.learned import Learned, LearnedLimits
 from upwell.learn.options import LearnOptions
 from upwell.learn.thresholds import MemoryUse
-from upwell.surface.journal import shown_project
 from upwell.surface.moments import case_of
 from upwell.surface.options import SurfaceOptions
-from upwell.surface.render import ENTRY_MARK
-from upwell.usage.breakdown import Breakdown, UsagePlace
 from upwell.usage.counts import CountedEvent, Counts
 
-_SESSION_DIGEST_CHARS = 12
 MarkUsed = Callable[[Sequence[str]], Awaitable[None]]
 """Receives the ids of memories that were used."""
 
@@ -39,29 +32,8 @@ async def mark_nothing(_: Sequence[str]) -> None:
     """Do nothing, for a store that does not track use."""
 
 
-def place_of(cue: Cue) -> UsagePlace:
-    """The host, the project and the tool (or the door) of a cue."""
-    return UsagePlace(cue.host, shown_project(cue.cwd), cue.tool or str(cue.door))
-
-
-@lru_cache(maxsize=64)
-def _digest_of(session: str) -> str:
-    digest = hashlib.sha256(session.encode(errors="replace")).hexdigest()
-    return digest[:_SESSION_DIGEST_CHARS]
-
-
 def _case_of(surfacing: Surfacing, hit: Hit) -> str:
     return case_of(surfacing.moment, hit.memory)
-
-
-def _tokens_of(surfacing: Surfacing) -> int:
-    """The number of tokens in `surfacing.text`. After `Deliveries.cut()`, `surfacing` has only the
-    dropped hits, but still the text of all hits. Then only the last lines count, because these
-    belong to the dropped hits."""
-    lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
-    if len(lines) <= len(surfacing.hits):
-        return count(surfacing.text)
-    return sum(map(count, lines[-len(surfacing.hits) :])) if surfacing.hits else 0
 
 
 class Learning:
@@ -85,7 +57,6 @@ class Learning:
     ) -> None:
         self.learned = learned
         self.counts = Counts(ttl_store, clock)
-        self.breakdown = Breakdown(ttl_store, clock)
         self._uses = Uses(ttl_store)
         self._mark_used = mark_used
         self._watching = (
@@ -104,7 +75,7 @@ class Learning:
     def jobs(self) -> Sequence[Callable[[], Awaitable[None]]]:
         """The work to do after calls."""
         watching = [self._conclude_uses] if self._watching else []
-        return (*watching, self.counts.flush, self.breakdown.flush, self.learned.load_learned)
+        return (*watching, self.counts.flush, self.learned.load_learned)
 
     def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
         """The minimum score for memories of this case. It depends on the cue's tool or, without a
@@ -128,51 +99,15 @@ class Learning:
         return len(latest) == 2 and all(sample.evidence is MemoryUse.IGNORED for sample in latest)
 
     def notice(self, cue: Cue, outcome: Surfacing | Skip) -> None:
-        """Record a decision."""
-        label = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
-        memories = len(outcome.hits) if isinstance(outcome, Surfacing) else 0
-        door, tool = str(cue.door), cue.tool or ""
-        self.count_decision(label, door=door, tool=tool, memories=memories)
-        numbers = {"asked": 1} if cue.door == Door.ASK else {"events": 1}
-        if isinstance(outcome, Surfacing):
-            tokens = count(outcome.text)
-            self.counts.add(CountedEvent.SAID, "tokens", door=door, tool=tool, by=tokens)
-            if cue.door != Door.ASK:
-                numbers |= {"spoke": 1, "memories": memories, "said_tokens": tokens}
-        self.breakdown.add(place_of(cue), **numbers)
+        """Note a decision. It is counted from its row in the journal."""
         for place in outcome.missing:
-            self.counts.add(CountedEvent.MISSING, place.partition(":")[0], door=door)
-        if cue.session:
-            self.counts.add(CountedEvent.SESSION, _digest_of(cue.session))
+            self.counts.add(CountedEvent.MISSING, place.partition(":")[0], door=str(cue.door))
         # The thresholds apply to all principals, so only the owner's agents may shift them.
         if self._watching and not cue.principal.name:
             self._watching.noticed(cue, outcome)
 
-    def count_decision(self, outcome: str, *, door: str, tool: str, memories: int) -> None:
-        """Count a decision and the memories that it delivered."""
-        self.counts.add(CountedEvent.DECISION, outcome, door=door, tool=tool)
-        if memories:
-            self.counts.add(CountedEvent.SAID, "memories", door=door, tool=tool, by=memories)
-
-    def undo(self, surfacing: Surfacing, cue: Cue, *, late: bool) -> None:
-        """Subtract `surfacing`, which did not reach the agent, from the counts."""
-        door, tool = str(cue.door), cue.tool or ""
-        self.counts.add(CountedEvent.DECISION, "surfaced", door=door, tool=tool, by=-1)
-        self.counts.add(CountedEvent.DECISION, SkipReason.NOT_DELIVERED, door=door, tool=tool)
-        self.counts.add(CountedEvent.LATE, "missed" if late else "no_reply", door=door, tool=tool)
-        self.breakdown.add(place_of(cue), spoke=-1)
-        self.undo_part(surfacing, cue)
-
-    def undo_part(self, surfacing: Surfacing, cue: Cue) -> None:
-        """Subtract the memories and tokens of `surfacing` from the counts, but not the decision
-        itself."""
-        door, tool = str(cue.door), cue.tool or ""
-        self.counts.add(
-            CountedEvent.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits)
-        )
-        tokens = _tokens_of(surfacing)
-        self.counts.add(CountedEvent.SAID, "tokens", door=door, tool=tool, by=-tokens)
-        self.breakdown.add(place_of(cue), memories=-len(surfacing.hits), said_tokens=-tokens)
+    def undo(self, surfacing: Surfacing) -> None:
+        """Stop watching memories that did not reach the agent."""
         if self._watching:
             self._watching.undo(surfacing)
 
@@ -180,25 +115,9 @@ class Learning:
         """Count that late hits (`LateHits`) were offered to this cue."""
         self.counts.add(CountedEvent.LATE, "offered", door=str(cue.door), tool=cue.tool or "")
 
-    def shortened(self, place: UsagePlace, tokens_before: int, tokens_after: int) -> None:
-        """Count a tool's result that was shortened."""
-        tool = place.tool
-        self.breakdown.add(place, results=1, before=tokens_before, after=tokens_after)
-        for kind, number in (
-            ("results", 1),
-            ("tokens_before", tokens_before),
-            ("tokens_saved", tokens_before - tokens_after),
-        ):
-            self.counts.add(CountedEvent.COMPRESSED, kind, tool=tool, by=number)
-
     def listed(self, host: str, tokens: int) -> None:
         """Count the descriptions of upwell's own tools, which a session has listed."""
-        self.breakdown.add(UsagePlace(host=host), tool_tokens=tokens)
-
-    async def store_figures(self) -> None:
-        """Store the counts, so that other processes can show them."""
-        await self.counts.flush()
-        await self.breakdown.flush()
+        self.counts.add(CountedEvent.TOOL_TOKENS, host=host, by=tokens)
 
     def opened(self, session: str, memory_id: str) -> None:
         """Note that the agent fetched the full text of a memory."""

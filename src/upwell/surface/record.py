@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from upwell.ground.text.tokens import count
 from upwell.ground.trace import contained
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit
@@ -15,6 +16,7 @@ from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.surface.journal import Journal, undelivered
 from upwell.surface.learning import Learning
 from upwell.surface.options import PipelineOptions
+from upwell.surface.render import ENTRY_MARK
 
 WRITE_SECONDS = 0.5
 
@@ -50,7 +52,7 @@ class DecisionRecord:
         its call."""
         if not self.covers(cue):
             return
-        self.learning.undo(surfacing, cue, late=late)
+        self.learning.undo(surfacing)
         skip = undelivered(surfacing, late=late)
         self.journal.note(cue, skip, surfacing.id, surfacing.took_ms, late=late)
         self.write_soon()
@@ -60,8 +62,14 @@ class DecisionRecord:
         `shorter`."""
         if not self.covers(cue):
             return
-        self.learning.undo_part(replace(shorter, hits=tuple(omitted)), cue)
-        self.journal.note(cue, shorter, shorter.id, shorter.took_ms)
+        self.learning.undo(replace(shorter, hits=tuple(omitted)))
+        self.journal.note(
+            cue,
+            shorter,
+            shorter.id,
+            shorter.took_ms,
+            omitted_tokens=_tokens_of(omitted, shorter.text),
+        )
         self.write_soon()
 
     async def write(self, *jobs: Job) -> None:
@@ -75,6 +83,14 @@ class DecisionRecord:
     async def aclose(self) -> None:
         """Write what is queued, and stop."""
         await self._background.aclose()
+
+
+def _tokens_of(omitted: Sequence[Hit], text: str) -> int:
+    """The tokens of the last lines of `text`, which belong to the omitted hits."""
+    lines = [line for line in text.split("\n") if line.startswith(ENTRY_MARK)]
+    if len(lines) <= len(omitted):
+        return count(text)
+    return sum(map(count, lines[-len(omitted) :])) if omitted else 0
 
 
 class BackgroundWork:

@@ -1,17 +1,13 @@
-"""Durable totals of memories surfaced and tokens saved, by day, host, project and tool.
-
-`counts.py` counts the same events by outcome and by door (prompt, tool call …).
-"""
+"""Totals of memories surfaced and tokens saved, by day, host, project and tool."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
 
-from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.ttl_store import EntryKind, TtlStore
-from upwell.usage.daily import DailyNumbers
+from upwell.ground.types.cue import Door
+from upwell.usage.counts import Count, CountedEvent
 
 
 class UsageMetric(StrEnum):
@@ -56,23 +52,6 @@ class Dimension(StrEnum):
     TOOL = "tool"
 
 
-class UsagePlace(Struct, frozen=True):
-    """Where something happened. Unknown fields are ""."""
-
-    host: str = ""
-    project: str = ""
-    tool: str = ""
-
-
-class Total(Struct, frozen=True):
-    """One metric's total for one day and place."""
-
-    day: str
-    place: UsagePlace
-    metric: UsageMetric
-    number: int
-
-
 class UsageRow(Struct, frozen=True):
     """The totals for one value of a dimension."""
 
@@ -98,50 +77,46 @@ class UsageRow(Struct, frozen=True):
         return {"name": self.name, **numbers, "saved": self.saved, "net": self.net}
 
 
-class Breakdown:
-    """The stored totals, and those of this process that are not stored yet."""
-
-    def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._numbers = DailyNumbers(ttl_store, EntryKind.USAGE, clock, max_name_chars=300)
-
-    def add(self, place: UsagePlace, **numbers: int) -> None:
-        """Add to the totals of a place. The keywords are the names of metrics."""
-        for name, number in numbers.items():
-            self._numbers.add(place.host, place.project, place.tool, UsageMetric(name), by=number)
-
-    async def flush(self) -> None:
-        """Store the pending totals. If the store fails, they are lost."""
-        await self._numbers.flush()
-
-    async def since(self, days: int) -> list[Total]:
-        """Return all totals from the last `days` days, including today.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        return [
-            Total(day, UsagePlace(host, project, tool), UsageMetric(metric), number)
-            for day, (host, project, tool, metric), number in await self._numbers.since(days)
-            if metric in UsageMetric
-        ]
-
-
-def rows_by(totals: Iterable[Total], dimension: Dimension) -> list[UsageRow]:
+def rows_by(counts: Iterable[Count], dimension: Dimension) -> list[UsageRow]:
     """Add up the totals for each value of a dimension. Days are in chronological order. Other
     values are sorted by tokens saved, in descending order."""
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for total in totals:
-        name = total.day if dimension is Dimension.DAY else getattr(total.place, dimension)
-        sums[name][total.metric] += total.number
-    rows = [UsageRow(name, numbers) for name, numbers in sums.items()]
+    for count in counts:
+        name = getattr(count, dimension)
+        if dimension is Dimension.TOOL:
+            name = count.tool or count.door
+        for metric, number in _metrics_of(count):
+            sums[name][metric] += number
+    rows = [UsageRow(name, numbers) for name, numbers in sums.items() if any(numbers.values())]
     if dimension is Dimension.DAY:
         return sorted(rows, key=lambda row: row.name)
     return sorted(rows, key=lambda row: (-row.saved, -row[UsageMetric.EVENTS], row.name))
 
 
-def whole(totals: Iterable[Total]) -> UsageRow:
+def whole(counts: Iterable[Count]) -> UsageRow:
     """Add up all totals."""
     numbers: Counter[str] = Counter()
-    for total in totals:
-        numbers[total.metric] += total.number
+    for count in counts:
+        for metric, number in _metrics_of(count):
+            numbers[metric] += number
     return UsageRow("", numbers)
+
+
+def _metrics_of(count: Count) -> Iterator[tuple[UsageMetric, int]]:
+    number = count.number
+    if count.event is CountedEvent.DECISION:
+        yield UsageMetric.ASKED if count.door == Door.ASK else UsageMetric.EVENTS, number
+        if count.kind == "surfaced" and count.door != Door.ASK:
+            yield UsageMetric.SPOKE, number
+    elif count.event is CountedEvent.SAID and count.door != Door.ASK:
+        is_number = count.kind == "memories"
+        yield UsageMetric.MEMORIES if is_number else UsageMetric.SAID_TOKENS, number
+    elif count.event is CountedEvent.COMPRESSED and count.kind == "tokens_saved":
+        yield UsageMetric.AFTER, -number
+    elif count.event is CountedEvent.COMPRESSED and count.kind == "tokens_before":
+        yield UsageMetric.BEFORE, number
+        yield UsageMetric.AFTER, number
+    elif count.event is CountedEvent.COMPRESSED:
+        yield UsageMetric.RESULTS, number
+    elif count.event in (CountedEvent.READ_AGAIN, CountedEvent.TOOL_TOKENS):
+        yield UsageMetric(count.event), number

@@ -1,17 +1,30 @@
-"""Durable counters of events, incremented in memory and stored in batches.
+"""What happened how often, by UTC day and place, such as the decision `repeated` on 2026-04-09
+about calls of `fs__read`.
 
-The key of a counter consists of a UTC day, an `event`, a `door`, a `tool` and a `kind`, such as
-("2026-04-09", "decision", "tool", "fs__read", "repeated"). The `door` says what upwell reacted to:
-a prompt, a tool call, the start of a session or an explicit question.
+Decisions and shortened results are counted from their rows. Everything else is counted in memory
+and stored in batches. The `door` says what upwell reacted to: a prompt, a tool call, the start of a
+session or an explicit question.
 """
 
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.ttl_store import EntryKind, TtlStore
-from upwell.usage.daily import DailyNumbers
+from upwell.ground.errors import StoreError
+from upwell.ground.trace import LOG
+from upwell.ground.ttl_store import TtlStore
+from upwell.usage.events import Event, Events
+
+_DAY_SECONDS = 86_400.0
+_SESSION_DIGEST_CHARS = 12
+_MAX_NAME_CHARS = 300
 
 
 class CountedEvent(StrEnum):
@@ -47,10 +60,15 @@ class CountedEvent(StrEnum):
     `timeout`, `failed` or `unusable`."""
     COMPRESSED = "compressed"
     """`kind` is `results`, `tokens_before` or `tokens_saved`."""
+    READ_AGAIN = "read_again"
+    """Tokens of originals that an agent read after it had received the shortened result."""
+    TOOL_TOKENS = "tool_tokens"
+    """Tokens of the descriptions of upwell's own tools, once for each session that listed them."""
 
 
 class Count(Struct, frozen=True):
-    """How many times an event happened on one day."""
+    """How many times an event happened on one day in one place. Unknown parts of the place are
+    ""."""
 
     day: str
     event: CountedEvent
@@ -58,23 +76,58 @@ class Count(Struct, frozen=True):
     tool: str
     kind: str
     number: int
+    host: str = ""
+    project: str = ""
 
 
 class Counts:
-    """The stored counters, and those of this process that are not stored yet."""
+    """The stored counters, and those of this process that are not stored yet. Decisions and
+    shortened results are not counted here: they are counted from their rows."""
 
     def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._numbers = DailyNumbers(ttl_store, EntryKind.COUNT, clock, max_name_chars=200)
+        self._events = Events(ttl_store, clock)
+        self._clock = clock
+        self._pending: Counter[tuple[str, ...]] = Counter()
 
     def add(
-        self, event: CountedEvent, kind: str, *, door: str = "", tool: str = "", by: int = 1
+        self,
+        event: CountedEvent,
+        kind: str = "",
+        *,
+        door: str = "",
+        tool: str = "",
+        host: str = "",
+        project: str = "",
+        by: int = 1,
     ) -> None:
         """Count an event."""
-        self._numbers.add(event, door, tool, kind, by=by)
+        self._pending[event, *map(_plain, (host, project, door, tool, kind))] += by
 
     async def flush(self) -> None:
-        """Store the pending counts. If the store fails, they are lost."""
-        await self._numbers.flush()
+        """Store the pending counts under the current day. If the store fails, they are lost."""
+        pending, self._pending = self._pending, Counter()
+        if not pending:
+            return
+        now = self._clock.now()
+        day = _day(now)
+        figures = [
+            Event(
+                id="\t".join((day, event, host, project, "", door, tool, kind)),
+                kind=event,
+                at=now,
+                host=host,
+                project=project,
+                door=door,
+                tool=tool,
+                outcome=kind,
+                times=number,
+            )
+            for (event, host, project, door, tool, kind), number in pending.items()
+        ]
+        try:
+            await self._events.add(figures)
+        except StoreError as error:
+            LOG.warning("counts were not stored: %s", error)
 
     async def since(self, days: int) -> list[Count]:
         """Return all counts from the last `days` days, including today.
@@ -82,7 +135,39 @@ class Counts:
         Raises:
             StoreError: the store cannot be read.
         """
-        return [
-            Count(day, CountedEvent(event), door, tool, kind, number)
-            for day, (event, door, tool, kind), number in await self._numbers.since(days)
-        ]
+        await self.flush()
+        today = self._clock.now() // _DAY_SECONDS * _DAY_SECONDS
+        rows = await self._events.figures(today - (days - 1) * _DAY_SECONDS)
+        return [count for row in rows for count in _counts_of(row)]
+
+
+def _counts_of(row: Sequence[Any]) -> Iterator[Count]:
+    """The counts in one row of `Events.figures()`."""
+    day, event, host, project, session, door, tool, kind, *figures = row
+    times, memories, tokens, before, after, late = figures
+    found = [(event, kind, times), ("said", "memories", memories), ("said", "tokens", tokens)]
+    if event == CountedEvent.COMPRESSED:
+        found = [(event, "results", times), (event, "tokens_before", before)]
+        found.append((event, "tokens_saved", before - after))
+    if late:
+        found.append(("late", "missed", late))
+    if session and times:
+        found.append(("session", _digest_of(session), 1))
+    for name, detail, number in found:
+        if number:
+            yield Count(day, CountedEvent(name), door, _plain(tool), detail, number, host, project)
+
+
+@lru_cache(maxsize=64)
+def _digest_of(session: str) -> str:
+    digest = hashlib.sha256(session.encode(errors="replace")).hexdigest()
+    return digest[:_SESSION_DIGEST_CHARS]
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
+
+
+@lru_cache(maxsize=1_000)
+def _plain(name: str) -> str:
+    return " ".join(name.split())[:_MAX_NAME_CHARS]

@@ -39,6 +39,7 @@ async def test_all_that_upwell_costs_is_subtracted(tmp_path: Path) -> None:
     app = await build(Settings(home=tmp_path, environment=environment))
     try:
         await shortened(app, LINES)
+        await app.cuts.flush()
         before = (await gain(app.learning, app.config, 1))["total"]
         app.learning.listed("claude", 1_600)
         for kind, number in (("tokens_in", 200), ("tokens_out", 100), ("asked", 1)):

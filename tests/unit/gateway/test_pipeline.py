@@ -234,7 +234,7 @@ async def test_memories_in_a_reply_that_does_not_arrive_are_given_again(arrives)
     await surfacing.offers.drain()
     second = await pipeline.call(call, Upstream(), Remote())
     assert (b"SIGHUP" in second.result) is not arrives
-    outcomes = [decision["outcome"] for decision in await surfacer.journal.recent()]
+    outcomes = [decision["outcome"] for decision in await surfacer.journal.latest(9)]
     assert ("not_delivered" in outcomes) is not arrives
     await surfacer.aclose()
 

@@ -77,31 +77,3 @@ async def test_processes_that_race_with_compare_and_set_lose_no_update(tmp_path:
     entries = await TtlStore(database).get("race", ["count"])
     await database.aclose()
     assert entries["count"].value == b"%d" % (rounds * processes)
-
-
-async def test_the_newest_of_a_rare_kind_are_found_without_reading_the_others(
-    tmp_path: Path,
-) -> None:
-    """Counted in instructions of SQLite: time depends on the machine."""
-    database = open_database(tmp_path / "ledger.db", [OWNER], synchronous="NORMAL")
-    ttl_store = TtlStore(database)
-    await ttl_store.put("rare", {"a": b"1", "b": b"2"}, ttl_seconds=1e6)
-    await ttl_store.put("common", {f"{key}": b"x" for key in range(5_000)}, ttl_seconds=1e6)
-    steps = 0
-
-    def step() -> int:
-        nonlocal steps
-        steps += 1
-        return 0
-
-    async def cost(kind: str) -> int:
-        nonlocal steps
-        steps = 0
-        assert len(await ttl_store.newest(kind, limit=2)) == 2
-        return steps
-
-    await database.read(lambda db: db.set_progress_handler(step, 100))
-    assert await cost("rare") < 20
-    assert await cost("common") < 200
-    assert [item.key for item in await ttl_store.newest("rare", limit=2)] == ["b", "a"]
-    await database.aclose()

@@ -87,7 +87,7 @@ async def test_an_event_that_cannot_be_read_leaves_a_trace(
 ) -> None:
     answering, surfacer = door()
     assert await answering.answer(host, name, body) == b"{}"
-    (decision,) = await surfacer.journal.recent()
+    (decision,) = await surfacer.journal.latest(9)
     assert decision["outcome"] == "unreadable"
     assert decision["host"] == host
     assert HOSTS[host].title in decision["detail"]
@@ -100,4 +100,4 @@ async def test_events_that_upwell_does_not_use_leave_no_trace() -> None:
     answering, surfacer = door()
     for body in (b"{}", b'{"hook_event_name":"Notification"}', b'{"session_id":"s"}'):
         assert await answering.answer("claude", "", body) == b"{}"
-    assert await surfacer.journal.recent() == []
+    assert await surfacer.journal.latest(9) == []

@@ -91,7 +91,7 @@ async def test_a_lone_surrogate_costs_no_decision(field: str) -> None:
     door = HookDoor(surfacer, HostSessions(ttl_store), HookOptions())
     await door.answer("claude", "", prompt(session_id="whole"))
     await door.answer("claude", "UserPromptSubmit", prompt(**{field: "/p \udfff\ud800"}))
-    decisions = await surfacer.journal.recent()
+    decisions = await surfacer.journal.latest(9)
     assert "whole" in {decision["session"] for decision in decisions}
     assert len(decisions) == 2
 
@@ -100,7 +100,7 @@ async def test_a_folder_whose_name_is_not_utf_8_costs_no_decision() -> None:
     surfacer = Surfacer(FakeRecall(hits(SAID)), TtlStore(), PipelineOptions())
     for session, cwd in (("whole", "/p"), ("odd\udcff", "/p\udcff")):
         await surfacer.surface(Cue(door=Door.PROMPT, text=SAID, session=session, cwd=cwd))
-    decisions = await surfacer.journal.recent()
+    decisions = await surfacer.journal.latest(9)
     assert {decision["session"] for decision in decisions} == {"whole", "odd?"}
 
 
@@ -168,7 +168,7 @@ async def test_an_answer_that_does_not_arrive_was_not_given(arrives: bool) -> No
     again = await door.answer("claude", "", prompt("Which winch needs grease?"))
     assert (SAID.encode() in again) is not arrives
     surfacer = door._surfacer
-    first, *_ = await surfacer.journal.recent()
+    *_, first = await surfacer.journal.latest(9)
     assert first["outcome"] == ("surfaced" if arrives else "not_delivered")
     assert len(first["memories"]) == arrives
     await surfacer.aclose()

@@ -315,8 +315,8 @@ async def test_the_decision_records_whose_intent_it_is(address: str) -> None:
     assert isinstance(outcome, Surfacing)
     assert (outcome.intent.kind, outcome.intent.source) == (IntentKind.TROUBLESHOOT, "llm")
     await stage.aclose()
-    (decision,) = await ttl_store.scan("decision")
-    assert b'["troubleshoot",0.9,"llm"]' in decision.value
+    (decision,) = await stage.journal.latest(9)
+    assert decision["intent"] == ["troubleshoot", 0.9, "llm"]
 
 
 async def test_a_required_intent_may_come_from_the_model(address: str) -> None:
@@ -330,8 +330,8 @@ async def test_a_required_intent_may_come_from_the_model(address: str) -> None:
     assert isinstance(refused, Skip)
     assert refused.reason is SkipReason.LOW_INTENT
     await stage.aclose()
-    (decision,) = await ttl_store.scan("decision")
-    assert b'"intent"' not in decision.value
+    (decision,) = await stage.journal.latest(9)
+    assert decision["intent"][0] == "none"
 
 
 @pytest.mark.parametrize("text", ["thanks!", "/status", "ok"])

@@ -234,7 +234,7 @@ async def test_explain_names_the_situation(project: Path) -> None:
     outcome = await spoken.surface(failed_read(project))
     words = "  an earlier session met the missing file /settings.toml"
     assert words in account_of(outcome, 0.5, Door.TOOL)
-    (decision,) = await spoken.journal.recent()
+    (decision,) = await spoken.journal.latest(9)
     assert words in account_of_past(decision, {})
 
 

@@ -12,6 +12,7 @@ from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.options import IntentOptions, PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock
+from upwell.usage.events import Events
 
 EVERY_MOMENT = PipelineOptions(surface=SurfaceOptions(moments="all"))
 
@@ -267,20 +268,17 @@ async def test_decisions_reach_the_journal():
     surfacer = stage.surfacer()
     await surfacer.surface(read())
     await surfacer.aclose()
-    (stored,) = await stage.ttl_store.scan("decision")
-    assert b'"surfaced"' in stored.value
-    assert b"cache" not in stored.value.replace(b"src/cache", b"")
-    (queries,) = await stage.ttl_store.scan("query")
-    assert b"sha256:" in queries.value
-    assert b"cache" not in queries.value
-    counts = {
-        item.key.split("\t", 1)[1]: item.number for item in await stage.ttl_store.scan("count")
-    }
-    tokens = counts.pop("said\ttool\tRead\ttokens")
-    assert 20 < tokens < 200
-    sessions = [name for name in counts if name.startswith("session\t")]
-    assert [counts.pop(name) for name in sessions] == [1]
-    assert counts == {"decision\ttool\tRead\tsurfaced": 1, "said\ttool\tRead\tmemories": 1}
+    (stored,) = await Events(stage.ttl_store, stage.clock).latest(9)
+    assert (stored.outcome, stored.tool, stored.times, stored.memories) == (
+        "surfaced",
+        "Read",
+        1,
+        1,
+    )
+    assert 20 < stored.tokens < 200
+    assert "cache" not in stored.data.replace("src/cache", "")
+    assert "sha256:" in stored.queries
+    assert "cache" not in stored.queries
 
 
 async def test_the_users_request_is_known_at_every_setting_of_moments() -> None:

@@ -2,46 +2,40 @@
 
 from upwell.ground.ttl_store import TtlStore
 from upwell.testing import ManualClock
-from upwell.usage.breakdown import Breakdown, Dimension, UsageMetric, UsagePlace, rows_by, whole
+from upwell.usage.breakdown import Dimension, UsageMetric, rows_by, whole
+from upwell.usage.counts import CountedEvent, Counts
+from upwell.usage.events import Event, Events
 
 DAY = 86_400.0
-SHOP = UsagePlace("claude", "/srv/shop", "Bash")
-BARE = UsagePlace(tool="prompt")
+SHOP = {"host": "claude", "project": "/srv/shop", "tool": "Bash"}
 
 
 async def test_totals_add_up_over_days_and_places() -> None:
     clock = ManualClock(1_770_000_000.0)
     store = TtlStore(clock=clock)
-    breakdown = Breakdown(store, clock)
-    breakdown.add(SHOP, events=1, results=1, before=1_000, after=300)
-    breakdown.add(SHOP, events=1, read_again=100)
-    await breakdown.flush()
+    events, counts = Events(store, clock), Counts(store, clock)
+    decided = {"kind": "decision", "door": "tool", "outcome": "routine", "times": 1}
+    await events.put([Event(id=name, at=clock.now(), **decided, **SHOP) for name in ("a", "b")])
+    cut = {"kind": "compressed", "times": 1, "before": 1_000, "after": 300}
+    await events.put([Event(id="c", at=clock.now(), **cut, **SHOP)])
+    counts.add(CountedEvent.READ_AGAIN, by=100, **SHOP)
+    await counts.flush()
     clock.advance(DAY)
-    breakdown.add(BARE, events=1, spoke=1, memories=2, said_tokens=80)
-    await breakdown.flush()
-    totals = await Breakdown(store, clock).since(7)
-    total = whole(totals)
+    said = {"outcome": "surfaced", "times": 1, "memories": 2, "tokens": 80}
+    await events.put([Event(id="d", kind="decision", at=clock.now(), door="prompt", **said)])
+    found = await Counts(store, clock).since(7)
+    total = whole(found)
     assert (total[UsageMetric.EVENTS], total.saved, total.net) == (3, 700, 520)
-    hosts = {row.name: row.net for row in rows_by(totals, Dimension.HOST)}
+    hosts = {row.name: row.net for row in rows_by(found, Dimension.HOST)}
     assert hosts == {"claude": 600, "": -80}
-    assert [row.name for row in rows_by(totals, Dimension.DAY)] == ["2026-02-02", "2026-02-03"]
-    assert [row.name for row in rows_by(totals, Dimension.PROJECT)] == ["/srv/shop", ""]
-    assert [total.place.tool for total in await breakdown.since(1)] == ["prompt"] * 4
-
-
-async def test_undone_events_leave_no_trace() -> None:
-    store = TtlStore()
-    breakdown = Breakdown(store)
-    breakdown.add(SHOP, spoke=1, memories=1)
-    breakdown.add(SHOP, spoke=-1, memories=-1)
-    await breakdown.flush()
-    assert await breakdown.since(1) == []
+    assert [row.name for row in rows_by(found, Dimension.DAY)] == ["2026-02-02", "2026-02-03"]
+    assert [row.name for row in rows_by(found, Dimension.PROJECT)] == ["/srv/shop", ""]
+    assert [row.name for row in rows_by(await counts.since(1), Dimension.TOOL)] == ["prompt"]
 
 
 async def test_names_with_separators_and_of_any_length_are_kept_apart() -> None:
-    store = TtlStore()
-    breakdown = Breakdown(store)
-    breakdown.add(UsagePlace("a\tb", "c\nd" * 500, "\ud800"), events=1)
-    await breakdown.flush()
-    [total] = await breakdown.since(1)
-    assert (total.place.host, len(total.place.project), total.place.tool) == ("a b", 300, "?")
+    counts = Counts(TtlStore())
+    place = {"host": "a\tb", "project": "c\nd" * 500, "tool": "\ud800"}
+    counts.add(CountedEvent.READ_AGAIN, by=1, **place)
+    [row] = await counts.since(1)
+    assert (row.host, len(row.project), row.tool) == ("a b", 300, "?")

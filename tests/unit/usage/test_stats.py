@@ -4,6 +4,7 @@ from upwell.ground.types.surfacing import Rating, SkipReason
 from upwell.testing import ManualClock
 from upwell.usage.breakdown import COSTS
 from upwell.usage.counts import CountedEvent, Counts
+from upwell.usage.events import CUT, Event, Events
 from upwell.usage.report import report
 from upwell.usage.stats import described, stats_of
 
@@ -20,9 +21,8 @@ async def test_counts_are_added_up():
     second.add(CountedEvent.DECISION, "repeated", door="tool", tool="fs__read", by=2)
     second.add(CountedEvent.DECISION, "not_applicable", door="prompt")
     second.add(CountedEvent.RATING, "helpful", door="tool", tool="fs__read")
-    second.add(CountedEvent.COMPRESSED, "results", tool="fs__read")
-    second.add(CountedEvent.COMPRESSED, "tokens_before", tool="fs__read", by=9000)
-    second.add(CountedEvent.COMPRESSED, "tokens_saved", tool="fs__read", by=5000)
+    cut = Event(id="c", kind=CUT, at=clock.now(), tool="fs__read", times=1, before=9000, after=4000)
+    await Events(ttl_store, clock).put([cut])
     for counts in (first, second, first):
         await counts.flush()
     result = stats_of(await first.since(1))
@@ -80,7 +80,7 @@ async def test_a_name_cannot_forge_another_counter():
     await counts.flush()
     (count,) = await counts.since(1)
     assert count.tool.startswith("a tool b?xx")
-    assert len(count.tool) == 200
+    assert len(count.tool) == 300
 
 
 async def test_a_report_without_a_surfacing_says_so_in_words():

@@ -48,7 +48,6 @@ async def everything(app: App, fields: Fields) -> Mapping[str, Any]:
 
 async def silence(app: App, fields: Fields) -> Mapping[str, Any]:
     """Why upwell stayed silent in the last `SILENCE_DAYS` days, and how often."""
-    await app.learning.counts.flush()
     skips = stats_of(await app.learning.counts.since(SILENCE_DAYS)).skips
     reasons = sorted(((n, in_words(why)) for why, n in skips.items() if n), reverse=True)
     return {"reasons": reasons, "days": SILENCE_DAYS}

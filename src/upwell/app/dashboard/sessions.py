@@ -4,7 +4,7 @@ the originals of its shortened results."""
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -227,10 +227,9 @@ async def _recent(app: App) -> dict[str, dict[str, Any]]:
     """The sessions of the latest decisions, keyed by name, except those in which setup tested
     hooks."""
     by_session: defaultdict[str, list[Event]] = defaultdict(list)
-    for event in await app.surfacer.journal.latest_without_texts(LOOKED_AT):
+    for event in await app.surfacer.journal.latest(LOOKED_AT):
         if event["session"] and not event["session"].startswith(PROBE_SESSIONS):
             by_session[event["session"]].append(event)
-    await _with_prompts(app, by_session.values())
     used = await verdicts(app)
     saved: defaultdict[str, int] = defaultdict(int)
     for cut in await app.cuts.latest(LOOKED_AT):
@@ -239,18 +238,6 @@ async def _recent(app: App) -> dict[str, dict[str, Any]]:
         name: {"turns": 0, **_session(name, entries, used, saved[name])}
         for name, entries in by_session.items()
     }
-
-
-async def _with_prompts(app: App, sessions: Iterable[Sequence[Event]]) -> None:
-    """Add the text of each session's first prompt to the event of that prompt."""
-    prompts = [
-        next((event for event in reversed(entries) if event["door"] == "prompt"), None)
-        for entries in sessions
-    ]
-    opening = [event for event in prompts if event is not None]
-    texts = await app.surfacer.journal.texts([event["id"] for event in opening])
-    for event in opening:
-        event["step"] = texts.get(event["id"], "")
 
 
 _UNATTENDED: Mapping[str, Any] = {"events": 0, "said": 0, "used": 0, "saved": 0}

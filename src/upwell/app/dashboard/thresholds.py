@@ -22,7 +22,7 @@ MAX_REPLAYED = 20
 async def thresholds(app: App, fields: Fields) -> Mapping[str, Any]:
     """The thresholds in use. `what_if` lists several thresholds, each with the number of the latest
     decisions whose best memory reaches it."""
-    decisions = await app.surfacer.journal.latest_without_texts(LOOKED_AT)
+    decisions = await app.surfacer.journal.latest(LOOKED_AT)
     return {
         "learned": await overview.learned(app),
         "min_score": app.config.surface.min_score,

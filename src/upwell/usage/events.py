@@ -1,0 +1,195 @@
+"""The rows of the table `event` in `ledger.db`: decisions, shortened results, and figures of events
+that are not listed one by one."""
+
+import math
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.ledger import FIGURES, PLACE
+from upwell.ground.ttl_store import TtlStore
+
+RETENTION_SECONDS = 90 * 86_400.0
+CUT_SECONDS = 30 * 86_400.0
+MAX_EVENTS = 100_000
+"""How many events are listed one by one. Of the others, only the figures are kept."""
+CUT = "compressed"
+"""The kind of a shortened result. Any other event that is listed is a decision."""
+_DAY = "date(at, 'unixepoch')"
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """A row, in the order of its columns. `data` is JSON with everything that is not searched;
+    without it, the row has only figures. `file`, `step` and `queries` may be readable texts of the
+    user, so they are cleared earlier than the rest."""
+
+    id: str
+    kind: str
+    at: float
+    written: float = 0.0
+    host: str = ""
+    project: str = ""
+    session: str = ""
+    door: str = ""
+    tool: str = ""
+    outcome: str = ""
+    times: int = 0
+    memories: int = 0
+    tokens: int = 0
+    before: int = 0
+    after: int = 0
+    late: int = 0
+    file: str | None = None
+    step: str | None = None
+    queries: str | None = None
+    data: str | None = None
+
+
+_MARKS = ", ".join("?" * len(Event.__struct_fields__))
+_SUMS = ", ".join(f"{name} = {name} + excluded.{name}" for name in FIGURES)
+
+
+class Events:
+    """Reads and writes the rows. Every method raises StoreError if the database fails."""
+
+    def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._database = ttl_store.database
+        self._clock = clock
+
+    async def put(self, events: Sequence[Event]) -> None:
+        """Write events, each in place of an earlier one with the same id."""
+        rows = self._rows(events)
+        sql = f"INSERT OR REPLACE INTO event VALUES ({_MARKS})"
+        await self._database.write_grouped(lambda db: db.executemany(sql, rows))
+
+    async def add(self, figures: Sequence[Event]) -> None:
+        """Add figures to the rows with the same ids."""
+        rows = self._rows(figures)
+        sql = f"INSERT INTO event VALUES ({_MARKS}) ON CONFLICT (id) DO UPDATE SET {_SUMS}"
+        await self._database.write_grouped(lambda db: db.executemany(sql, rows))
+
+    async def find(self, key: str) -> Event | None:
+        """The event with this id; None if it is not listed."""
+        return next(iter(await self._listed("id = ?", [key], 1, inline=True)), None)
+
+    async def cut_of(self, key: str) -> Event | None:
+        """The latest shortened result with this key of an original; None if there is none."""
+        where = f"kind = '{CUT}' AND instr(data, ?)"
+        return next(iter(await self._listed(where, [f'"{key}"'], 1)), None)
+
+    async def latest(
+        self,
+        limit: int,
+        *,
+        kind: str = "",
+        before: float = math.inf,
+        after: float = -math.inf,
+        matching: Mapping[str, str] | None = None,
+        file: str = "",
+        spoke: bool = False,
+    ) -> list[Event]:
+        """The latest events that were written between `after` and `before`, newest first.
+        `matching` maps columns to the exact values required, and `file` is a part of the path. With
+        `spoke`, only the events in which a memory surfaced or a result was shortened."""
+        exact = {"kind": kind, **(matching or {})} if kind else dict(matching or {})
+        conditions = [
+            "written < ?",
+            "written > ?",
+            *(f"{name} = ?" for name in exact),
+            *(["instr(lower(file), ?)"] if file else []),
+            *([f"(outcome = 'surfaced' OR kind = '{CUT}')"] if spoke else []),
+        ]
+        values = [before, after, *exact.values(), *([file.lower()] if file else [])]
+        return await self._listed(" AND ".join(conditions), values, limit)
+
+    async def figures(self, since: float) -> list[tuple[Any, ...]]:
+        """The sums of `FIGURES` since a time, for each day and each value of `PLACE`."""
+        sums = ", ".join(f"sum({name})" for name in FIGURES)
+        sql = (
+            f"SELECT {_DAY}, {', '.join(PLACE)}, {sums} FROM event "
+            f"WHERE written >= ? AND at >= ? GROUP BY {_DAY}, {', '.join(PLACE)}"
+        )
+        return await self._database.read(lambda db: db.execute(sql, (since, since)).fetchall())
+
+    async def clear_texts(self, before: float, tools: Sequence[str]) -> int:
+        """Clear the texts of the events that were written before `before`, and the readable texts
+        of these tools ("" for messages). Returns the number of events that had such texts."""
+        marks = ", ".join("?" * len(tools))
+        sql = (
+            "UPDATE event SET file = NULL, step = NULL, queries = NULL WHERE "
+            "coalesce(file, step, queries) IS NOT NULL AND (written <= ? OR "
+            f"(tool IN ({marks}) AND (coalesce(file, step) IS NOT NULL "
+            "OR queries NOT LIKE '[\"sha256:%')))"
+        )
+        return await self._database.write_grouped(
+            lambda db: db.execute(sql, (before, *tools)).rowcount
+        )
+
+    async def tools(self) -> list[str]:
+        """The tools of all events."""
+        sql = "SELECT DISTINCT tool FROM event"
+        return await self._database.read(lambda db: [tool for (tool,) in db.execute(sql)])
+
+    async def expire(self) -> None:
+        """Remove events past their retention. Of the oldest beyond `MAX_EVENTS`, only the figures
+        stay."""
+        now = self._clock.now()
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM event WHERE at < ?", (now - RETENTION_SECONDS,))
+            _fold(db, f"kind = '{CUT}' AND written < ?", now - CUT_SECONDS)
+            row = db.execute(
+                "SELECT written FROM event WHERE data IS NOT NULL "
+                "ORDER BY written DESC LIMIT 1 OFFSET ?",
+                (MAX_EVENTS,),
+            ).fetchone()
+            if row:
+                _fold(db, "written <= ?", row[0])
+
+        await self._database.write_grouped(work)
+
+    def _rows(self, events: Sequence[Event]) -> list[tuple[object, ...]]:
+        now = self._clock.now()
+        return [
+            tuple(
+                value.encode(errors="replace").decode() if isinstance(value, str) else value
+                for value in astuple(replace(event, written=now))
+            )
+            for event in events
+        ]
+
+    async def _listed(
+        self, where: str, values: Sequence[object], limit: int, *, inline: bool = False
+    ) -> list[Event]:
+        def look(db: sqlite3.Connection) -> list[Event]:
+            rows = db.execute(
+                f"SELECT * FROM event WHERE {where} AND data IS NOT NULL AND at > ? "
+                "ORDER BY written DESC, at DESC LIMIT ?",
+                (*values, self._clock.now() - RETENTION_SECONDS, limit),
+            )
+            return [Event(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
+
+        read = self._database.inline_read if inline else self._database.read
+        return await read(look)
+
+
+_COLUMNS = Event.__struct_fields__
+
+
+def _fold(db: sqlite3.Connection, where: str, value: float) -> None:
+    """Replace listed events by one row for each day and place, with the sums of their figures."""
+    place, figures = ", ".join(PLACE), ", ".join(FIGURES)
+    name = " || char(9) || ".join((_DAY, *PLACE))
+    sums = ", ".join(f"sum({figure})" for figure in FIGURES)
+    chosen = f"FROM event WHERE data IS NOT NULL AND {where}"
+    db.execute(
+        f"INSERT INTO event (id, at, written, {place}, {figures}) "
+        f"SELECT {name}, min(at), max(written), {place}, {sums} {chosen} "
+        f"GROUP BY {_DAY}, {place} ON CONFLICT (id) DO UPDATE SET {_SUMS}",
+        (value,),
+    )
+    db.execute(f"DELETE {chosen}", (value,))
