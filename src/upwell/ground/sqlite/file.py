@@ -32,6 +32,7 @@ _SIGNS_OF_DAMAGE = (
     "no such column: ",
     "no such module: ",
     "unsupported file format",
+    "invalid fts5 file format",
 )
 """The beginnings of error messages that mean damage but have no specific error code. A missing
 table or column means damage, because upwell's statements use only those that the migrations create.
