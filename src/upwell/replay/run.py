@@ -15,7 +15,9 @@ from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Moment, Skip, Surfacing
 from upwell.hosts import claude, events
 from upwell.replay.memories import Arrivals, PathRelocation, Project, ReplayProjects, With
-from upwell.surface.moments import moment_of, triggers_in
+from upwell.surface.event import Event
+from upwell.surface.moments import moment_of
+from upwell.surface.options import PipelineOptions
 
 SESSION_START, COMPACTION = "session_start", "compaction"
 """The moments at which upwell shows the standing rules without searching."""
@@ -360,4 +362,4 @@ def moment_named(event: SessionEvent, cue: Cue | None, prompts_before: int) -> s
         return COMPACTION
     if cue is None:
         return str(Moment.ROUTINE)
-    return str(moment_of(cue, prompts_before, triggers_in(cue)))
+    return str(moment_of(Event.of(cue, PipelineOptions(), 0.0), prompts_before))

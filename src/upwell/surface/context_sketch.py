@@ -15,7 +15,7 @@ from upwell.ground.text.words import fold, terms
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Memory
 from upwell.hosts import HOSTS
-from upwell.surface.moments import file_of
+from upwell.surface.event import file_of
 
 COMPACTED = "compact"
 """The value of `Cue.text` for a session start that follows a compaction."""

@@ -11,6 +11,7 @@ from upwell.ground.trace import contained
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Query
 from upwell.ground.types.surfacing import Surfacing
+from upwell.surface.event import Event
 from upwell.surface.filters import Pace
 from upwell.surface.judge import is_judged
 from upwell.surface.late_hits import LateHits
@@ -45,7 +46,7 @@ class Deliveries:
         self._session_start = session_start
         self._query_of = query_of
 
-    async def reserve(self, surfacing: Surfacing, cue: Cue, query: Query) -> None:
+    async def reserve(self, surfacing: Surfacing, cue: Event, query: Query) -> None:
         """Reserve the memories in `surfacing`: for a minute, they count as delivered. Also count
         `surfacing` towards the session's rate limit."""
         if not cue.session:

@@ -17,7 +17,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.memory.places import PLACE
-from upwell.surface.moments import event_of
+from upwell.surface.event import as_session_event
 
 CHECK_SECONDS = 0.1
 """The time limit for checking files, so that a slow disk does not hold up the call."""
@@ -40,7 +40,7 @@ _INSTALLED = frozenset({"node_modules", "vendor", "venv", "site-packages", "targ
 def situation_of(cue: Cue, trigger: str) -> str:
     """The cue's situation as the trigger describes it, in words."""
     kind, _, value = trigger.partition(":")
-    failure = failure_of(event_of(cue)) if kind in ("fails", "way") else None
+    failure = failure_of(as_session_event(cue)) if kind in ("fails", "way") else None
     if failure is not None:
         step = failure.step.text[:MAX_SHOWN_CHARS]
         return f'the error "{failure.message[:MAX_SHOWN_CHARS]}" of `{step}`'

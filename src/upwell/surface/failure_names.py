@@ -15,11 +15,10 @@ from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallError
 from upwell.ground.text.anchors import EXTENSIONS, relative_to
 from upwell.ground.trace import LOG
-from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Query
-from upwell.ground.types.surfacing import Moment
 from upwell.memory.recall import MemoryReader
-from upwell.surface.moments import NAMED, MemoryKind, event_of, kind_of
+from upwell.surface.event import Event
+from upwell.surface.moments import NAMED, MemoryKind, kind_of
 
 HEAD_CHARS, TAIL_CHARS, MAX_LINE_CHARS = 2_000, 1_500, 300
 MAX_NAMES, MAX_FOUND = 4, 8
@@ -57,12 +56,10 @@ class FailureNames:
     def __init__(self, reader: MemoryReader) -> None:
         self._reader = reader
 
-    async def found(
-        self, cue: Cue, moment: Moment | None, query: Query, deadline: Deadline
-    ) -> Sequence[Hit]:
+    async def found(self, cue: Event, query: Query, deadline: Deadline) -> Sequence[Hit]:
         """The documents and commits that contain a host or file that the failure in `cue` names,
         each with the signal `NAMED`."""
-        names = names_in(cue) if moment is Moment.FAILED else []
+        names = names_in(cue)
         if not names:
             return []
         by_name = Query(
@@ -85,11 +82,11 @@ class FailureNames:
         ]
 
 
-def names_in(cue: Cue) -> list[str]:
+def names_in(cue: Event) -> list[str]:
     """The hosts and files that the error lines of a failed call name. Files in the project are
     relative to its folder."""
     out = cue.answer.text if cue.answer else ""
-    if not out or is_refused(event_of(cue)):
+    if not out or is_refused(cue.step):
         return []
     tail = out[-TAIL_CHARS:] if len(out) > HEAD_CHARS else ""
     lines = f"{out[:HEAD_CHARS]}\n{tail}".split("\n")

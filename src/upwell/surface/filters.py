@@ -1,6 +1,5 @@
-"""The filters before and after the search. They decide which cues (prompts and tool calls) may
-start a search, which of the memories found may reach the agent, and in what order (seeds 000, 003
-and 004 in tests/NAMES.md)."""
+"""The filters after the search. They decide which of the memories found may reach the agent, and in
+what order (seeds 000, 003 and 004 in tests/NAMES.md)."""
 
 import json
 import re
@@ -11,87 +10,20 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from upwell.ground.clock import Clock
-from upwell.ground.names import names_tool
-from upwell.ground.project import project_of
 from upwell.ground.session_state import SessionState
 from upwell.ground.text.format import counted
 from upwell.ground.text.words import jaccard, terms
-from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, Moment, Skip, SkipReason
 from upwell.memory.team.sharing import own_name
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import applicable
+from upwell.surface.event import Event
 from upwell.surface.learning import Learning
-from upwell.surface.moments import case_of, suited, triggers_in
-from upwell.surface.options import InjectionMode, PipelineOptions
-from upwell.surface.query import messages_of, says_little, usable
+from upwell.surface.moments import case_of, suited
+from upwell.surface.options import PipelineOptions
 from upwell.surface.seen_log import SeenLog
 from upwell.surface.worth import lack_of, without_outdated
-from upwell.surface.write_tools import writes
-
-
-class Gate:
-    """The checks on a cue and its query before the search."""
-
-    def __init__(self, options: PipelineOptions) -> None:
-        self._options = options
-
-    def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
-        """The reason to show no memories for this cue, whatever its query; None if there is none.
-        `Rules` decides separately about standing rules."""
-        return self._check_cue(cue, triggers) or self._check_tool(cue)
-
-    def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
-        """The reason not to search for this query, or None. Call `silencing()` first."""
-        return self._check_query(query) or self._check_intent(cue, intent)
-
-    def _check_cue(self, cue: Cue, triggers: Sequence[str]) -> Skip | None:
-        if cue.door in AUTOMATIC_DOORS and self._options.is_paused(cue.session):
-            return Skip(reason=SkipReason.PAUSED)
-        surface = self._options.for_cue(cue).surface
-        if not surface.enabled:
-            return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
-        messages = messages_of(self._options.lexicon)
-        is_bare_message = cue.tool is None and not triggers
-        if is_bare_message and (why := messages.not_applicable(cue.text)):
-            return Skip(reason=SkipReason.NOT_APPLICABLE, detail=why)
-        if cue.progressive and surface.injection_mode is InjectionMode.PREPEND:
-            detail = "surface.injection_mode = prepend would shift the offsets"
-            return Skip(reason=SkipReason.PROGRESSIVE, detail=detail)
-        chars = cue.reply_chars if cue.door == Door.TOOL else None
-        if chars is not None and chars < surface.min_response_chars:
-            return Skip(reason=SkipReason.RESPONSE_TOO_SHORT, detail=f"{chars} characters")
-        return None
-
-    def _check_tool(self, cue: Cue) -> Skip | None:
-        if cue.tool is None:
-            return None
-        surface = self._options.surface
-        if any(names_tool(name, cue.tool, cue.joined) for name in surface.exclude_tools):
-            return Skip(reason=SkipReason.EXCLUDED_TOOL, detail=cue.tool)
-        if why := writes(cue):
-            return Skip(reason=SkipReason.WRITE_TOOL, detail=why)
-        return None
-
-    def _check_query(self, query: Query | None) -> Skip | None:
-        if query is None:
-            return Skip(reason=SkipReason.NO_QUERY)
-        if query.paths or query.symbols or query.triggers:
-            return None
-        if not any(usable(text) for text in query.texts):
-            return Skip(reason=SkipReason.UNSUITABLE_QUERY, detail="only function words")
-        if says_little(query, self._options.lexicon):
-            return Skip(reason=SkipReason.UNSUITABLE_QUERY, detail="only the tool's name is known")
-        return None
-
-    def _check_intent(self, cue: Cue, intent: Intent) -> Skip | None:
-        options = self._options.intent
-        if options.required and cue.tool is None and intent.confidence < options.min_confidence:
-            detail = f"confidence {intent.confidence:.2f} < {options.min_confidence:.2f}"
-            return Skip(reason=SkipReason.LOW_INTENT, detail=detail)
-        return None
-
 
 PACE = "pace"
 MAX_SAID = 2
@@ -107,16 +39,15 @@ class Pace:
     minute, and not twice for similar queries within the cooldown. All of a session's tools share
     the counts; the limits are those of the tool being called."""
 
-    def __init__(self, state: SessionState, options: PipelineOptions, clock: Clock) -> None:
+    def __init__(self, state: SessionState, clock: Clock) -> None:
         self._state = state
-        self._options = options
         self._clock = clock
 
-    def refusal(self, cue: Cue, query: Query) -> Skip | None:
+    def refusal(self, cue: Event, query: Query) -> Skip | None:
         """The reason to show nothing for this cue right now, or None."""
-        if cue.door not in AUTOMATIC_DOORS or not cue.session:
+        if not cue.is_unasked or not cue.session:
             return None
-        surface = self._options.for_cue(cue).surface
+        surface = cue.options.surface
         now, query_terms = self._clock.now(), _terms_of(query)
         recent = [json.loads(value) for value in self._state.scan(cue.session, PACE).values()]
         for time, words in recent:
@@ -128,12 +59,12 @@ class Pace:
             return Skip(reason=SkipReason.RATE, detail=f"{surface.rate_per_minute} a minute")
         return None
 
-    def record(self, cue: Cue, query: Query, surfacing_id: str) -> None:
+    def record(self, cue: Event, query: Query, surfacing_id: str) -> None:
         """Count this surfacing towards the limits of the cue's session."""
         if not cue.session:
             return
         entry = json.dumps([self._clock.now(), sorted(_terms_of(query))]).encode()
-        ttl_seconds = max(RATE_SECONDS, self._options.for_cue(cue).surface.cooldown_seconds)
+        ttl_seconds = max(RATE_SECONDS, cue.options.surface.cooldown_seconds)
         self._state.put(cue.session, PACE, surfacing_id, entry, ttl_seconds=ttl_seconds)
 
     def withdraw(self, session: str, surfacing_id: str) -> None:
@@ -157,20 +88,18 @@ class PostFilter:
 
     def __init__(
         self,
-        options: PipelineOptions,
         learning: Learning,
         seen_log: SeenLog,
         sketches: ContextSketches,
         clock: Clock,
     ) -> None:
-        self._options = options
         self._learning = learning
         self._seen_log = seen_log
         self._sketches = sketches
         self._clock = clock
 
     async def choose(
-        self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
+        self, cue: Event, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
         """The hits that pass every check, in the order in which they are shown. If none passes,
         returns the `Skip` of the check that removed the last hits. Without a `moment`, memories of
@@ -186,8 +115,8 @@ class PostFilter:
             best, threshold = max(pairs, key=lambda pair: pair[0].score)
             detail = f"best {best.score:.2f} < {threshold:.2f}"
             return held_back_as(SkipReason.BELOW_MIN_SCORE, detail, hits)
-        options, now = self._options.for_cue(cue), self._clock.now()
-        if cue.door not in AUTOMATIC_DOORS:
+        options, now = cue.options, self._clock.now()
+        if not cue.is_unasked:
             return _comparable(ranked(probable, intent, options, now))
         helpful = await self._helpful(cue, moment, probable)
         if isinstance(helpful, Skip):
@@ -215,7 +144,7 @@ class PostFilter:
         return welcome if moment is None else self._with_novelty(cue, welcome[:MAX_SAID])
 
     async def _helpful(
-        self, cue: Cue, moment: Moment | None, probable: Sequence[Hit]
+        self, cue: Event, moment: Moment | None, probable: Sequence[Hit]
     ) -> list[Hit] | Skip:
         """The hits of a kind that helps now, that still hold, and that are worth showing."""
         related = [hit for hit in probable if hit.trigger or not hit.memory.triggers]
@@ -223,7 +152,7 @@ class PostFilter:
             related = suited(cue, moment, related)
         if not related:
             return held_back_as(SkipReason.UNSUITED, str(moment or "no trigger is met"), probable)
-        holding, stale = await applicable(related, triggers_in(cue), project_of(cue.cwd))
+        holding, stale = await applicable(related, cue.triggers, cue.project)
         if not holding:
             return held_back_as(SkipReason.STALE, stale, related)
         if moment is None:
@@ -235,7 +164,7 @@ class PostFilter:
             return held_back_as(SkipReason.UNWORTHY, "; ".join(dict.fromkeys(lacks)), holding)
         return without_outdated(cue.text, worthy)
 
-    def _with_novelty(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
+    def _with_novelty(self, cue: Event, hits: Sequence[Hit]) -> list[Hit]:
         sketch = self._sketches.of(cue.session)
         return [
             replace(hit, signals={**hit.signals, NOVELTY: sketch.least_new_share(hit.memory.text)})
@@ -243,17 +172,17 @@ class PostFilter:
         ]
 
     async def candidates(
-        self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
+        self, cue: Event, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit]:
         """The hits that a judge may choose from, best first: those that could help at this moment
         and are new to the agent, whatever their score. Episodes are left out, because their
         triggers decide when they surface."""
         related = [hit for hit in hits if not hit.memory.triggers]
         helpful = suited(cue, moment, related) if moment is not None else related
-        ordered = ranked(helpful, intent, self._options.for_cue(cue), self._clock.now())
+        ordered = ranked(helpful, intent, cue.options, self._clock.now())
         return await self.new_to_agent(cue, ordered)
 
-    async def new_to_agent(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
+    async def new_to_agent(self, cue: Event, hits: Sequence[Hit]) -> list[Hit]:
         """The hits that the session has not received, that are not in its context, and that its
         principal has not demoted.
         """

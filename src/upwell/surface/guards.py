@@ -19,7 +19,7 @@ from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Scope, Trust
 from upwell.memory.recall import MemoryReader
-from upwell.surface.real_paths import with_real_paths
+from upwell.surface.event import with_real_paths
 from upwell.surface.render import citation, preview
 from upwell.surface.scopes import RuleScope, in_force, scope_of
 

@@ -25,6 +25,7 @@ from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import LESSON, Hit, Query
 from upwell.ground.types.rpc import Ping
 from upwell.ground.types.surfacing import Intent, Moment, Skip, SkipReason
+from upwell.surface.event import Event
 from upwell.surface.filters import MAX_SAID, PostFilter, held_back_as
 from upwell.surface.late_hits import LateHits
 from upwell.surface.options import JudgeOptions
@@ -214,7 +215,7 @@ Choice = list[Hit] | Skip
 class Case(Struct, frozen=True):
     """A search whose outcome the judge may change. `chosen` is the filters' choice."""
 
-    cue: Cue
+    cue: Event
     query: Query
     intent: Intent
     moment: Moment | None
@@ -276,7 +277,7 @@ class Judge:
         self._tasks.start(self._offer_later(case, verdict_task))
         return held_back_as(SkipReason.JUDGING, "", candidates[:MAX_CANDIDATES])
 
-    async def take_late(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
+    async def take_late(self, cue: Event) -> tuple[Query, list[Hit]] | None:
         """The query and the hits from a late verdict, if any of the hits is still new to the
         agent."""
         late = await self._late_hits.take_judged(cue)

@@ -12,15 +12,14 @@ from msgspec.structs import replace
 
 from upwell.episodes.failures import is_refused
 from upwell.ground.clock import Clock
-from upwell.ground.project import project_of
 from upwell.ground.text.words import jaccard
-from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
+from upwell.ground.types.cue import Door
 from upwell.ground.types.memory import LESSON, Hit, Memory, Scope, Trust
 from upwell.ground.types.principal import is_visible
 from upwell.ground.types.surfacing import Moment
 from upwell.memory.recall import MemoryReader
 from upwell.surface.bearing import Bearing, Book, PreparedPrompt, prepared, prompt_of
-from upwell.surface.moments import command_of, event_of, file_of, file_sought
+from upwell.surface.event import Event, file_sought
 
 NAMESPACE = "lessons"
 BEARING = "bearing"
@@ -74,9 +73,9 @@ class ProjectLessons:
         self._topics: dict[str, frozenset[str]] = {}
         self._prompts: dict[str, PreparedPrompt] = {}
 
-    async def bearing_on(self, cue: Cue, moment: Moment | None) -> list[Hit]:
+    async def bearing_on(self, cue: Event, moment: Moment | None) -> list[Hit]:
         """The lessons that bear on a cue at least a little, best first."""
-        if cue.door not in AUTOMATIC_DOORS or not cue.cwd or not _may_matter(cue, moment):
+        if not cue.is_unasked or not cue.cwd or not _may_matter(cue, moment):
             return []
         prompt = self._prompt(cue) if cue.door == Door.PROMPT else None
         shelf = await self._shelf(cue)
@@ -99,7 +98,7 @@ class ProjectLessons:
         self._topics.pop(session, None)
         self._prompts.pop(session, None)
 
-    def _prompt(self, cue: Cue) -> PreparedPrompt:
+    def _prompt(self, cue: Event) -> PreparedPrompt:
         """The prompt in a cue, and from then on a part of what the session is about."""
         known = self._topics.pop(cue.session, frozenset())
         prompt = prompt_of(cue.text, known)
@@ -112,25 +111,25 @@ class ProjectLessons:
             self.forget(oldest)
         return prompt
 
-    def _remedies(self, book: Book, cue: Cue, moment: Moment | None) -> Sequence[Bearing]:
+    def _remedies(self, book: Book, cue: Event, moment: Moment | None) -> Sequence[Bearing]:
         assert cue.answer is not None
         if moment is Moment.NOTHING_FOUND:
             return book.at_absence(file_sought(cue))
-        if moment is Moment.FILE and not command_of(cue.args):
+        if moment is Moment.FILE and not cue.command:
             prompt = self._prompts.get(cue.session)
-            return book.at_file(file_of(cue), prompt) if prompt else []
+            return book.at_file(cue.file, prompt) if prompt else []
         if moment is not Moment.FAILED:
             self._noise |= book.noise_in(cue.answer.text[:MAX_OUTPUT_CHARS])
             return []
-        if is_refused(event_of(cue)):
+        if is_refused(cue.step):
             return []
-        return book.at_failure(command_of(cue.args), cue.answer.text, self._noise)
+        return book.at_failure(cue.command, cue.answer.text, self._noise)
 
-    async def weighed(self, hits: Sequence[Hit], cue: Cue) -> list[Hit]:
+    async def weighed(self, hits: Sequence[Hit], cue: Event) -> list[Hit]:
         """The hits of a search. Each lesson among them is scored by how much it bears on the
         prompt; at any other cue, it is left out."""
         has_lessons = any(hit.memory.provenance.door == LESSON for hit in hits)
-        if cue.door not in AUTOMATIC_DOORS or not has_lessons:
+        if not cue.is_unasked or not has_lessons:
             return list(hits)
         book, weighed = (await self._shelf(cue)).book, list[Hit]()
         prompt = self._prompts.get(cue.session) or prompt_of(cue.text, frozenset())
@@ -144,8 +143,8 @@ class ProjectLessons:
                 weighed.append(_scored(hit, weight))
         return weighed
 
-    async def _shelf(self, cue: Cue) -> "_Shelf":
-        scope = Scope(project=project_of(cue.cwd), namespaces=(NAMESPACE,))
+    async def _shelf(self, cue: Event) -> "_Shelf":
+        scope = Scope(project=cue.project, namespaces=(NAMESPACE,))
         if not is_visible(NAMESPACE, cue.principal.namespaces):
             return _Shelf(None, 0.0, (), Book(()))
         version, now = await self._reader.changes(), self._clock.now()
@@ -179,7 +178,7 @@ def _is_lesson(memory: Memory) -> bool:
     return memory.provenance.door == LESSON and not is_rule
 
 
-def _may_matter(cue: Cue, moment: Moment | None) -> bool:
+def _may_matter(cue: Event, moment: Moment | None) -> bool:
     if cue.door == Door.PROMPT:
         return bool(cue.text)
     if cue.answer is None:
@@ -187,8 +186,8 @@ def _may_matter(cue: Cue, moment: Moment | None) -> bool:
     return moment in _MOMENTS or _has_succeeded(cue)
 
 
-def _has_succeeded(cue: Cue) -> bool:
-    return cue.answer is not None and cue.answer.failed is False and bool(command_of(cue.args))
+def _has_succeeded(cue: Event) -> bool:
+    return cue.answer is not None and cue.answer.failed is False and bool(cue.command)
 
 
 def _best(book: Book, bearings: Sequence[Bearing]) -> list[Bearing]:

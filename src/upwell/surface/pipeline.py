@@ -3,7 +3,7 @@ goes in. A `Surfacing` (a text with memories) or a `Skip` (the reason for silenc
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,19 +25,20 @@ from upwell.memory.recall import MemoryReader
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.deliveries import Deliveries
 from upwell.surface.episodes import situation_of
+from upwell.surface.event import Event
 from upwell.surface.failure_names import FailureNames
-from upwell.surface.filters import Gate, Pace, PostFilter
+from upwell.surface.filters import Pace, PostFilter
+from upwell.surface.gate import Gate
 from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
 from upwell.surface.judge import Case, Judge, JudgeModel
 from upwell.surface.late_hits import LateHits
 from upwell.surface.learning import Learning
 from upwell.surface.lessons import ProjectLessons, joined
-from upwell.surface.moments import UNASKED, case_of, file_of, moment_of, triggers_in
+from upwell.surface.moments import UNASKED, case_of, moment_of
 from upwell.surface.options import PipelineOptions
 from upwell.surface.query import CueReader
 from upwell.surface.rating import SurfacingRatings
-from upwell.surface.real_paths import with_real_paths
 from upwell.surface.record import DecisionRecord
 from upwell.surface.render import (
     beneath,
@@ -64,7 +65,7 @@ class _Question(Struct, frozen=True):
     query's own texts. `moment` is None for an explicit request, or if `surface.moments` is
     `all`. `lessons` contains the lessons that bear on the cue."""
 
-    cue: Cue
+    cue: Event
     query: Query
     intent: Intent
     moment: Moment | None = None
@@ -112,14 +113,12 @@ class Surfacer:
             clock,
         )
         self._gate = Gate(options)
-        self._pace = Pace(state, options, clock)
+        self._pace = Pace(state, clock)
         self._seen_log = SeenLog(
             ttl_store, surface.dedup_ttl_seconds, self._learning.was_ignored_twice
         )
         self._sketches = ContextSketches()
-        self._post_filter = PostFilter(
-            options, self._learning, self._seen_log, self._sketches, clock
-        )
+        self._post_filter = PostFilter(self._learning, self._seen_log, self._sketches, clock)
         self._lessons = ProjectLessons(reader, clock)
         self._failure_names = FailureNames(reader)
         self._late_hits = LateHits(state, reader)
@@ -146,7 +145,7 @@ class Surfacer:
             self._late_hits,
             self._rules,
             self._session_start,
-            self._query,
+            lambda cue: self._query(Event.of(cue, self._options, self._clock.now())),
         )
         self.ratings = SurfacingRatings(self._record, self._seen_log, clock)
 
@@ -175,22 +174,25 @@ class Surfacer:
         if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         started = self._clock.monotonic()
-        cue = with_real_paths(cue)
-        cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
+        event = Event.of(cue, self._options, self._clock.now())
         with span("upwell.surface", trace_id=cue.trace_id, door=str(cue.door)) as current:
-            outcome = await _without_faults(self._outcome(cue))
-            conclude(current, _label(outcome), failed=_has_failed(outcome))
+            outcome = await self._without_faults(event)
+            if current.is_recording():
+                conclude(current, _label(outcome), failed=_has_failed(outcome))
         took_ms = (self._clock.monotonic() - started) * 1000
-        _measure(cue, outcome, took_ms / 1000)
-        self._record.note(cue, outcome, took_ms)
+        reason = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
+        DECISIONS.add(str(cue.door), reason)
+        DECISION_SECONDS.observe(took_ms / 1000, str(cue.door))
+        self._record.note(event, outcome, took_ms)
         return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
 
     async def preview(self, cue: Cue) -> Outcome:
         """Decide as in a new session, without recording anything."""
         if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
-        cue = with_real_paths(replace(cue, session="", at=self._clock.now()))
-        return await _without_faults(self._outcome(cue))
+        now = self._clock.now()
+        event = Event.of(replace(cue, session="", at=now), self._options, now)
+        return await self._without_faults(event)
 
     def refused(self, cue: Cue, rule: Memory) -> None:
         """Record that a guard refused a call."""
@@ -228,67 +230,68 @@ class Surfacer:
             await self._judge.aclose()
         await self._record.aclose()
 
-    async def _outcome(self, cue: Cue) -> Outcome:
+    async def _without_faults(self, event: Event) -> Outcome:
+        try:
+            return await self._outcome(event)
+        except Exception as error:
+            return _fault(error)
+
+    async def _outcome(self, cue: Event) -> Outcome:
         if self._judge:
             self._judge.note(cue)
-        triggers = triggers_in(cue)
-        moment = self._moment(cue, triggers)
+        moment = self._moment(cue)
         if cue.door == Door.SESSION:
             return await self._start_session(cue)
-        lessons = await self._lessons_for(cue, moment)
+        lessons: Sequence[Hit] = ()
+        if cue.tool is None or cue.answer is not None:
+            lessons = await self._lessons_for(cue, moment)
         if moment is Moment.ROUTINE and any(self._may_speak(cue, lesson) for lesson in lessons):
             moment = Moment.LESSON
-        outcome = await self._decide(cue, moment, triggers, lessons)
-        outcome = await self._session_start.add_if_due(cue, outcome, self._clock.now())
+        outcome = await self._decide(cue, moment, lessons)
+        if cue.session in self._session_start.owed:
+            outcome = await self._session_start.add_if_due(cue, outcome, self._clock.now())
         outcome = await self._rules.add_if_due(cue, outcome)
         return replace(outcome, moment=str(moment)) if moment else outcome
 
-    async def _start_session(self, cue: Cue) -> Outcome:
+    async def _start_session(self, cue: Event) -> Outcome:
         if not self._options.surface.enabled:
             return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
         if self._options.is_paused(cue.session):
             return Skip(reason=SkipReason.PAUSED)
         return await self._session_start.begin(cue, self._clock.now())
 
-    def _moment(self, cue: Cue, triggers: Sequence[str]) -> Moment | None:
+    def _moment(self, cue: Event) -> Moment | None:
         """Note a cue in its session's sketch, and return its moment. None if `surface.moments` is
         `all`. An explicit request is not noted and has no moment."""
-        if cue.door not in AUTOMATIC_DOORS:
+        if not cue.is_unasked:
             return None
-        moment = moment_of(cue, self._sketches.of(cue.session).prompts, triggers)
-        if moment in UNASKED and self._cue_reader.asks_by_template(cue):
+        moment = moment_of(cue, self._sketches.of(cue.session).prompts)
+        has_templates = bool(self._options.surface.templates)
+        if has_templates and moment in UNASKED and self._cue_reader.asks_by_template(cue):
             moment = Moment.ASKING_CALL
         self._sketches.note(cue)
-        return None if self._options.for_cue(cue).surface.moments == "all" else moment
+        return None if cue.options.surface.moments == "all" else moment
 
-    async def _lessons_for(self, cue: Cue, moment: Moment | None) -> Sequence[Hit]:
+    async def _lessons_for(self, cue: Event, moment: Moment | None) -> Sequence[Hit]:
         with contained("reading the lessons"):
             return await self._lessons.bearing_on(cue, moment)
         return ()
 
-    def _may_speak(self, cue: Cue, lesson: Hit) -> bool:
+    def _may_speak(self, cue: Event, lesson: Hit) -> bool:
         """True if this lesson alone may start a decision. A judge also considers weaker ones."""
         if self._judge:
             return True
         case = case_of(Moment.LESSON, lesson.memory)
         return lesson.score >= self._learning.min_score(cue, case)
 
-    async def _decide(
-        self,
-        cue: Cue,
-        moment: Moment | None,
-        triggers: Sequence[str],
-        lessons: Sequence[Hit],
-    ) -> Outcome:
-        if late := await self._take_late_verdict(cue, moment):
+    async def _decide(self, cue: Event, moment: Moment | None, lessons: Sequence[Hit]) -> Outcome:
+        if self._judge and (late := await self._take_late_verdict(self._judge, cue, moment)):
             return late
         if moment is not None and moment not in self._options.surface.moments:
             detail = "" if moment is Moment.ROUTINE else str(moment)
             return self._gate.silencing(cue) or Skip(reason=SkipReason.ROUTINE, detail=detail)
-        deadline = Deadline.after(self._timeout(cue), self._clock)
-        question = await self._question(
-            cue, moment, triggers, deadline, may_lack_query=bool(lessons)
-        )
+        deadline = Deadline.after(cue.options.surface.timeout_seconds, self._clock)
+        question = await self._question(cue, moment, deadline, may_lack_query=bool(lessons))
         if isinstance(question, Skip):
             return question
         question = replace(question, lessons=tuple(lessons))
@@ -308,10 +311,12 @@ class Surfacer:
             return question.answered(choice)
         return await self._speak(question, choice, hits)
 
-    async def _take_late_verdict(self, cue: Cue, moment: Moment | None) -> Outcome | None:
-        if self._judge is None or self._gate.silencing(cue):
+    async def _take_late_verdict(
+        self, judge: Judge, cue: Event, moment: Moment | None
+    ) -> Outcome | None:
+        if self._gate.silencing(cue):
             return None
-        late = await self._judge.take_late(cue)
+        late = await judge.take_late(cue)
         if late is None:
             return None
         query, hits = late
@@ -320,50 +325,44 @@ class Surfacer:
 
     async def _question(
         self,
-        cue: Cue,
+        cue: Event,
         moment: Moment | None,
-        triggers: Sequence[str],
         deadline: Deadline,
         *,
         may_lack_query: bool,
     ) -> _Question | Skip:
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
-        if silence := self._gate.silencing(cue, triggers):
+        if silence := self._gate.silencing(cue, cue.triggers):
             return replace(silence, intent=intent)
-        query = self._triggered_query(cue, intent, moment, triggers)
+        query = self._triggered_query(cue, intent, moment)
         refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
             intent = await self._classifier.refined(cue.text, intent, deadline.remaining())
             refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None and may_lack_query and refusal.reason in _LACKS_QUERY:
-            query, refusal = self._cue_reader.exact(cue, MAX_EPISODES, triggers), None
+            query, refusal = self._cue_reader.exact(cue, MAX_EPISODES, cue.triggers), None
         if refusal is not None:
             return replace(refusal, intent=intent)
         assert query is not None
         return _Question(cue, query, intent, moment)
 
-    def _triggered_query(
-        self, cue: Cue, intent: Intent, moment: Moment | None, triggers: Sequence[str]
-    ) -> Query | None:
+    def _triggered_query(self, cue: Event, intent: Intent, moment: Moment | None) -> Query | None:
         query = self._query(cue, intent) if moment is not Moment.TRIGGER else None
         if query is not None and moment is Moment.FILE and self._judge is None:
-            query = replace(query, file=file_of(cue))
-        if not triggers:
+            query = replace(query, file=cue.file)
+        if not cue.triggers:
             return query
         if query is None:
-            return self._cue_reader.exact(cue, MAX_EPISODES, triggers)
-        return replace(query, triggers=tuple(triggers))
+            return self._cue_reader.exact(cue, MAX_EPISODES, cue.triggers)
+        return replace(query, triggers=cue.triggers)
 
-    def _query(self, cue: Cue, intent: Intent = NO_INTENT) -> Query | None:
-        items = profile_of(cue.door, intent, self._options.for_cue(cue)).items
+    def _query(self, cue: Event, intent: Intent = NO_INTENT) -> Query | None:
+        items = profile_of(cue.door, intent, cue.options).items
         query = self._cue_reader.query(cue, items * _OVERSAMPLING)
         if query is None or cue.tool is not None:
             return query
         prompts = self._sketches.of(cue.session).prompts
         return replace(query, session=cue.session, prompts=prompts)
-
-    def _timeout(self, cue: Cue) -> float:
-        return self._options.for_cue(cue).surface.timeout_seconds
 
     async def _take_late_hits(self, question: _Question) -> list[Hit]:
         hits = await self._late_hits.take(question.cue, question.query)
@@ -402,7 +401,9 @@ class Surfacer:
             return list(question.lessons) or result, question
         current = [hit for hit in result.hits if _may_be_said(hit)]
         weighed = await self._lessons.weighed(current, cue)
-        named = await self._failure_names.found(cue, question.moment, question.query, deadline)
+        named: Sequence[Hit] = ()
+        if question.moment is Moment.FAILED:
+            named = await self._failure_names.found(cue, question.query, deadline)
         named_ids = {hit.memory.id for hit in named}
         others = [hit for hit in weighed if hit.memory.id not in named_ids]
         hits = [*joined(others, question.lessons), *named]
@@ -432,7 +433,11 @@ class Surfacer:
                 result = await self._reader.search(question.query, deadline)
         except TimeoutError:
             self._breaker.fail()
-            return Skip(reason=SkipReason.DEADLINE, detail=f"{self._timeout(question.cue):g} s")
+            limit = question.cue.options.surface.timeout_seconds
+            return Skip(
+                reason=SkipReason.DEADLINE,
+                detail=f"{limit:g} s",
+            )
         except Exception as error:
             self._breaker.fail()
             missing = error.missing if isinstance(error, RecallUnavailable) else ()
@@ -444,7 +449,7 @@ class Surfacer:
         self, question: _Question, chosen_hits: Sequence[Hit], all_hits: Sequence[Hit]
     ) -> Outcome:
         cue, texts = question.cue, question.query.texts
-        profile = profile_of(cue.door, question.intent, self._options.for_cue(cue))
+        profile = profile_of(cue.door, question.intent, cue.options)
         is_digest = cue.door == Door.ASK
         shown = map(without_heading, chosen_hits) if is_digest else chosen_hits
         frame = frame_of(cue.door, cue.read_command)
@@ -466,13 +471,6 @@ class Surfacer:
         )
         await self.deliveries.reserve(surfacing, cue, question.query)
         return question.answered(surfacing)
-
-
-async def _without_faults(deciding: Awaitable[Outcome]) -> Outcome:
-    try:
-        return await deciding
-    except Exception as error:
-        return _fault(error)
 
 
 def _fault(error: Exception) -> Skip:
@@ -505,9 +503,3 @@ def _label(outcome: Outcome) -> str:
     if isinstance(outcome, Skip):
         return f"skip {outcome.reason}"
     return f"surfaced {len(outcome.hits)}"
-
-
-def _measure(cue: Cue, outcome: Outcome, seconds: float) -> None:
-    reason = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
-    DECISIONS.add(str(cue.door), reason)
-    DECISION_SECONDS.observe(seconds, str(cue.door))

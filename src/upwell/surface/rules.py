@@ -97,6 +97,8 @@ class StandingRules:
             if not _takes_rules(cue, outcome):
                 return outcome
             rules = await self._pinned(cue)
+            if not rules:
+                return outcome
             opening = [] if cue.door == Door.TOOL else await self._opening(cue, rules)
             matching = await self._matching(cue, rules)
             due = await _not_loaded([*matching, *opening], cue)
@@ -109,7 +111,8 @@ class StandingRules:
 
     async def _pinned(self, cue: Cue) -> Sequence[Memory]:
         scope = Scope(project=project_of(cue.cwd), namespaces=cue.principal.namespaces)
-        rules = in_force(await self._reader.pinned(scope, limit=MAX_READ))
+        pinned = await self._reader.pinned(scope, limit=MAX_READ)
+        rules = in_force(pinned) if pinned else []
         return sorted(rules, key=lambda rule: not is_own(rule))
 
     async def _opening(self, cue: Cue, rules: Sequence[Memory]) -> list[Memory]:

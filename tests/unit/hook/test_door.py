@@ -21,9 +21,9 @@ from upwell.hook.options import REPLACING, HookOptions
 from upwell.hook.tool_output import Shorten, texts_in, with_texts
 from upwell.hosts import HOSTS
 from upwell.hosts.events import EventKind, HostEvent, plain_args, size_of
+from upwell.surface.gate import writes
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.surface.write_tools import writes
 from upwell.testing import FakeRecall, ManualClock
 
 SAID = "The mooring winch needs grease every 40 hours"

@@ -12,8 +12,8 @@ from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.memory.places import PLACE
 from upwell.surface.episodes import applicable, situation_of
+from upwell.surface.event import triggers_in
 from upwell.surface.explain import account_of, account_of_past
-from upwell.surface.moments import triggers_in
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.testing import FakeRecall, ManualClock

@@ -8,7 +8,9 @@ from upwell import Cue, Surfacing
 from upwell.app import Settings, build
 from upwell.ground.types.cue import Door, ToolAnswer
 from upwell.ground.types.surfacing import Skip
+from upwell.surface.event import Event
 from upwell.surface.failure_names import names_in
+from upwell.surface.options import PipelineOptions
 
 GUIDE = """# Tide gauge
 
@@ -48,7 +50,8 @@ def failed(out: str, command: str = "harbour sync", cwd: str = "/srv/harbour") -
     ],
 )
 def test_the_error_lines_name_hosts_and_files_but_no_code(out: str, names: list[str]) -> None:
-    assert names_in(failed(out)) == names
+    event = Event.of(failed(out), PipelineOptions(), 0.0)
+    assert names_in(event) == names
 
 
 @pytest.mark.parametrize(

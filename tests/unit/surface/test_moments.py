@@ -7,15 +7,21 @@ import pytest
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Moment
+from upwell.surface.event import Event
 from upwell.surface.moments import MemoryKind, kind_of, moment_of, suited
+from upwell.surface.options import PipelineOptions
 
 
-def prompt(text: str) -> Cue:
-    return Cue(door=Door.PROMPT, text=text, session="s")
+def event(cue: Cue) -> Event:
+    return Event.of(cue, PipelineOptions(), 0.0)
 
 
-def call(tool: str, args: Mapping[str, object], answer: ToolAnswer | None = None) -> Cue:
-    return Cue(door=Door.TOOL, tool=tool, args=args, session="s", answer=answer)
+def prompt(text: str) -> Event:
+    return event(Cue(door=Door.PROMPT, text=text, session="s"))
+
+
+def call(tool: str, args: Mapping[str, object], answer: ToolAnswer | None = None) -> Event:
+    return event(Cue(door=Door.TOOL, tool=tool, args=args, session="s", answer=answer))
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ BUDGET_FACTORS = {
 factor of an unlisted kind is 1. `default_tokens()` does not apply a factor to `READ`.
 """
 
+LEAST_FACTOR = min(factor for factors in BUDGET_FACTORS.values() for factor in factors.values())
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SHELL = frozenset({"bash", "shell", "exec", "execute", "command", "terminal", "sh", "powershell"})
 _SEARCH = frozenset({"grep", "glob", "search", "find", "list", "ls", "tree", "directory"})

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.options import CompressOptions
 from upwell.compress.originals import Originals, StoredOriginal
-from upwell.gateway.calls.budgets import ToolKind, default_tokens, kind_of
+from upwell.gateway.calls.budgets import LEAST_FACTOR, ToolKind, default_tokens, kind_of
 from upwell.gateway.calls.parts import (
     STRUCTURED,
     ResultPart,
@@ -158,6 +158,13 @@ class Fitter:
             floor=options.min_result_retention,
         )
 
+    def _least_tokens(self, options: CompressOptions) -> float:
+        """The smallest budget that any tool has, or 0 if a limit is configured. A token has at
+        least one byte, so a result with fewer bytes fits, whatever its tool."""
+        if options.max_result_tokens is not None or options.max_result_chars is not None:
+            return 0.0
+        return min(SHORT_BYTES, self.result_tokens * LEAST_FACTOR)
+
     async def compress(
         self,
         text: str,
@@ -230,9 +237,12 @@ class Fitter:
         blocks = await blocks_of(result) or []
         if not (blocks or structured) or options.strategy == "none":
             return result
-        learned = self._ratios.get(f"{call.server}__{call.tool}", 1.0)
-        budget = self.budget_of(options, learned if ratio is None else ratio, call)
+        if ratio is None:
+            ratio = self._ratios.get(f"{call.server}__{call.tool}", 1.0)
         size = sum(map(len, blocks)) + len(structured)
+        if size < self._least_tokens(options) * ratio:
+            return result
+        budget = self.budget_of(options, ratio, call)
         if size < SHORT_BYTES and not budget.max_chars and size < (budget.max_tokens or size + 1):
             return result
         shown = with_references(blocks)

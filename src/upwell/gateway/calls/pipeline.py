@@ -33,8 +33,8 @@ from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.ground.types.surfacing import Surfacing
+from upwell.surface.event import found_nothing
 from upwell.surface.guards import Guards
-from upwell.surface.moments import found_nothing
 from upwell.surface.offer import Offer, Offers
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer

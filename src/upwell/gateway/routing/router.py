@@ -137,7 +137,9 @@ class Router:
 
         async def recorded() -> Reply:
             reply = await work()
-            self._tasks.record(upstream, reply, context)
+            # A result that starts a task is short. Others may be megabytes long.
+            if b'"taskId"' in reply.result[:4096]:
+                self._tasks.record(upstream, reply, context)
             return reply
 
         if not context.modern or upstream.about.version_for(modern=True) in MODERN_VERSIONS:

@@ -63,9 +63,6 @@ class Tasks:
 
     def record(self, upstream: Upstream, reply: Reply, context: RequestContext) -> None:
         """If this result starts a task, remember the task's server and principal."""
-        # A result that starts a task is short. Others may be megabytes long.
-        if b'"taskId"' not in reply.result[:4096]:
-            return
         try:
             result = RawObject.parse(reply.result)
             nested = result.get("task") or b""

@@ -1,4 +1,7 @@
-"""Detects tools that change something, by their annotations or, without annotations, by their names
+"""Decides which cues may start a search: not while upwell is paused, not for greetings, and not for
+tools that write.
+
+Detects tools that change something, by their annotations or, without annotations, by their names
 (seed 000, tests/NAMES.md).
 
 A name says what the tool does, and to what: `create_issue`, `container_run`, `browser_type`. If a
@@ -11,8 +14,13 @@ position or the other words settle its meaning.
 import re
 from collections.abc import Sequence
 
-from upwell.ground.names import first_match
-from upwell.ground.types.cue import Cue
+from upwell.ground.names import first_match, names_tool
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.memory import Query
+from upwell.ground.types.surfacing import Intent, Skip, SkipReason
+from upwell.surface.event import Event
+from upwell.surface.options import InjectionMode, PipelineOptions
+from upwell.surface.query import messages_of, says_little, usable
 
 WRITE_PATTERNS = (
     "*write*",
@@ -190,3 +198,65 @@ def _verb_in_company(words: Sequence[str], server: Sequence[str]) -> str:
 
 def _name_words(name: str) -> list[str]:
     return [word.lower() for word in _NAME_WORD.findall(name)]
+
+
+class Gate:
+    """The checks on a cue and its query before the search."""
+
+    def __init__(self, options: PipelineOptions) -> None:
+        self._options = options
+
+    def silencing(self, cue: Event, triggers: Sequence[str] = ()) -> Skip | None:
+        """The reason to show no memories for this cue, whatever its query; None if there is none.
+        `Rules` decides separately about standing rules."""
+        return self._check_cue(cue, triggers) or self._check_tool(cue)
+
+    def refusal(self, cue: Event, query: Query | None, intent: Intent) -> Skip | None:
+        """The reason not to search for this query, or None. Call `silencing()` first."""
+        return self._check_query(query) or self._check_intent(cue, intent)
+
+    def _check_cue(self, cue: Event, triggers: Sequence[str]) -> Skip | None:
+        if cue.is_unasked and self._options.is_paused(cue.session):
+            return Skip(reason=SkipReason.PAUSED)
+        surface = cue.options.surface
+        if not surface.enabled:
+            return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
+        messages = messages_of(self._options.lexicon)
+        is_bare_message = cue.tool is None and not triggers
+        if is_bare_message and (why := messages.not_applicable(cue.text)):
+            return Skip(reason=SkipReason.NOT_APPLICABLE, detail=why)
+        if cue.progressive and surface.injection_mode is InjectionMode.PREPEND:
+            detail = "surface.injection_mode = prepend would shift the offsets"
+            return Skip(reason=SkipReason.PROGRESSIVE, detail=detail)
+        chars = cue.reply_chars if cue.door == Door.TOOL else None
+        if chars is not None and chars < surface.min_response_chars:
+            return Skip(reason=SkipReason.RESPONSE_TOO_SHORT, detail=f"{chars} characters")
+        return None
+
+    def _check_tool(self, cue: Event) -> Skip | None:
+        if cue.tool is None:
+            return None
+        surface = self._options.surface
+        if any(names_tool(name, cue.tool, cue.joined) for name in surface.exclude_tools):
+            return Skip(reason=SkipReason.EXCLUDED_TOOL, detail=cue.tool)
+        if why := writes(cue):
+            return Skip(reason=SkipReason.WRITE_TOOL, detail=why)
+        return None
+
+    def _check_query(self, query: Query | None) -> Skip | None:
+        if query is None:
+            return Skip(reason=SkipReason.NO_QUERY)
+        if query.paths or query.symbols or query.triggers:
+            return None
+        if not any(usable(text) for text in query.texts):
+            return Skip(reason=SkipReason.UNSUITABLE_QUERY, detail="only function words")
+        if says_little(query, self._options.lexicon):
+            return Skip(reason=SkipReason.UNSUITABLE_QUERY, detail="only the tool's name is known")
+        return None
+
+    def _check_intent(self, cue: Event, intent: Intent) -> Skip | None:
+        options = self._options.intent
+        if options.required and cue.tool is None and intent.confidence < options.min_confidence:
+            detail = f"confidence {intent.confidence:.2f} < {options.min_confidence:.2f}"
+            return Skip(reason=SkipReason.LOW_INTENT, detail=detail)
+        return None

@@ -1,0 +1,249 @@
+"""An event: a cue, and everything that the decision about it needs to know. Each fact is derived
+once: the project, the command, the file, the triggers, the options.
+
+An agent may work in a project that it reached through a link, or name a file through one. Memories
+and rules know the real path, so an event has the real paths.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from msgspec import structs
+from msgspec.structs import replace
+
+from upwell.episodes.events import Kind as EventKind
+from upwell.episodes.events import SessionEvent
+from upwell.episodes.triggers import triggers_of
+from upwell.ground.project import link_into, project_of, real_folder
+from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, ToolAnswer
+from upwell.surface.options import PipelineOptions
+from upwell.surface.query import (
+    COMMAND_KEYS,
+    CONTEXT_QUERY,
+    OTHER_PATH_KEYS,
+    PATH_KEYS,
+    anchors_of,
+)
+
+MAX_COMMAND_CHARS = 1_500
+MIN_WORDS_ASKED = 3
+
+
+class Event(Cue, frozen=True, kw_only=True, dict=True):
+    """A cue with its real paths, its time, and the `options` for its tool and context window."""
+
+    options: PipelineOptions
+
+    @classmethod
+    def of(cls, cue: Cue, options: PipelineOptions, now: float) -> "Event":
+        """The event that a cue tells of. `now` is its time if the cue has none."""
+        facts = structs.asdict(with_real_paths(cue))
+        facts["at"] = now if cue.at is None else cue.at
+        return cls(**facts, options=options.for_cue(cue))
+
+    @property
+    def is_unasked(self) -> bool:
+        """True if nobody asked for memories."""
+        return self.door in AUTOMATIC_DOORS
+
+    @cached_property
+    def project(self) -> str | None:
+        return project_of(self.cwd)
+
+    @cached_property
+    def command(self) -> str:
+        """The command that the call runs, or ""."""
+        return command_of(self.args)
+
+    @cached_property
+    def file(self) -> str:
+        """The one file that the call is about, or ""."""
+        return file_of(self)
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """The identifiers in the arguments of the call."""
+        return anchors_of(self.tool or "", self.args)[1]
+
+    @cached_property
+    def step(self) -> SessionEvent:
+        """The event as a step of a session, like those read from past sessions."""
+        return as_session_event(self)
+
+    @cached_property
+    def triggers(self) -> tuple[str, ...]:
+        return triggers_in(self)
+
+
+MAX_TEXTS = 64
+MAX_PATHS = 16
+MAX_CHARS = 20_000
+"""Links are looked for in the first texts of a cue, in at most this many absolute paths outside the
+project, and in the beginning of each text."""
+_ABSOLUTE = re.compile(r"(?<![\w.~/@-])(?:file://)?(/(?!/)[^\s'\"`:;,()<>|&=]++)")
+
+
+def with_real_paths(cue: Cue) -> Cue:
+    """The cue with its folder, and the paths into its project, as the project's root names them."""
+    project = project_of(cue.cwd)
+    if cue.cwd is None or project is None:
+        return cue
+    cwd = real_folder(cue.cwd)
+    texts = (cue.cwd, *islice(_strings(cue.args.values()), MAX_TEXTS), cue.text)
+    outside = (path for path in _paths(texts) if not path.startswith(f"{project}/"))
+    found = (link_into(project, path) for path in islice(outside, MAX_PATHS))
+    links = dict(link for link in found if link)
+    if not links:
+        return cue if cwd == cue.cwd else replace(cue, cwd=cwd)
+    real = _renaming(links)
+    return replace(
+        cue,
+        cwd=cwd,
+        text=real(cue.text),
+        args={key: _mapped(value, real) for key, value in cue.args.items()},
+        answer=replace(cue.answer, text=real(cue.answer.text)) if cue.answer else None,
+    )
+
+
+def _renaming(links: Mapping[str, str]) -> Callable[[str], str]:
+    longest = sorted(map(re.escape, links), key=len, reverse=True)
+    named = re.compile(rf"(?<![\w.~@-])(?:{'|'.join(longest)})(?![\w-]|\.\w)")
+    return lambda text: named.sub(lambda match: links[match.group()], text)
+
+
+def _strings(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            yield from (item for item in value if isinstance(item, str))
+
+
+def _paths(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        if text[:1] == "/":
+            # A path may contain spaces.
+            yield text.partition("\n")[0]
+        if "/" in text:
+            yield from (match[1] for match in _ABSOLUTE.finditer(text[:MAX_CHARS]))
+
+
+def _mapped(value: Any, real: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return real(value)
+    if isinstance(value, list):
+        return [_mapped(item, real) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _mapped(item, real) for key, item in value.items()}
+    return value
+
+
+_NOTHING = re.compile(
+    r"\s*+(?:no (?:matches|files|results)(?: were)?(?: found)?|found 0 (?:files|matches|results)|"
+    r"0 (?:matches|results))?+[.\s]*+",
+    re.IGNORECASE,
+)
+_ABSENT = re.compile(
+    r"no such file or directory|file does not exist|could not find file|enoent", re.IGNORECASE
+)
+_USUAL: Mapping[str, str] = {
+    **dict.fromkeys(("read_file", "read_text_file", "get_file_contents"), "Read"),
+    **dict.fromkeys(("run_command", "execute_command", "shell", "bash", "run_shell"), "Bash"),
+    **dict.fromkeys(("search_code", "grep", "grep_search"), "Grep"),
+}
+"""Common MCP tool names, each mapped to the built-in agent tool that does the same."""
+_HEAD_CHARS = 400
+_READERS = frozenset({"cat", "head", "tail", "sed", "less", "more", "bat", "nl", "grep", "rg"})
+_SEARCH_KEYS = frozenset({"pattern", "query", "regex", "q", "glob"})
+_QUESTION_KEYS = frozenset({"question", "query", "q", "search", "prompt", "topic", "message"})
+
+
+def triggers_in(cue: Cue) -> tuple[str, ...]:
+    """The triggers that a cue meets. An explicit request meets none. Nor does a call without a
+    result, because a missing result looks like an empty search result."""
+    is_unanswered = cue.tool is not None and cue.answer is None
+    if cue.door not in AUTOMATIC_DOORS or is_unanswered:
+        return ()
+    return triggers_of(as_session_event(cue))
+
+
+def as_session_event(cue: Cue) -> SessionEvent:
+    """The cue as a `SessionEvent`, like those read from past sessions."""
+    answer, args = cue.answer, cue.args
+    tool = _USUAL.get((cue.tool or "").rpartition("__")[2], cue.tool or "")
+    if tool == "Read" and "file_path" not in args and "path" in args:
+        args = {**args, "file_path": args["path"]}
+    return SessionEvent(
+        session=cue.session,
+        i=0,
+        t=cue.at or 0.0,
+        kind=EventKind.PROMPT if cue.tool is None else EventKind.TOOL,
+        text=cue.text,
+        tool=tool,
+        args=args,
+        out=answer.text if answer else "",
+        failed=bool(answer and answer.failed),
+        cwd=cue.cwd,
+    )
+
+
+def asks_in_words(args: Mapping[str, object]) -> bool:
+    """True if the arguments contain a question, or a query of several plain words."""
+    if isinstance(args.get(CONTEXT_QUERY), str):
+        return True
+    return any(_is_plain(text) for name, text in _texts(args) if name in _QUESTION_KEYS)
+
+
+def file_of(cue: Cue) -> str:
+    """The one file that a call is about, or "". A command that reads one file also counts, because
+    some agents read files that way."""
+    for name in PATH_KEYS:
+        value = cue.args.get(name)
+        if isinstance(value, str) and value:
+            return value
+    program, *words = command_of(cue.args)[:MAX_COMMAND_CHARS].split() or [""]
+    paths = [word.strip("'\"") for word in words if "/" in word or "." in word]
+    return paths[0] if program in _READERS and len(paths) == 1 else ""
+
+
+def file_sought(cue: Cue) -> str:
+    """The name of the file that a call did not find; "" if it searched for something else."""
+    if searches(cue.args):
+        return ""
+    return file_of(cue).replace("\\", "/").rpartition("/")[2]
+
+
+def _is_plain(text: str) -> bool:
+    """True if `text` is a question or a phrase, rather than a pattern, a path or code."""
+    words = text.split()
+    plain = sum(word.strip("?.,!'\"").isalpha() for word in words)
+    return len(words) >= MIN_WORDS_ASKED and plain >= 0.7 * len(words)
+
+
+def _texts(args: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    ignored = COMMAND_KEYS | frozenset(PATH_KEYS) | frozenset(OTHER_PATH_KEYS)
+    yield from (
+        (name, value)
+        for name, value in args.items()
+        if isinstance(value, str) and name not in ignored
+    )
+
+
+def command_of(args: Mapping[str, object]) -> str:
+    """The command that a call runs, or ""."""
+    return next((str(args[name]) for name in COMMAND_KEYS if args.get(name)), "")
+
+
+def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
+    """True if a result reports that a search found nothing or that a file does not exist."""
+    if searches(args) and len(answer.text) < _HEAD_CHARS and _NOTHING.fullmatch(answer.text):
+        return True
+    return bool(_ABSENT.search(answer.text[:_HEAD_CHARS])) and not command_of(args)
+
+
+def searches(args: Mapping[str, object]) -> bool:
+    """True if the arguments contain something to search for."""
+    return not _SEARCH_KEYS.isdisjoint(args) and any(args.get(name) for name in _SEARCH_KEYS)
