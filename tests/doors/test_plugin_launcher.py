@@ -196,3 +196,16 @@ def test_upwell_is_installed_again_if_its_files_are_gone(machine: Machine) -> No
     machine.log.unlink()
     assert machine.start().returncode == 0
     assert len(machine.calls) == 2
+
+
+def test_hooks_in_the_agents_own_file_answer_instead_of_those_of_the_plugin(
+    machine: Machine,
+) -> None:
+    rule = "Never commit to the main branch"
+    machine.house.upwell("remember", "--pin", rule)
+    machine.give("uv")
+    assert rule in machine.start().stdout
+    machine.house.upwell("hook", "install", "claude", "--apply")
+    assert json.loads(machine.start().stdout) == {}
+    machine.house.upwell("hook", "uninstall", "claude", "--apply")
+    assert "hookSpecificOutput" in machine.start().stdout

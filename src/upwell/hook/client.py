@@ -88,6 +88,17 @@ project, for Claude Code, but it drops their answers."""
 OFF = "UPWELL_OFF"
 """If this variable is set, every event gets the neutral answer. upwell sets it for an agent that it
 runs itself, to ask the agent's model a question."""
+PLUGIN = "UPWELL_PLUGIN"
+"""Set to the plugin's version if the hook is that of a plugin. If the agent's own file has upwell's
+hooks too, they answer, and the plugin's give the neutral answer."""
+HOOK_FILES = {
+    "claude": ("CLAUDE_CONFIG_DIR", ".claude", "settings.json"),
+    "codex": ("CODEX_HOME", ".codex", "hooks.json"),
+    "copilot": ("COPILOT_HOME", ".copilot", "hooks/upwell.json"),
+}
+"""For each agent that has a plugin, the file in which `upwell setup` installs hooks: the variable
+that names its folder, the usual folder in the user's home, and the file's name."""
+LAUNCHER = b"upwell-hook"
 OWN_TOOLS = (
     "mcp__upwell__",
     "mcp__plugin_upwell_upwell__",
@@ -180,7 +191,7 @@ def _answer(args: list[str], began: float) -> tuple[bytes, bool]:
     name = args[1] if len(args) > 1 else _peek(event, b"hook_event_name")
     if not name and not (event.startswith(b"{") and event.endswith(b"}")):
         name = UNNAMED
-    if not _is_eligible(host, name, event):
+    if not _is_eligible(host, name, event) or _is_left_to_settings(host):
         return NEUTRAL, False
     is_prompt = name in PROMPTS or name == UNNAMED
     deadline = began + (_seconds("PROMPT_MS", PROMPT_SECONDS) if is_prompt else tool_seconds)
@@ -237,6 +248,19 @@ def _peek(event: bytes, key: bytes) -> str:
     if not value.startswith(b'"') or not 0 < end <= 200:
         return ""
     return value[1:end].decode(errors="replace")
+
+
+def _is_left_to_settings(host: str) -> bool:
+    """True in a plugin's hook, if the agent's own file has upwell's hooks."""
+    if PLUGIN not in os.environ or host not in HOOK_FILES:
+        return False
+    variable, folder, name = HOOK_FILES[host]
+    root = os.environ.get(variable) or os.path.join("~", folder)
+    try:
+        with open(os.path.join(os.path.expanduser(root), name), "rb") as file:
+            return LAUNCHER in file.read(MAX_EVENT_BYTES)
+    except OSError:
+        return False
 
 
 def _is_eligible(host: str, name: str, event: bytes) -> bool:

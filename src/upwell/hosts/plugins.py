@@ -1,0 +1,116 @@
+"""Finds upwell's plugin among those of an agent. The agent installs and removes it by its own
+commands; its files are in `plugins/` of the repository.
+
+Sources: what Claude Code 2.1.332, Copilot CLI 1.0.102 and Codex 0.171 write when they install a
+plugin from a Git repository or from a folder (`tests/live/test_plugins.py`).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from upwell.ground.errors import ConfigError
+from upwell.ground.files import read_regular_file
+from upwell.ground.names import OWN_SERVER
+from upwell.hosts.edits import TOML
+from upwell.hosts.events import table_of, text_of
+from upwell.hosts.installation import Installation
+from upwell.hosts.jsonc import parse
+
+_VERSION = re.compile(r"^version=(\S{1,40})$", re.MULTILINE)
+_IN_REPOSITORY = Path("plugins", "upwell")
+MAX_PATH_CHARS = 4_096
+
+
+class Plugin(Struct, frozen=True):
+    """upwell's plugin, installed and enabled in an agent. `version` is "" if the plugin's files are
+    gone or cannot be read."""
+
+    folder: Path
+
+    @property
+    def version(self) -> str:
+        try:
+            found = _VERSION.search(read_regular_file(self.folder / "run").decode())
+        except (OSError, ValueError):
+            return ""
+        return found[1] if found else ""
+
+
+def plugin_of(agent: str, installation: Installation) -> Plugin | None:
+    """The agent's plugin, or None if there is none, or if the user has disabled it."""
+    find = _FINDERS.get(agent)
+    folder = find(installation) if find else None
+    return Plugin(folder) if folder else None
+
+
+def _in_claude(installation: Installation) -> Path | None:
+    root = installation.folder_named("CLAUDE_CONFIG_DIR", ".claude")
+    name = _enabled(_json(root / "settings.json").get("enabledPlugins"))
+    if not name:
+        return None
+    marketplace = table_of(_json(root / "plugins/known_marketplaces.json").get(_place_in(name)))
+    if table_of(marketplace.get("source")).get("source") == "directory":
+        return Path(text_of(marketplace.get("installLocation"), MAX_PATH_CHARS), _IN_REPOSITORY)
+    installed = _json(root / "plugins/installed_plugins.json").get("plugins")
+    copies = table_of(installed).get(name)
+    newest = table_of(copies[-1]) if isinstance(copies, list) and copies else {}
+    return Path(text_of(newest.get("installPath"), MAX_PATH_CHARS))
+
+
+def _in_copilot(installation: Installation) -> Path | None:
+    root = installation.folder_named("COPILOT_HOME", ".copilot")
+    installed = _json(root / "config.json").get("installedPlugins")
+    for entry in map(table_of, installed if isinstance(installed, list) else ()):
+        if entry.get("name") == OWN_SERVER and entry.get("enabled") is not False:
+            return Path(text_of(entry.get("cache_path"), MAX_PATH_CHARS))
+    settings = _json(root / "settings.json")
+    name = _enabled(settings.get("enabledPlugins"))
+    if not name:
+        return None
+    marketplace = table_of(table_of(settings.get("extraKnownMarketplaces")).get(_place_in(name)))
+    source = table_of(marketplace.get("source"))
+    return Path(text_of(source.get("path"), MAX_PATH_CHARS), _IN_REPOSITORY)
+
+
+def _in_codex(installation: Installation) -> Path | None:
+    root = installation.folder_named("CODEX_HOME", ".codex")
+    try:
+        settings: Any = TOML.value(read_regular_file(root / "config.toml").decode())
+    except (OSError, ValueError, ConfigError):
+        return None
+    plugins = table_of(table_of(settings).get("plugins"))
+    name = _enabled({key: table_of(entry).get("enabled", True) for key, entry in plugins.items()})
+    if not name:
+        return None
+    folder = root / "plugins" / "cache" / _place_in(name) / OWN_SERVER
+    return max(folder.glob("*"), key=lambda copy: copy.stat().st_mtime, default=folder)
+
+
+_FINDERS: Mapping[str, Callable[[Installation], Path | None]] = {
+    "claude": _in_claude,
+    "copilot": _in_copilot,
+    "codex": _in_codex,
+}
+"""Finds the folder of the plugin in each agent that can have it."""
+
+
+def _enabled(plugins: Any) -> str:
+    """The name of our plugin (`upwell@MARKETPLACE`) if it is enabled, or ""."""
+    ours = (name for name, state in table_of(plugins).items() if state is True)
+    return next((name for name in ours if name.partition("@")[0] == OWN_SERVER), "")
+
+
+def _place_in(name: str) -> str:
+    return name.partition("@")[2]
+
+
+def _json(file: Path) -> Mapping[str, Any]:
+    """The object in a JSON file that may have comments; empty if there is none."""
+    try:
+        return table_of(parse(read_regular_file(file).decode()).value)
+    except (OSError, ValueError, RecursionError, ConfigError):
+        return {}
