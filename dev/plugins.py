@@ -1,10 +1,9 @@
 """Generates the plugins in `plugins/`, and the lists of plugins (marketplaces) that agents read.
 
 `python dev/plugins.py` writes all files that `files()` returns; a test compares them. `run` and the
-skills are written by hand in `plugins/upwell`. A plugin that its agent copies without its neighbours
-needs copies of them, which `copies()` makes.
+skills are written by hand in `plugins/upwell`. A plugin in a folder of its own needs copies of
+them, which `copies()` makes.
 
-Sources: the documentation of plugins of Claude Code, Copilot CLI and Codex, and what these agents
 accepted in `tests/live/test_plugins.py`. None of them reads another's manifest here: each takes the
 first of its own list of places.
 """

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-
 from dev.plugins import SHARED, SHARING, SharedPlugin, files, hooks
+
 from upwell.ground.home import LAUNCHER
 from upwell.hook import client
 from upwell.hosts import HOSTS
