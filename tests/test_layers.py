@@ -49,7 +49,7 @@ STAIRS = {
     "memory": [
         *("options", "ranking", "records", "stems", "sources", "places", "notes"),
         *("duplicates", "lookups", "embedding", "base", "recall", "topics", "team"),
-        *("relocation", "sqlite", "postgres", "documents", "external", "library", "line"),
+        *("relocation", "sqlite", "postgres", "documents", "folder", "external", "library", "line"),
         "transfer",
     ],
     "surface": [

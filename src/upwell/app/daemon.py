@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,9 @@ IDLE_SECONDS = 1800.0
 """The daemon stops after this time without an event."""
 RECORDS_SECONDS = 2.0
 """How long each round of chores reads sessions that ended without a hook's notice."""
+FOLDER_SECONDS, FOLDER_SHARE = 2.0, 20
+"""The pause between two looks at the folder of memories, and by how many times the duration of a
+look it is longer."""
 WARM_AFTER_SECONDS = 1.0
 """How long to wait before importing the modules for HTTP and shortening. A hook usually starts the
 daemon, and the agent would otherwise wait for these imports.
@@ -138,7 +142,10 @@ class Warm:
 
     def _open_door(self, app: App) -> HookDoor:
         """Start the tasks that last as long as the app, and receive hook events with it."""
-        self._following = {self._tasks.start(app.follow_team())}
+        self._following = {
+            self._tasks.start(app.follow_team()),
+            self._tasks.start(_follow_folder(app)),
+        }
         if not app.config.lessons.model:
             return app.hooks()
         # Imported here, because the transcript readers load slowly.
@@ -203,6 +210,14 @@ def _wrap_door_of(app: App) -> WrapDoor:
     """The receiver of what wrapped servers answer."""
     read_command = shortening.read_command(app.config.home)
     return WrapDoor(app.pipeline, app.may_shorten, read_command, shortening.load)
+
+
+async def _follow_folder(app: App) -> None:
+    """Keep the folder of memories and the store alike, until cancelled."""
+    while True:
+        began = time.monotonic()
+        await app.sync_folder()
+        await asyncio.sleep(FOLDER_SECONDS + FOLDER_SHARE * (time.monotonic() - began))
 
 
 def _do_nothing() -> None:

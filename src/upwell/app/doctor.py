@@ -254,6 +254,8 @@ async def _documents(app: App) -> Ping:
     )
     checked = f"checked just now ({state.seconds * 1000:.0f} ms)"
     unreadable = [f"{problem.path}: {problem.why}" for problem in state.problems]
+    kept = app.kept_folder()
+    unreadable += kept.problems() if kept else []
     more = (
         [f"{counted(len(unreadable), 'path')} not read: {'; '.join(unreadable[:SHOWN_PROBLEMS])}"]
         if unreadable

@@ -126,7 +126,7 @@ async def rows(app: App, project: str | None = None) -> list[dict[str, Any]]:
             "at": memory.created_at,
             "occurrences": memory.occurrences,
             "pinned": memory.pinned,
-            "edited": memory.trust is Trust.USER,
+            "edited": memory.trust is not Trust.AGENT,
         }
         for memory in memories
         if memory.id not in superseded

@@ -22,6 +22,7 @@ from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.embedding.questions import VectorIndex
 from upwell.memory.external.qmd import QmdRecall
 from upwell.memory.external.waiting import Patience
+from upwell.memory.folder.recall import KeptRecall
 from upwell.memory.library import Library
 from upwell.memory.notes.stm import ShortTerm
 from upwell.memory.options import Backend
@@ -63,9 +64,10 @@ class MemoryApp(StoreApp):
         states = States(config.home.sessions_db, clock=clock)
         documents: Recall = FallBack(self.qmd, self.documents) if self.qmd else self.documents
         others: list[Recall] = [states, self._ltm] if self._ltm else [states]
+        own = KeptRecall(store, self.kept_folder) if settings.watches else StoreRecall(store)
         self.memory = Library(
             store,
-            recall=Recalls([StoreRecall(store), documents, *others]),
+            recall=Recalls([own, documents, *others]),
             documents=self.documents,
             passages=[place for place in (self.qmd, self._ltm, self._places, states) if place],
             places=self._places,

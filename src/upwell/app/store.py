@@ -2,6 +2,7 @@
 in the database that a team shares."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,13 @@ from upwell.config import Config, read_valid
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.clock_jump import ClockRecord
 from upwell.ground.embed import embedder_of
-from upwell.ground.errors import ConfigError, StoreError, extra_hint
+from upwell.ground.errors import ConfigError, StoreError, UsageError, extra_hint
+from upwell.ground.files import file_exists
 from upwell.ground.home import Home
 from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.trace import LOG, log_to
+from upwell.ground.types.memory import Memory
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import LearningStore, Ratings
 from upwell.memory.base import Store, UnavailableStore
@@ -31,6 +34,7 @@ from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
 if TYPE_CHECKING:
     from upwell.capture.inbox import Inbox
     from upwell.ground.postgres.connection import Postgres
+    from upwell.memory.folder.sync import MemoryFolder
     from upwell.memory.postgres.store import PostgresStore
 
 Chore = Callable[[], Awaitable[object]]
@@ -81,6 +85,33 @@ class StoreApp:
         )
         self.memory = Library(store, clock=settings.clock)
 
+    def kept_folder(self) -> "MemoryFolder | None":
+        """The folder that holds every memory as a file, if there is one."""
+        return self.folder if file_exists(self.config.home.folder_file) else None
+
+    @cached_property
+    def folder(self) -> "MemoryFolder":
+        # Imported here, because few homes have such a folder.
+        from upwell.memory.folder.sync import MemoryFolder
+
+        return MemoryFolder(self.config.home.folder_file, self.memory.store, self._settle)
+
+    async def sync_folder(self) -> None:
+        """Bring the folder and the memory up to date with each other."""
+        if folder := self.kept_folder():
+            await folder.sync()
+
+    async def keep_folder(self, path: Path) -> int:
+        """Keep every memory as a file in this folder. Returns the number of files.
+
+        Raises:
+            UsageError: the folder cannot be used, or the memories are a team's.
+        """
+        self.config.projects.check(path)
+        if self.config.store.is_team:
+            raise UsageError("the memories are in the team's database, not in this home")
+        return await self.folder.begin(path)
+
     def inbox(self) -> "Inbox":
         """The proposals that wait for a decision."""
         from upwell.capture.inbox import inbox_at
@@ -96,9 +127,14 @@ class StoreApp:
         """
         memory = await self.memory.store.get(memory_id)
         deleted = await self.memory.delete(memory_id, for_good=for_good)
-        if deleted and memory is not None and memory.provenance.door == "capture":
-            self.inbox().settle([memory.id])
+        if deleted and memory is not None:
+            self._settle(memory)
         return deleted
+
+    def _settle(self, memory: Memory) -> None:
+        """Do not learn a forgotten memory again."""
+        if memory.provenance.door == "capture":
+            self.inbox().settle([memory.id])
 
     @property
     def chores(self) -> Sequence[Chore]:

@@ -53,9 +53,14 @@ def _with[A: "StoreApp", T](
         try:
             for mistake in app.mistakes:
                 _note_ignored(str(mistake))
+            await app.sync_folder()
             result = await work(app)
             if app.is_housekeeping_due():
                 await app.run_housekeeping()
+            await app.sync_folder()
+            if kept := app.kept_folder():
+                for line in kept.take_lines():
+                    note(f"upwell: {line}")
             return result
         finally:
             await app.aclose()

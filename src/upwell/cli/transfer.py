@@ -105,7 +105,7 @@ def import_memories(
     elif import_paths:
         _import_files(import_paths, form, _new_projects(project or []), own=own, as_json=as_json)
     else:
-        _show(with_memory(lambda app: app.imports.all()), as_json)
+        _show(*with_memory(_all_sources), as_json)
 
 
 def _new_projects(given: list[str]) -> dict[str, str]:
@@ -137,12 +137,24 @@ def export(
         Path | None,
         Option("--project", metavar="DIR", help="Only the memories of this project."),
     ] = None,
+    to: Annotated[
+        Path | None,
+        Option("--to", metavar="DIR", help="Keep every memory as a Markdown file in DIR."),
+    ] = None,
 ) -> None:
     """Print every memory of every project. `upwell import` reads JSON lines back unchanged, in
-    another home with --own."""
+    another home with --own. --to DIR writes each memory into a Markdown file there instead, and
+    from then on, a file that you edit, add or delete changes the memory, and the other way round;
+    `upwell import --remove DIR` ends that."""
     from upwell.memory.line import to_line
     from upwell.memory.transfer import exported, to_markdown
 
+    if to is not None:
+        if project or form != "jsonl":
+            raise UsageError("--to takes neither --format nor --project")
+        count = with_memory(lambda app: app.keep_folder(to))
+        say(f"{to}: {counted(count, 'memory', 'memories')}, kept as Markdown from now on")
+        return
     if form not in ("jsonl", "markdown"):
         raise UsageError(f"--format {form!r} is not a format", hint="jsonl or markdown")
     only = project_named(project) if project else None
@@ -178,14 +190,23 @@ async def _import(
 
 async def _remove(app: "MemoryApp", paths: list[Path]) -> None:
     for path in paths:
-        await app.imports.drop_source(path)
+        kept = app.kept_folder()
+        if kept is None or not kept.end(path):
+            await app.imports.drop_source(path)
         say(f"stopped reading {path}")
 
 
-def _show(sources: "list[Source]", as_json: bool) -> None:
+async def _all_sources(app: "MemoryApp") -> "tuple[list[Source], str | None]":
+    kept = app.kept_folder()
+    return await app.imports.all(), kept.folder if kept else None
+
+
+def _show(sources: "list[Source]", folder: str | None, as_json: bool) -> None:
     if as_json:
-        say_json({"sources": [asdict(source) for source in sources]})
+        say_json({"sources": [asdict(source) for source in sources], "folder": folder})
         return
+    if folder:
+        note(f"upwell: every memory is a file in {folder}")
     rows = [
         {"path": source.path, "cited": source.cited or ".", "project": source.project or ""}
         for source in sources

@@ -66,6 +66,7 @@ class Home(Struct, frozen=True):
     notes_file = Inside("stm.json")
     cleared_notes_file = Inside("stm.trash.json")
     origins_file = Inside("stm.origins.json")
+    folder_file = Inside("folder.json")
     backups = Inside("backups")
     logs = Inside("log")
     secret_file = Inside("secret")

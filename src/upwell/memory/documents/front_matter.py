@@ -26,18 +26,26 @@ class Front(Struct, frozen=True):
 
 def front_of(text: str) -> Front:
     """Parse the front matter of `text`. A block that is not a YAML mapping belongs to the body."""
-    match = _FRONT.match(text)
-    if match is None or len(match.group(1)) > MAX_FRONT_CHARS:
+    block = block_of(text)
+    if block is None:
         return Front()
-    fields = _mapping(match.group(1))
-    if fields is None:
-        return Front()
+    fields, end = block
     return Front(
         namespace=_known_name(next(iter(_texts(fields.get("namespace"))), "")),
         tags=_texts(fields.get("tags")),
         paths=_texts(fields.get("paths")),
-        end=match.end(),
+        end=end,
     )
+
+
+def block_of(text: str, max_chars: int = MAX_FRONT_CHARS) -> tuple[dict[str, object], int] | None:
+    """Return the fields of the front matter of `text`, keyed by lower-case name, and the offset of
+    the body. Returns None if `text` does not begin with a YAML mapping of at most `max_chars`."""
+    match = _FRONT.match(text)
+    if match is None or len(match.group(1)) > max_chars:
+        return None
+    fields = _mapping(match.group(1))
+    return None if fields is None else (fields, match.end())
 
 
 def _mapping(block: str) -> dict[str, object] | None:

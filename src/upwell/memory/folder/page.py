@@ -1,0 +1,189 @@
+"""One memory as a Markdown file: front matter, then the text."""
+
+import hashlib
+import json
+import os
+import unicodedata
+from datetime import UTC, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from upwell.ground.errors import UsageError
+from upwell.ground.project import in_project
+from upwell.ground.text.anchors import paths_in
+from upwell.ground.types.memory import IMPORT, Memory, Provenance, Trust
+from upwell.memory.documents.front_matter import block_of
+from upwell.memory.records import check, masked, memory_of, moment, namespace
+
+MAX_FRONT_CHARS = 200_000
+"""Enough for 200 paths of a thousand characters."""
+_MAX_SLUG_CHARS = 40
+_FENCE = "---\n"
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """What a file says. `has_front`: without front matter, a file changes only its memory's
+    text."""
+
+    text: str
+    id: str = ""
+    project: str | None = None
+    namespace: str = ""
+    tags: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    created: str | None = None
+    has_front: bool = False
+
+
+def page_in(raw: str) -> Page:
+    """Read a file.
+
+    Raises:
+        UsageError: it has no text, or its front matter is not a YAML mapping of known values.
+    """
+    raw = raw.replace("\r\n", "\n")
+    if not raw.startswith(_FENCE):
+        return _with_text(Page(text=raw))
+    block = block_of(raw, MAX_FRONT_CHARS)
+    if block is None:
+        raise UsageError("its front matter is not YAML fields between two lines of ---")
+    fields, end = block
+    return _with_text(
+        Page(
+            text=raw[end:],
+            id=_one(fields, "id") or "",
+            project=_one(fields, "project"),
+            namespace=namespace(_one(fields, "namespace") or ""),
+            tags=_many(fields, "tags"),
+            paths=_many(fields, "paths"),
+            created=_one(fields, "created"),
+            has_front=True,
+        )
+    )
+
+
+def memory_from(
+    page: Page, before: Memory | None, memory_id: str, project: str | None
+) -> tuple[Memory, bool]:
+    """The memory that a file describes, in normal form, and whether secrets in it were masked.
+    `before` is the memory that the file described earlier. Without a project of its own, the file
+    has `project`.
+
+    Who wrote in a file is unknown, so the memory counts as imported.
+
+    Raises:
+        UsageError: the time of creation or another value is malformed.
+    """
+    created = before.created_at if before else moment(page.created, "created")
+    base = before or Memory(text="", project=project, provenance=Provenance(door=IMPORT))
+    memory = replace(
+        base,
+        id=memory_id,
+        text=page.text,
+        symbols=base.symbols if base.triggers else (),
+        trust=Trust.TOOL if base.trust is Trust.TOOL else Trust.IMPORTED,
+        created_at=created,
+        updated_at=None,
+        content_hash="",
+    )
+    if page.has_front:
+        memory = replace(
+            memory,
+            project=os.path.expanduser(page.project) if page.project else project,
+            namespace=page.namespace,
+            tags=page.tags,
+            paths=page.paths,
+        )
+    result, fired = masked(memory_of(memory))
+    check(result)
+    return result, bool(fired)
+
+
+def is_same(left: Memory, right: Memory) -> bool:
+    """Whether two memories have the same file."""
+    return to_page(left) == to_page(right)
+
+
+def to_page(memory: Memory) -> str:
+    """The file of a memory. Paths that its text names are left out."""
+    implied = tuple(in_project(path, memory.project) for path in paths_in(memory.text))
+    fields = {
+        "id": memory.id,
+        "project": memory.project,
+        "namespace": memory.namespace,
+        "tags": list(memory.tags),
+        "paths": list(memory.paths) if memory.paths != implied or memory.triggers else [],
+        "created": _iso(memory.created_at),
+    }
+    present = {name: value for name, value in fields.items() if value}
+    lines = (f"{name}: {_scalar(value)}\n" for name, value in present.items())
+    text = memory.text.replace("\r\n", "\n").strip("\n")
+    return f"{_FENCE}{''.join(lines)}{_FENCE}\n{text}\n"
+
+
+def with_id(raw: str, memory_id: str) -> str:
+    """The content of a file, with this id in its front matter and everything else as it was."""
+    line = f"id: {_scalar(memory_id)}\n"
+    if not raw.startswith(("---\n", "---\r\n")):
+        return f"{_FENCE}{line}{_FENCE}\n{raw}"
+    first, *lines = raw.splitlines(keepends=True)
+    end = next(n for n, each in enumerate(lines) if each.rstrip() == "---")
+    front = (each for each in lines[:end] if not each.lower().startswith("id:"))
+    return "".join((first, line, *front, *lines[end:]))
+
+
+def name_of(memory: Memory) -> str:
+    """A file's name, from the first words of the memory and a hash of its id."""
+    text = unicodedata.normalize("NFC", memory.text.strip()[:200]).casefold()
+    words = "".join(char if char.isalnum() else " " for char in text).split()
+    slug = "-".join(words)[:_MAX_SLUG_CHARS].strip("-")
+    return f"{slug or 'memory'}-{hashlib.sha256(memory.id.encode()).hexdigest()[:8]}.md"
+
+
+def new_id(path: str, raw: str) -> str:
+    """The id of a new file. It is the same if the file is read again after a crash."""
+    return "f" + hashlib.sha256(json.dumps([path, raw]).encode()).hexdigest()[:19]
+
+
+def _with_text(page: Page) -> Page:
+    text = page.text.strip("\n")
+    if not text.strip():
+        raise UsageError("it has no text; delete the file to forget the memory")
+    return replace(page, text=text)
+
+
+def _one(fields: dict[str, object], name: str) -> str | None:
+    value = fields.get(name)
+    if value is None or isinstance(value, str):
+        return value or None
+    raise UsageError(f"{name} in its front matter must be one value")
+
+
+def _many(fields: dict[str, object], name: str) -> tuple[str, ...]:
+    value = fields.get(name) or ""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise UsageError(f"{name} in its front matter must be a list")
+    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def _iso(at: float | None) -> str:
+    return "" if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_quoted, value))}]"
+    text = str(value)
+    is_plain = text.isascii() and (text[:1] == "/" or text[:1].isalnum())
+    is_plain = is_plain and text[-1:].isalnum()
+    return text if is_plain and all(c.isalnum() or c in "_-./+:" for c in text) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    """The text as a plain YAML scalar if it is a simple word, otherwise in double quotes."""
+    if text.isascii() and text.replace("-", "").replace("_", "").isalnum() and text[0].isalnum():
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{"".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)}"'
