@@ -104,6 +104,7 @@ def test_every_documented_key_exists():
         "ledger.db",
         "sessions.db",
         "stm.json",
+        "folder.json",
         "hooks.json",
         "upwell-hook",
         "bin/upwell",
