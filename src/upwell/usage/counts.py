@@ -137,13 +137,18 @@ class Counts:
         """
         await self.flush()
         today = self._clock.now() // _DAY_SECONDS * _DAY_SECONDS
-        rows = await self._events.figures(today - (days - 1) * _DAY_SECONDS)
-        return [count for row in rows for count in _counts_of(row)]
+        first = today - (days - 1) * _DAY_SECONDS
+        counts = [count for row in await self._events.figures(first) for count in _counts_of(row)]
+        sessions = await self._events.sessions(first)
+        return counts + [
+            Count(_day(first), CountedEvent.SESSION, "", "", _digest_of(session), 1)
+            for session in sessions
+        ]
 
 
 def _counts_of(row: Sequence[Any]) -> Iterator[Count]:
     """The counts in one row of `Events.figures()`."""
-    day, event, host, project, session, door, tool, kind, *figures = row
+    day, event, host, project, door, tool, kind, *figures = row
     times, memories, tokens, before, after, late = figures
     found = [(event, kind, times), ("said", "memories", memories), ("said", "tokens", tokens)]
     if event == CountedEvent.COMPRESSED:
@@ -151,8 +156,6 @@ def _counts_of(row: Sequence[Any]) -> Iterator[Count]:
         found.append((event, "tokens_saved", before - after))
     if late:
         found.append(("late", "missed", late))
-    if session and times:
-        found.append(("session", _digest_of(session), 1))
     for name, detail, number in found:
         if number:
             yield Count(day, CountedEvent(name), door, _plain(tool), detail, number, host, project)

@@ -107,13 +107,24 @@ class Events:
         return await self._listed(" AND ".join(conditions), values, limit)
 
     async def figures(self, since: float) -> list[tuple[Any, ...]]:
-        """The sums of `FIGURES` since a time, for each day and each value of `PLACE`."""
+        """The sums of `FIGURES` since a time, for each day and each place without its session."""
+        place = ", ".join(name for name in PLACE if name != "session")
         sums = ", ".join(f"sum({name})" for name in FIGURES)
         sql = (
-            f"SELECT {_DAY}, {', '.join(PLACE)}, {sums} FROM event "
-            f"WHERE written >= ? AND at >= ? GROUP BY {_DAY}, {', '.join(PLACE)}"
+            f"SELECT {_DAY}, {place}, {sums} FROM event WHERE written >= ? AND at >= ? "
+            f"GROUP BY CAST(at / 86400 AS INTEGER), {place}"
         )
         return await self._database.read(lambda db: db.execute(sql, (since, since)).fetchall())
+
+    async def sessions(self, since: float) -> list[str]:
+        """The sessions of the decisions since a time."""
+        sql = (
+            "SELECT DISTINCT session FROM event WHERE written >= ? AND at >= ? AND session != '' "
+            "AND kind = 'decision'"
+        )
+        return await self._database.read(
+            lambda db: [session for (session,) in db.execute(sql, (since, since))]
+        )
 
     async def clear_texts(self, before: float, tools: Sequence[str]) -> int:
         """Clear the texts of the events that were written before `before`, and the readable texts
