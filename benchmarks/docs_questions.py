@@ -39,7 +39,7 @@ from upwell.memory.documents.sections.scoring import NOTES, PROMPTS, SECOND_SHAR
 from upwell.memory.documents.sections.search import SHARE
 from upwell.memory.ranking.terms import query_words
 from upwell.memory.sources import source_at
-from upwell.memory.sqlite.sources import OWNER, SqliteSources
+from upwell.memory.sqlite.rows import OWNER, SqliteSources
 from upwell.memory.stems import TOKENIZER
 from upwell.surface.query import CueReader
 

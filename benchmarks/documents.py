@@ -26,7 +26,7 @@ from upwell.ground.types.memory import Query
 from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
 from upwell.memory.sources import source_at
-from upwell.memory.sqlite.sources import OWNER, SqliteSources
+from upwell.memory.sqlite.rows import OWNER, SqliteSources
 
 
 async def documents(home: Path, notes: Path) -> Documents:

@@ -28,7 +28,7 @@ STAIRS = {
         *("search", "selective", "progressive", "strategies", "compressor", "originals"),
     ],
     "ground": [
-        *("clock", "context_windows", "meters", "receipt", "secrets", "threads", "type_hints"),
+        *("clock", "context_windows", "meters", "secrets", "threads", "type_hints"),
         *(
             "types",
             "uris",
@@ -43,7 +43,7 @@ STAIRS = {
             "settings",
         ),
         *("trace", "background", "embed", "foreign", "remote_address", "text", "listener", "llm"),
-        *("project", "walk", "projects", "session_state"),
+        *("project", "walk", "session_state"),
         *("sqlite", "postgres", "ledger", "ttl_store", "host_sessions", "pause"),
     ],
     "memory": [
@@ -57,7 +57,6 @@ STAIRS = {
             "argument_text",
             "late_hits",
             "loaded",
-            "phrases",
             "seen_log",
             "wording",
             "query",

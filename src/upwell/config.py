@@ -38,7 +38,7 @@ from upwell.ground.files import read_regular_file
 from upwell.ground.home import Home, default_home
 from upwell.ground.llm import LlmOptions
 from upwell.ground.names import OWN_SERVER, check_server_name
-from upwell.ground.projects import ProjectOptions
+from upwell.ground.pause import ProjectOptions
 from upwell.ground.settings import checked, masked, unknown
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
 from upwell.ground.type_hints import line_of

@@ -7,7 +7,7 @@ import pytest
 
 from upwell.ground.sqlite.database import open_database
 from upwell.memory.sources import Source, Sources
-from upwell.memory.sqlite.sources import OWNER, SqliteSources
+from upwell.memory.sqlite.rows import OWNER, SqliteSources
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.live.model import Model, Script
 from tests.live.talk import DONE
 from upwell.ground.clock import Deadline
 from upwell.ground.invocation import Invocation
-from upwell.ground.projects import HEADLESS_FOLDER
+from upwell.ground.pause import HEADLESS_FOLDER
 from upwell.hosts import HOSTS
 from upwell.hosts.headless import HeadlessQuestion, server_names
 from upwell.hosts.installation import Installation

@@ -18,7 +18,7 @@ from tests.live.install import command
 from tests.live.model import Model
 from tests.live.talk import Call, Said
 from tests.live.test_headless import SETUPS, User
-from upwell.ground.projects import HEADLESS_FOLDER
+from upwell.ground.pause import HEADLESS_FOLDER
 
 pytestmark = pytest.mark.live
 AGENTS = ("claude", "codex")

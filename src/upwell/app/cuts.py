@@ -15,7 +15,7 @@ from upwell.gateway.calls.fit import Cut
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import Clock
 from upwell.ground.errors import KeyUnknown, StoreError
-from upwell.ground.text.surrogates import dumped
+from upwell.ground.text.invisible import dumped
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.rpc import ToolCall

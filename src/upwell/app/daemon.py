@@ -15,10 +15,9 @@ from upwell.app import shortening
 from upwell.app.learning import forget_notes
 from upwell.app.store import Settings
 from upwell.app.wiring import App, build
-from upwell.ground.background import BackgroundTasks
+from upwell.ground.background import BackgroundTasks, Receipt
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.files import Stamp, stamp
-from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, export_spans, send_last_spans
 from upwell.hook.control import daemon_at, end
 from upwell.hook.daemon import WRAP, AlreadyRunning, Daemon, HookRequest

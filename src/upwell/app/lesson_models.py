@@ -10,7 +10,7 @@ from upwell.config import Config
 from upwell.ground.clock import Clock
 from upwell.ground.invocation import Invocation
 from upwell.ground.llm import OpenAIChat
-from upwell.ground.projects import HEADLESS_FOLDER
+from upwell.ground.pause import HEADLESS_FOLDER
 from upwell.ground.ttl_store import TtlStore
 from upwell.hosts import HOSTS
 from upwell.hosts.base import Host

@@ -25,8 +25,8 @@ from upwell.memory.base import Store, UnavailableStore
 from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.library import Library
 from upwell.memory.sources import NoSources, Sources
-from upwell.memory.sqlite.sources import OWNER as SOURCES_OWNER
-from upwell.memory.sqlite.sources import SqliteSources
+from upwell.memory.sqlite.rows import OWNER as SOURCES_OWNER
+from upwell.memory.sqlite.rows import SqliteSources
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER

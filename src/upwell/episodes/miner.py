@@ -7,8 +7,8 @@ from upwell.episodes.corrections import rules_of
 from upwell.episodes.episode import Episode
 from upwell.episodes.events import Kind, SessionEvent
 from upwell.episodes.places import PlaceMiner
-from upwell.episodes.tickets import TicketMiner
 from upwell.episodes.trials import Trial, TrialMiner
+from upwell.episodes.triggers import TicketMiner
 
 
 class EpisodeMiner:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from upwell.gateway.eras import Envelope, ListenFilter, stamped
-from upwell.ground.receipt import Receipt, settled
+from upwell.ground.background import Receipt, settled
 from upwell.ground.trace import LOG
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Reply

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import orjson
 from msgspec import Struct, field
 
+from upwell.ground.background import Receipt
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.listener import Listener, stream_listener
-from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG
 from upwell.hook.client import MAX_SENT_BYTES, PROTOCOL, TAKEN
 from upwell.hook.place import DaemonPlace, is_private, socket_inode

@@ -10,13 +10,12 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.ground.background import BackgroundTasks
+from upwell.ground.background import BackgroundTasks, Receipt, settled
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions
 from upwell.ground.project import real_folder
-from upwell.ground.receipt import Receipt, settled
-from upwell.ground.text.surrogates import loaded
+from upwell.ground.text.invisible import loaded
 from upwell.ground.trace import LOG, conclude, contained, present_trace_id, span
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing

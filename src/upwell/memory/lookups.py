@@ -12,10 +12,16 @@ from itertools import pairwise
 from msgspec import Struct
 
 from upwell.ground.types.memory import Memory
-from upwell.memory.ranking.joins import Join, JoinKey
-from upwell.memory.ranking.query import MAX_WORDS, Corpus, QueryReading, reading_of
-from upwell.memory.ranking.signals import MAX_COUNTED_CHARS, Candidate
-from upwell.memory.ranking.terms import query_words, word_list, words_of
+from upwell.memory.ranking.signals import MAX_COUNTED_CHARS, Candidate, Join, JoinKey
+from upwell.memory.ranking.terms import (
+    MAX_WORDS,
+    Corpus,
+    QueryReading,
+    query_words,
+    reading_of,
+    word_list,
+    words_of,
+)
 from upwell.memory.stems import stem_counts, stemmer
 
 SEQUENCE_BITS = 34

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from upwell.episodes.signatures import steps_of
-from upwell.episodes.tickets import tickets_in
+from upwell.episodes.triggers import tickets_in
 
 MAX_SUBJECT_CHARS, MAX_NAME_CHARS = 100, 100
 _COMMITTED = re.compile(

@@ -15,7 +15,7 @@ from heapq import nsmallest
 
 from msgspec import Struct, field
 
-from upwell.memory.ranking.query import Corpus
+from upwell.memory.ranking.terms import Corpus
 from upwell.sessions.tables import TURN_BITS, SessionRow
 from upwell.sessions.terms import MAX_IMPACT
 

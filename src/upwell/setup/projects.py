@@ -12,8 +12,8 @@ import tomlkit
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.files import exclusively
 from upwell.ground.home import Home, default_home
+from upwell.ground.pause import ProjectOptions
 from upwell.ground.project import project_of
-from upwell.ground.projects import ProjectOptions
 from upwell.setup.config_file import read_document, write_document
 
 

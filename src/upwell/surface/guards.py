@@ -115,7 +115,7 @@ class Guards:
         if guards is not None:
             return guards
         rules = await self._reader.pinned(Scope(project=project), limit=MAX_GUARDS)
-        guards = [rule for rule in in_force(rules) if is_guard(rule)]
+        guards = [rule for rule in in_force(rules) if is_guard(rule)] if rules else []
         self._known = {**self._known, project: (now, guards)} if len(self._known) < 50 else {}
         return guards
 

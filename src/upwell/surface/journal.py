@@ -22,7 +22,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.project import project_of
 from upwell.ground.secrets.redact import redact, redacted_start
-from upwell.ground.text.surrogates import dumped
+from upwell.ground.text.invisible import dumped
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import TtlStore

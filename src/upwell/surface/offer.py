@@ -17,8 +17,7 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from upwell.ground.background import BackgroundTasks
-from upwell.ground.receipt import Receipt
+from upwell.ground.background import BackgroundTasks, Receipt
 from upwell.ground.trace import LOG
 from upwell.ground.types.cue import Cue, ToolAnswer
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing

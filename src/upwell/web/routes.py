@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from upwell.ground.receipt import Receipt
+from upwell.ground.background import Receipt
 from upwell.web.admission import Admission
 from upwell.web.dashboard.routes import OPEN_PATHS as DASHBOARD_PATHS
 from upwell.web.guard import Guard

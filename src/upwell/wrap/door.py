@@ -16,9 +16,8 @@ from msgspec import Struct
 from upwell.gateway.calls.pipeline import Pipeline
 from upwell.gateway.clients import Nobody
 from upwell.gateway.eras import envelope_of
-from upwell.ground.background import BackgroundTasks
+from upwell.ground.background import BackgroundTasks, Receipt
 from upwell.ground.names import MAX_SERVER_NAME_CHARS
-from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, conclude, present_trace_id, span
 from upwell.ground.types.rpc import ToolCall
 from upwell.hook.daemon import HookRequest

@@ -10,8 +10,8 @@ from upwell.gateway.calls import pipeline as pipelines
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import HEAVY_BYTES
 from upwell.gateway.clients import NOBODY, Nobody
+from upwell.ground.background import Receipt
 from upwell.ground.errors import UsageError
-from upwell.ground.receipt import Receipt
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.memory import Found, Hit, Memory
 from upwell.ground.types.rpc import Reply, ToolCall

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.errors import UsageError
-from upwell.ground.projects import HEADLESS_FOLDER, ProjectOptions
+from upwell.ground.pause import HEADLESS_FOLDER, ProjectOptions
 
 
 @pytest.mark.parametrize(

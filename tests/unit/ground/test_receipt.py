@@ -1,6 +1,6 @@
 """Whoever wants to know whether an answer arrived is told, once."""
 
-from upwell.ground.receipt import Receipt, settled
+from upwell.ground.background import Receipt, settled
 
 
 def test_every_subscriber_is_notified_once() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from upwell.ground.background import Receipt
 from upwell.ground.clock import Deadline
 from upwell.ground.host_sessions import HostSessions, agent_of
 from upwell.ground.pause import Pause
-from upwell.ground.receipt import Receipt
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query

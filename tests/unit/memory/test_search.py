@@ -10,7 +10,7 @@ from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Query, Scope
 from upwell.memory.library import Library
 from upwell.memory.lookups import ROW_BUDGET
-from upwell.memory.ranking import null_scores as background
+from upwell.memory.ranking import calibrate as background
 from upwell.memory.ranking.calibrate import probability
 from upwell.memory.ranking.signals import SIGNALS
 from upwell.memory.ranking.terms import names_in, query_words, speaker

@@ -2,7 +2,7 @@
 
 import pytest
 
-from upwell.ground.projects import ProjectOptions
+from upwell.ground.pause import ProjectOptions
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import PROBE_SESSIONS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory

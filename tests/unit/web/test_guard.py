@@ -8,8 +8,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from upwell.ground.background import Receipt
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.receipt import Receipt
 from upwell.ground.types.principal import IN_SCOPE, OWNER, granted
 from upwell.web.admission import Admission
 from upwell.web.guard import Guard

@@ -5,10 +5,17 @@ import time
 
 import pytest
 
-from upwell.wire import pace as module
+from upwell.wire import peer as module
 from upwell.wire.lines import Line
-from upwell.wire.pace import OFFENCE_SECONDS, UNASKED_AT_ONCE, UNASKED_PER_SECOND, Flood, ServerPace
-from upwell.wire.peer import Message, Peer
+from upwell.wire.peer import (
+    OFFENCE_SECONDS,
+    UNASKED_AT_ONCE,
+    UNASKED_PER_SECOND,
+    Flood,
+    Message,
+    Peer,
+    ServerPace,
+)
 
 
 class Hours:

@@ -8,7 +8,7 @@ import pytest
 
 from upwell.app import Settings, build
 from upwell.app.wiring import App
-from upwell.ground.receipt import Receipt
+from upwell.ground.background import Receipt
 from upwell.hook.daemon import PROTOCOL, WRAP, HookRequest
 from upwell.wrap.asking import CALL, LIST, NEW, SAME
 from upwell.wrap.door import WrapDoor, server_name

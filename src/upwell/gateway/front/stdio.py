@@ -7,8 +7,7 @@ from upwell.gateway.clients import Audience, RequestContext, Session
 from upwell.gateway.eras import Envelope
 from upwell.gateway.front.handshake import Hello
 from upwell.gateway.routing.router import Router
-from upwell.ground.background import BackgroundTasks
-from upwell.ground.receipt import Receipt
+from upwell.ground.background import BackgroundTasks, Receipt
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import Line, Sink

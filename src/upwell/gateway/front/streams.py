@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
-from upwell.ground.receipt import Receipt
+from upwell.ground.background import Receipt
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import framed

@@ -39,7 +39,6 @@ from upwell.ground.types.rpc import Reply
 from upwell.wire.child import CannotStart, ChildCommand, start
 from upwell.wire.lines import Line, ServerLink, read_lines
 from upwell.wire.logins import Logins
-from upwell.wire.pace import ServerPace
 from upwell.wire.peer import (
     LARGE_BYTES,
     METHOD_NOT_FOUND,
@@ -48,6 +47,7 @@ from upwell.wire.peer import (
     PeerLost,
     PeerRefused,
     ProtocolError,
+    ServerPace,
     error_code,
 )
 from upwell.wire.rawjson import NotJson, RawObject, check, kind_of

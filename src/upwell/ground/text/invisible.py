@@ -1,11 +1,20 @@
-"""Makes invisible characters and terminal control characters visible.
+"""Characters that must not pass as they are.
 
-These are control and format characters, characters that reverse the direction of text, private-use
-characters, and letters without a glyph. They can hide text from a person but not from a model.
+Invisible characters and terminal control characters are made visible: control and format
+characters, characters that reverse the direction of text, private-use characters, and letters
+without a glyph. They can hide text from a person but not from a model.
+
+Lone surrogates, which are halves of characters, are replaced. They come from escapes in JSON and
+from file names that are not UTF-8. Encoders reject them, so a lone surrogate in the name of a
+session or folder would make every entry in the same batch fail.
 """
 
+import json
 import re
 import unicodedata
+from typing import Any
+
+import orjson
 
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _IGNORABLE = re.compile(
@@ -52,3 +61,28 @@ def _escaped(char: str) -> str:
     units = char.encode("utf-16-be", "surrogatepass")
     pairs = (units[at : at + 2].hex() for at in range(0, len(units), 2))
     return "".join(f"\\u{pair}" for pair in pairs)
+
+
+def dumped(value: Any) -> bytes:
+    """Return `value` as JSON, with lone surrogates replaced by question marks."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, ensure_ascii=False).encode(errors="replace")
+
+
+def loaded(document: bytes) -> Any:
+    """Return the value of a JSON document written by another program, with lone surrogates replaced
+    by question marks.
+
+    Raises:
+        ValueError, RecursionError: the document is not JSON, or is nested too deeply.
+    """
+    try:
+        return orjson.loads(document)
+    except orjson.JSONDecodeError:
+        # A document without escapes has no surrogates, so it is invalid for another reason.
+        if b"\\u" not in document:
+            raise
+    text = json.dumps(json.loads(document), ensure_ascii=False)
+    return json.loads(text.encode(errors="replace"))

@@ -114,7 +114,7 @@ class DocumentCatalog:
             await database.write(partial(tables.drop, paths=paths, tenant=self._tenant))
 
     async def measure(self) -> None:
-        """Measure the null scores (`memory/ranking/null_scores.py`) of every project that has grown
+        """Measure the null scores (`memory/ranking/calibrate.py`) of every project that has grown
         enough since it was last measured."""
         database = await self._open()
         projects = await database.read(self._projects)

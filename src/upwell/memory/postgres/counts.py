@@ -19,9 +19,9 @@ from upwell.ground.types.memory import Query, Scope
 from upwell.ground.types.principal import EVERY, PRIVATE, is_visible
 from upwell.memory.lookups import Lookup, join_of, planned
 from upwell.memory.postgres.rows import EXPIRES, NAMESPACE, PINNED, indexable
-from upwell.memory.ranking.joins import Join, JoinKey, exact_keys, join_keys
-from upwell.memory.ranking.null_scores import SIZES, NullScores, usual
-from upwell.memory.ranking.query import Corpus
+from upwell.memory.ranking.calibrate import SIZES, NullScores, usual
+from upwell.memory.ranking.signals import Join, JoinKey, exact_keys, join_keys
+from upwell.memory.ranking.terms import Corpus
 
 WHOLE_TENANT = -1
 """The scope number for the null scores that cover all projects of a tenant."""

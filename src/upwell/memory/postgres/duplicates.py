@@ -13,7 +13,7 @@ from upwell.memory.duplicates import (
     rarest_stems,
 )
 from upwell.memory.lookups import SEQUENCE_BITS, words_by_stem
-from upwell.memory.ranking.query import Corpus
+from upwell.memory.ranking.terms import Corpus
 
 _EXACT = """
     SELECT content_hash, id FROM upwell.memory

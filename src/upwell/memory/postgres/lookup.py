@@ -37,10 +37,9 @@ from upwell.memory.lookups import (
 from upwell.memory.postgres.counts import Overviews, PostgresFilter, TermCounts, counted
 from upwell.memory.postgres.rows import COLUMNS, ID, NAMESPACE, from_row, indexable, text_of
 from upwell.memory.postgres.vectors import PostgresQuestion
-from upwell.memory.ranking.query import MAX_TEXTS, Corpus
 from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
 from upwell.memory.ranking.signals import K1, B, Candidate, Likeness
-from upwell.memory.ranking.terms import sound
+from upwell.memory.ranking.terms import MAX_TEXTS, Corpus, sound
 
 MERGED_RATIO = 20
 """The postings of a pair of words are merged in order if the commoner word has at most this many

@@ -1,4 +1,4 @@
-"""Measure and store the null scores of each scope (`memory/ranking/null_scores.py`)."""
+"""Measure and store the null scores of each scope (`memory/ranking/calibrate.py`)."""
 
 import random
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from upwell.memory.postgres.counts import (
 )
 from upwell.memory.postgres.lookup import NUMBERED, matches, merging, row_of
 from upwell.memory.postgres.writing import NEXT_VERSION
-from upwell.memory.ranking.null_scores import (
+from upwell.memory.ranking.calibrate import (
     GROWTH,
-    LEAST_MEMORIES,
+    LEAST_MEASURED,
     SAMPLES,
     SIZES,
     mean_and_spread,
@@ -57,7 +57,7 @@ async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
     corpus, mean_tokens = corpus_of(sizes)
     key = key_of(scope, sizes)
     before = {int(number): int(memories) for number, memories in measured}
-    if key is None or corpus.memories < LEAST_MEMORIES:
+    if key is None or corpus.memories < LEAST_MEASURED:
         return
     if key in before and corpus.memories <= GROWTH * before[key]:
         return

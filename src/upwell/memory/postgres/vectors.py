@@ -31,8 +31,8 @@ from upwell.memory.embedding.batches import BATCH, MAX_CHARS, DueVector, packed_
 from upwell.memory.embedding.questions import Progress, QuestionVectors
 from upwell.memory.lookups import SEQUENCE_BITS, SHUFFLE_FACTOR, SHUFFLE_PRIME, ranges
 from upwell.memory.postgres.counts import PostgresFilter, within
-from upwell.memory.ranking.query import Corpus
 from upwell.memory.ranking.signals import Likeness
+from upwell.memory.ranking.terms import Corpus
 
 if TYPE_CHECKING:
     from upwell.ground.embed import Vector

@@ -16,8 +16,7 @@ from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.types.memory import Memory
 from upwell.memory.lookups import SEQUENCE_BITS, scope_of
 from upwell.memory.postgres.rows import COLUMNS, TYPES, indexable, to_row
-from upwell.memory.ranking.joins import anchor_keys
-from upwell.memory.ranking.signals import EXTRA_WEIGHT
+from upwell.memory.ranking.signals import EXTRA_WEIGHT, anchor_keys
 from upwell.memory.ranking.terms import IndexedText, indexed, sound, speaker
 from upwell.memory.stems import counted
 

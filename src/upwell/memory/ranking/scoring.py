@@ -6,13 +6,17 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from upwell.ground.types.memory import Hit, Query
-from upwell.memory.ranking.calibrate import asked_probability, probability, relevance
-from upwell.memory.ranking.joins import Join
-from upwell.memory.ranking.null_scores import NullScores, usual
+from upwell.memory.ranking.calibrate import (
+    NullScores,
+    asked_probability,
+    probability,
+    relevance,
+    usual,
+)
 from upwell.memory.ranking.precision import precision_of
-from upwell.memory.ranking.query import Corpus, QueryReading
 from upwell.memory.ranking.signals import (
     Candidate,
+    Join,
     Likeness,
     QueryPart,
     frequencies,
@@ -22,6 +26,7 @@ from upwell.memory.ranking.signals import (
     query_signals,
     word_signals,
 )
+from upwell.memory.ranking.terms import Corpus, QueryReading
 
 SUPERSEDED = "superseded"
 """The signal of a hit that a newer memory replaces. Such a hit never surfaces."""

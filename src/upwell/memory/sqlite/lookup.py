@@ -27,10 +27,16 @@ from upwell.memory.lookups import (
     strictest_first,
     words_by_stem,
 )
-from upwell.memory.ranking.joins import Join, JoinKey, exact_keys
-from upwell.memory.ranking.query import Corpus, QueryReading
-from upwell.memory.ranking.signals import Candidate, QueryPart, bm25, frequencies
-from upwell.memory.ranking.terms import sound
+from upwell.memory.ranking.signals import (
+    Candidate,
+    Join,
+    JoinKey,
+    QueryPart,
+    bm25,
+    exact_keys,
+    frequencies,
+)
+from upwell.memory.ranking.terms import Corpus, QueryReading, sound
 from upwell.memory.sqlite.rows import (
     CHUNK,
     COLUMNS,

@@ -1,4 +1,4 @@
-"""Measure and store the null scores of each scope (`memory/ranking/null_scores.py`)."""
+"""Measure and store the null scores of each scope (`memory/ranking/calibrate.py`)."""
 
 import random
 import sqlite3
@@ -9,17 +9,16 @@ from upwell.ground.project import owners_of
 from upwell.ground.sqlite.database import Database
 from upwell.ground.types.memory import Scope
 from upwell.memory.lookups import SEQUENCE_BITS
-from upwell.memory.ranking.null_scores import (
+from upwell.memory.ranking.calibrate import (
     GROWTH,
-    LEAST_MEMORIES,
+    LEAST_MEASURED,
     SAMPLES,
     SIZES,
     NullScores,
     mean_and_spread,
     usual,
 )
-from upwell.memory.ranking.query import Corpus
-from upwell.memory.ranking.terms import query_words, sound
+from upwell.memory.ranking.terms import Corpus, query_words, sound
 from upwell.memory.sqlite.lookup import best_bm25, by_words, corpus_seen_by, filter_of, read
 from upwell.memory.sqlite.rows import marks, text_of
 from upwell.memory.sqlite.schema import PROJECT_BITS
@@ -67,7 +66,7 @@ def due(db: sqlite3.Connection, scopes: Iterable[Scope]) -> list[Scope]:
 
 def _is_due(db: sqlite3.Connection, scope: Scope) -> bool:
     corpus = corpus_seen_by(db, scope)
-    if corpus.memories < LEAST_MEMORIES:
+    if corpus.memories < LEAST_MEASURED:
         return False
     row = db.execute(
         "SELECT max(memories) FROM background WHERE key = ?", (key_of(db, scope, corpus),)

@@ -19,10 +19,9 @@ from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, WordCounts
 from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.lookups import neighbours, stems_to_count, worthwhile
-from upwell.memory.ranking.joins import join_keys
-from upwell.memory.ranking.query import MAX_TEXTS, Corpus
 from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
-from upwell.memory.ranking.signals import Candidate, Likeness
+from upwell.memory.ranking.signals import Candidate, Likeness, join_keys
+from upwell.memory.ranking.terms import MAX_TEXTS, Corpus
 from upwell.memory.records import check, complete, from_json, stamped, to_json
 from upwell.memory.relocation import Discarded
 from upwell.memory.sqlite import null_scores, schema

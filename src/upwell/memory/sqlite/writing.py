@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from upwell.ground.types.memory import Memory
 from upwell.memory.lookups import SEQUENCE_BITS, scope_of
-from upwell.memory.ranking.joins import anchor_keys
+from upwell.memory.ranking.signals import anchor_keys
 from upwell.memory.ranking.terms import IndexedText, indexed, sound
 from upwell.memory.sqlite.rows import (
     COLUMNS,
