@@ -65,10 +65,6 @@ def fill_postgres(
         with _without_indexes(connection):
             for tenant, memories in tenants:
                 _copy_tenant(connection, tenant, memories)
-        connection.execute(
-            """INSERT INTO upwell.change (tenant, project, id, version, gone, at)
-                SELECT tenant, project, id, 1, false, updated_at FROM upwell.memory"""
-        )
         connection.execute("VACUUM ANALYZE")
 
 

@@ -1,5 +1,5 @@
 """Measures the decisions of hooks on a developer's machine with four stores, in one run: plain
-SQLite, a local copy of the team's memories from its database (`store.local`), a local copy by token
+SQLite, a snapshot of the team's memories from its database (`store.local`), a snapshot by token
 from a gateway, and the team's PostgreSQL itself. The network has delays of 0, 5 and 50 ms.
 
     .venv/bin/python benchmarks/local_copy.py [--memories 10000] [--decisions 60] [--rounds 2]
@@ -157,7 +157,7 @@ async def work(series: str, home: Path, count: int, decisions: int) -> None:
     if isinstance(store, TeamStore):
         following = asyncio.create_task(app.follow_team())
         await answered(app, "the first prompt of all", "first")
-        while (await store.copy_state()).memories < count:
+        while (await store.state()).memories < count:
             await asyncio.sleep(0.1)
     elif series == "sqlite" and not list(await app.memory.list(limit=1)):
         items = list(stored(count))

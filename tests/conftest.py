@@ -18,8 +18,7 @@ SLOW_PATHS = (
     ROOT / "tests/browser",
     ROOT / "tests/faults",
     ROOT / "tests/properties/test_compress_hostile.py",
-    ROOT / "tests/unit/memory/team/test_replication.py",
-    ROOT / "tests/unit/memory/test_pruning.py",
+    ROOT / "tests/unit/memory/team/test_snapshot.py",
     ROOT / "tests/unit/memory/test_relocation.py",
     DOORS / "seeds",
 )

@@ -1,4 +1,4 @@
-"""Developers' machines with copies of a team's memories, over a real PostgreSQL: directly, and
+"""Developers' machines with snapshots of a team's memories, over a real PostgreSQL: directly, and
 through a gateway."""
 
 import subprocess
@@ -18,26 +18,30 @@ from upwell.memory.postgres.shared import PostgresSharedMemories
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.base import SharedMemories
+from upwell.memory.team.base import Outgoing, TeamMemories
 from upwell.memory.team.gateway import GatewayMemories
-from upwell.memory.team.replication import Replication
+from upwell.memory.team.queue import send
 from upwell.testing import ManualClock
 
 SHOP = "github.com/acme/shop"
 
 
 class Machine:
-    """A developer's store, its clone of the repository, and its replication."""
+    """A developer's store, its clone of the repository, and the team's store."""
 
-    def __init__(self, store: TeamStore, project: str, shared: SharedMemories) -> None:
+    def __init__(self, store: TeamStore, project: str, shared: TeamMemories) -> None:
         self.store = store
         self.project = project
         self.shared = shared
-        self.replication = Replication(store, shared)
 
-    async def sync(self) -> None:
+    async def sync(self) -> bool:
+        """Send and read, as the daemon does. Returns whether there was a new snapshot."""
         await self.store.begin(await self.shared.identity())
-        await self.replication.run()
+        await send(self.store.queue, self.shared)
+        return await self.store.refresh(self.shared)
+
+    def waiting(self) -> list[Outgoing]:
+        return [entry.write for entry in self.store.queue.read()]
 
     async def texts(self) -> set[str]:
         """The texts that the clone's project sees: a search finds the same ones that a list has."""
@@ -71,7 +75,7 @@ def url() -> str:
 @pytest.fixture(params=["database", "gateway"])
 async def shared(
     request: pytest.FixtureRequest, tmp_path: Path, url: str
-) -> AsyncIterator[SharedMemories]:
+) -> AsyncIterator[TeamMemories]:
     """The team's store, as machines reach it."""
     if request.param == "database":
         postgres = Postgres(url)
@@ -86,7 +90,7 @@ async def shared(
 
 @pytest.fixture
 async def team(
-    tmp_path: Path, url: str, shared: SharedMemories
+    tmp_path: Path, url: str, shared: TeamMemories
 ) -> AsyncIterator[tuple[Machine, Machine, PostgresStore]]:
     postgres, clock = Postgres(url), ManualClock()
     machines, closing = [], []

@@ -84,8 +84,8 @@ PER_TOOL = ("compress", "surface")
 GONE = frozenset(
     """
     cache.max_bytes gateway.lazy_tools_tokens gateway.max_in_flight hook.idle_minutes ltm.arguments
-    ltm.profile ltm.result ltm.tool store.secret surface.judge_calls surface.session_max_bytes
-    surface.write_tools
+    ltm.profile ltm.result ltm.tool store.deletions_days store.secret surface.judge_calls
+    surface.session_max_bytes surface.write_tools
     """.split()
 )
 """Keys of 0.2.0. They are reported, but stop no command."""

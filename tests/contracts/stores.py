@@ -9,9 +9,10 @@ from upwell.ground.postgres.connection import Postgres
 from upwell.ground.sqlite.database import open_database
 from upwell.memory.base import Store
 from upwell.memory.postgres.store import PostgresStore
-from upwell.memory.sqlite.copied import OWNER as COPY_OWNER
+from upwell.memory.sqlite import snapshot
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.sqlite.team_store import TeamStore
+from upwell.memory.team.queue import WriteQueue
 from upwell.testing import ManualClock
 
 Opened = tuple[Store, Callable[[], Awaitable[None]]]
@@ -28,8 +29,10 @@ def open_postgres(folder: Path, clock: ManualClock) -> Opened:
 
 
 def open_team(folder: Path, clock: ManualClock) -> Opened:
-    database = open_database(folder / "memory.db", [OWNER, COPY_OWNER], synchronous="FULL")
-    return TeamStore(database, clock=clock), database.aclose
+    queue = WriteQueue(folder / "team-queue.jsonl")
+    owners = [OWNER, snapshot.owner(queue)]
+    database = open_database(folder / "memory.db", owners, synchronous="FULL")
+    return TeamStore(database, queue, clock=clock), database.aclose
 
 
 TenantStore = SqliteStore | PostgresStore

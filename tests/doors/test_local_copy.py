@@ -1,4 +1,4 @@
-"""Developers' machines with a copy of the team's memories, over a network that is slow, cut or
+"""Developers' machines with a snapshot of the team's memories, over a network that is slow, cut or
 silent: real commands, hooks and daemons, and a real PostgreSQL, alone or behind a real gateway."""
 
 import asyncio
@@ -25,9 +25,9 @@ from tests.doors.hook_events import HOSTS
 from tests.doors.replicas import replicas
 from tests.postgres import APPLICATION, cluster
 from tests.proxy import Proxy
+from upwell.app.local_copy import POLL_SECONDS
 from upwell.ground.postgres.migrate import migrate
 from upwell.ground.postgres.schema import TABLES_OF_A_TENANT
-from upwell.memory.team.gateway import POLL_SECONDS
 
 DELAY_SECONDS = 0.05
 
@@ -77,7 +77,7 @@ def developers(
 
 
 def until_quiet(proxy: Proxy, seconds: float) -> None:
-    """Wait until the copy makes no more requests. It may have a memory before it is complete."""
+    """Wait until the daemon makes no more requests."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
         before = proxy.round_trips
@@ -97,10 +97,9 @@ def test_a_decision_takes_no_round_trip(
     for number in range(5):
         text, _ = ben.prompt(f"s{number}")
         assert "harbour master" in text
-    # A gateway does not announce changes, so the daemon asks it now and then.
+    # The daemon asks now and then whether the snapshot is still current.
     asked = 1 + (time.monotonic() - began) / (POLL_SECONDS * 0.8)
-    is_gateway = "UPWELL_STORE__TOKEN" in ben.environment
-    assert proxy.round_trips - before <= (2 * asked if is_gateway else 0)
+    assert proxy.round_trips - before <= 2 * asked
     assert ben.team_row()["ok"]
 
 

@@ -43,7 +43,7 @@ def share(replica: Replica, source: str, id: str) -> int:
     """Send a write. Returns the status of the answer."""
     memory = {"id": id, "text": f"tide {id}", "namespace": "team"}
     write = {"token": secrets.token_hex(16), "id": id, "content": memory}
-    message = {"protocol": 1, "source": source, "writes": [write]}
+    message = {"protocol": 2, "source": source, "writes": [write]}
     return asked(replica, "POST", "/team/writes", json.dumps(message))[0]
 
 

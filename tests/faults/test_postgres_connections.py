@@ -13,7 +13,6 @@ from tests.postgres import APPLICATION, Cluster, Pooler, cluster
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres, Statement
-from upwell.ground.postgres.listening import listen
 from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.learn.postgres import PostgresRatings
 from upwell.memory.postgres.store import PostgresStore
@@ -49,42 +48,6 @@ async def test_tenants_stay_apart_on_the_connections_that_a_pooler_shares(
         assert len(await store.list(Scope(), limit=100)) == 24
     for each in postgres:
         await each.aclose()
-
-
-async def test_changes_are_noticed_behind_a_pooler(pooled: tuple[str, str]) -> None:
-    url, direct = pooled
-    await _each_change_is_noticed(url, direct)
-
-
-async def test_changes_are_noticed() -> None:
-    url = cluster().database()
-    await _each_change_is_noticed(url, url)
-
-
-async def _each_change_is_noticed(url: str, other_url: str) -> None:
-    here, there = Postgres(url), Postgres(other_url)
-    seen = asyncio.Event()
-    listening = asyncio.create_task(listen(here, "default", seen.set))
-    async with asyncio.timeout(10):
-        await seen.wait()  # everything is new at first
-    await asyncio.sleep(2)
-    waits = []
-    for number in range(5):
-        seen.clear()
-        await PostgresStore(there).add([Memory(text=f"the kettle {number} is red")])
-        began = asyncio.get_running_loop().time()
-        async with asyncio.timeout(5):
-            await seen.wait()
-        waits.append(asyncio.get_running_loop().time() - began)
-        await asyncio.sleep(0.6)
-    seen.clear()
-    await PostgresStore(there, tenant="other").add([Memory(text="of another")])
-    await asyncio.sleep(1)
-    assert not seen.is_set()
-    listening.cancel()
-    for each in (here, there):
-        await each.aclose()
-    assert sorted(waits)[2] < 1.0
 
 
 class Cutter:

@@ -17,10 +17,8 @@ from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import Memory, Scope, Trust
 from upwell.ground.types.principal import Role, granted, private_of
 from upwell.memory.postgres.store import PostgresStore
-from upwell.memory.team.exchange import MAX_CURSORS, PAGES_BYTES
 
 pytestmark = pytest.mark.slow  # every attack opens a gateway and a PostgreSQL
-SHOP = "github.com/acme/shop"
 TOKENS = {
     "ada-token": granted("ada"),
     "ben-token": granted("ben"),
@@ -47,26 +45,15 @@ class Attacker:
         async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
             return await client.request(method, self._opened.url + path, headers=headers, **more)
 
-    async def pages(self, *cursors: Any, **more: Any) -> httpx2.Response:
-        message = {"protocol": 1, "source": self.source, "cursors": cursors, **more}
-        return await self.send("POST", "/team/pages", content=json.dumps(message))
-
-    async def read(
-        self, project: str = "", cursor: dict[str, Any] | None = None
-    ) -> list[dict[str, Any]]:
-        """Every change of a project, or those after a cursor."""
-        changes: list[dict[str, Any]] = []
-        cursor = cursor or {"project": project, "version": -1, "after": ""}
-        while True:
-            answer = await self.pages(cursor)
-            (page,) = answer.json()["pages"]
-            changes += page["changes"]
-            if page["is_last"]:
-                return changes
-            cursor = page["cursor"]
+    async def read(self) -> list[dict[str, Any]]:
+        """Every memory of the snapshot."""
+        answer = await self.send("GET", "/team/snapshot")
+        assert answer.status_code == 200, answer.text
+        memories: list[dict[str, Any]] = answer.json()["memories"]
+        return memories
 
     async def write(self, *writes: dict[str, Any], **more: Any) -> httpx2.Response:
-        message = {"protocol": 1, "source": self.source, "writes": writes, **more}
+        message = {"protocol": 2, "source": self.source, "writes": writes, **more}
         return await self.send("POST", "/team/writes", content=json.dumps(message))
 
     async def refusal(self, content: Any, id: str = "m") -> str:
@@ -132,7 +119,7 @@ async def test_private_memories_of_others_do_not_leave_not_even_by_their_ids(sit
     await site.store.restore("secret-of-ben")
     for name in ("ada", "ben", "admin", "owner"):
         attacker = await site.attacker(name)
-        assert [change["id"] for change in await attacker.read()] == ["open"]
+        assert [memory["id"] for memory in await attacker.read()] == ["open"]
 
 
 async def test_nobody_changes_deletes_or_supersedes_what_is_not_theirs(site: Site) -> None:
@@ -183,7 +170,7 @@ async def test_two_writes_of_one_memory_cannot_hide_one_another(site: Site) -> N
 async def test_a_reader_reads_and_changes_nothing(site: Site) -> None:
     await site.store.add([Memory(text="tide", id="m")])
     rita = await site.attacker("reader")
-    assert [change["id"] for change in await rita.read()] == ["m"]
+    assert [memory["id"] for memory in await rita.read()] == ["m"]
     assert (await rita.send("GET", "/team")).json()["may_write"] is False
     for content in ({"text": "of rita"}, "trash", "purge"):
         assert "only read" in await rita.refusal(content)
@@ -198,14 +185,20 @@ async def test_a_token_for_some_namespaces_sees_no_word_of_the_others(site: Site
         ]
     )
     wes = await site.attacker("web")
-    changes = await wes.read()
-    assert [change["id"] for change in changes if change["memory"]] == ["w"]
-    assert "xylo" not in json.dumps(changes)
-    assert wes.source != (await site.attacker("ada")).source
-    # With more namespaces the copy must begin anew.
+    first = await wes.send("GET", "/team/snapshot")
+    assert [memory["id"] for memory in first.json()["memories"]] == ["w"]
+    assert "xylo" not in first.text
+    # With another token's ETag, or with more namespaces, the answer is a snapshot of one's own.
+    known = {"if-none-match": first.headers["etag"]}
+    assert (await wes.send("GET", "/team/snapshot", headers=known)).status_code == 304
+    ada = await (await site.attacker("ada")).send("GET", "/team/snapshot", headers=known)
+    assert len(ada.json()["memories"]) == 2
+    stolen = {"if-none-match": ada.headers["etag"]}
+    assert "xylo" not in (await wes.send("GET", "/team/snapshot", headers=stolen)).text
     site.gateway.tokens["web-token"] = granted("wes", ["team/web", "team/api"])
-    assert (await wes.pages()).status_code == 409
-    assert len([c for c in await (await wes.begin()).read() if c["memory"]]) == 2
+    assert len((await wes.send("GET", "/team/snapshot", headers=known)).json()["memories"]) == 2
+    site.gateway.tokens["web-token"] = granted("wes", [private_of("ben")])
+    assert await wes.read() == []
 
 
 async def test_a_write_cannot_claim_another_session_or_a_later_time(site: Site) -> None:
@@ -282,55 +275,6 @@ async def test_writes_and_denials_are_audited_once(site: Site) -> None:
     assert denied == {"ada", "rita"}
 
 
-async def test_cursors_that_are_made_up_are_refused(site: Site) -> None:
-    ada = await site.attacker("ada")
-    whole = {"project": SHOP, "version": 0, "after": ""}
-    for cursor in (
-        {**whole, "version": 2**63},
-        {**whole, "version": -(2**63)},
-        {**whole, "version": 1.5},
-        {**whole, "version": 10**400},
-        {**whole, "project": "x" * 1_001},
-        {**whole, "project": "a\0b"},
-        {**whole, "project": None},
-        {**whole, "after": "a\0b"},
-        {**whole, "after": "x" * 201},
-        {**whole, "version": -5, "after": ""},
-        {**whole, "version": -5, "after": "m"},
-        {**whole, "version": -5, "after": "1 " + "x" * 201},
-        {**whole, "version": -5, "after": f"{2**63} m"},
-        {**whole, "version": -5, "after": f"{'9' * 5_000} m"},
-        {**whole, "version": -5, "after": "-1 m"},
-        "everything",
-        None,
-    ):
-        assert (await ada.pages(cursor)).status_code == 400, cursor
-
-
-async def test_a_cursor_of_the_future_or_of_another_project_begins_anew(site: Site) -> None:
-    await site.store.add([Memory(text="tide", id="m", project=SHOP)])
-    ada = await site.attacker("ada")
-    for cursor in (
-        {"project": SHOP, "version": 2**62, "after": "zzz"},
-        {"project": SHOP, "version": 0, "after": "' OR 1=1 --"},
-        {"project": SHOP, "version": -1, "after": ""},
-    ):
-        assert [change["id"] for change in await ada.read(SHOP, cursor)] == ["m"]
-
-
-async def test_no_request_makes_an_answer_long(site: Site) -> None:
-    long = "tide " * 150_000
-    await site.store.add([Memory(text=long, id=f"m{n}", project=SHOP) for n in range(8)])
-    ada = await site.attacker("ada")
-    cursor = {"project": SHOP, "version": -1, "after": "", "limit": 10**9}
-    answer = await ada.pages(cursor, page_size=10**9, limit=10**9)
-    assert len(answer.content) < PAGES_BYTES + len(long)
-    assert len(await ada.read(SHOP)) == 8
-    many = [{"project": f"p{n}", "version": 0, "after": ""} for n in range(MAX_CURSORS + 1)]
-    assert (await ada.pages(*many)).status_code == 400
-    assert (await ada.pages(cursor, cursor)).status_code == 400
-
-
 async def test_huge_and_bottomless_bodies_are_refused_and_others_served(site: Site) -> None:
     ada = await site.attacker("ada")
 
@@ -345,14 +289,14 @@ async def test_huge_and_bottomless_bodies_are_refused_and_others_served(site: Si
         assert answer.status_code == 413
     except httpx2.HTTPError:
         pass  # the connection is closed before all of it is sent
-    head = b'{"protocol": 1, "source": "", "writes": '
+    head = b'{"protocol": 2, "source": "", "writes": '
     for bomb in (
         b"[" * 2_000_000,
         head + b"[" * 2_000_000,
-        b'{"protocol": 1, "x": ' + b'{"a":' * 500_000,
+        b'{"protocol": 2, "x": ' + b'{"a":' * 500_000,
         b'{"protocol": ' + b"9" * 3_000_000 + b"}",
-        b'{"protocol": 1e999}',
-        b'{"protocol": 1, "source": "\\ud800", "writes": []}',
+        b'{"protocol": 2e999}',
+        b'{"protocol": 2, "source": "\\ud800", "writes": []}',
         b"\xff\xfe",
         b"null",
         b"",
@@ -373,15 +317,16 @@ async def test_huge_and_bottomless_bodies_are_refused_and_others_served(site: Si
 
 async def test_a_message_of_another_version_is_named(site: Site) -> None:
     ada = await site.attacker("ada")
-    answer = await ada.pages(protocol=2)
+    answer = await ada.write(protocol=1)
     assert answer.status_code == 409
-    assert "version 1" in answer.json()["error"]
+    assert "version 2" in answer.json()["error"]
 
 
 async def test_other_methods_paths_and_tokens_get_nothing(site: Site) -> None:
     ada = await site.attacker("ada")
     assert (await ada.send("POST", "/team")).status_code == 405
-    assert (await ada.send("GET", "/team/pages")).status_code == 405
+    assert (await ada.send("POST", "/team/snapshot")).status_code == 405
+    assert (await ada.send("GET", "/team/pages")).status_code in (403, 404)
     assert (await ada.send("GET", "/team/")).status_code == 403
     assert (await ada.send("GET", "/team/../metrics")).status_code in (403, 404)
     for token in ("wrong", "ada-toke", "ada-token2"):

@@ -1,5 +1,7 @@
 """`upwell team`: joins a team with a token for its gateway, and leaves it."""
 
+import asyncio
+
 from filelock import FileLock, Timeout
 from msgspec import Struct
 
@@ -13,7 +15,7 @@ from upwell.ground.secrets.mask import masked_address
 from upwell.memory.sqlite.team_store import TeamStore
 from upwell.memory.team.gateway import GatewayMemories, checked_token
 
-NO_TEAM = "this home has no copy of a team's memories"
+NO_TEAM = "this home has no snapshot of a team's memories"
 
 
 class JoinedTeam(Struct, frozen=True):
@@ -68,12 +70,12 @@ async def join(url: str, token: str) -> JoinedTeam:
 
 
 async def leave(*, drop_waiting: bool) -> int:
-    """Remove the copy of the team's memories, the token and the address from this home. Returns the
-    number of memories that were removed.
+    """Remove the snapshot of the team's memories, the token and the address from this home. Returns
+    the number of memories that were removed.
 
     Raises:
-        UsageError: there is no copy, `store.url` is not set in `config.toml`, another process keeps
-            the copy up to date, or unsent changes would be lost.
+        UsageError: there is no snapshot, `store.url` is not set in `config.toml`, another process
+            keeps the snapshot up to date, or unsent changes would be lost.
         StoreError: the home cannot be written.
     """
     from upwell.setup.config_file import read_document, write_document
@@ -88,11 +90,11 @@ async def leave(*, drop_waiting: bool) -> int:
         lock.acquire(timeout=0)
     except Timeout:
         raise UsageError(
-            "another process keeps the copy up to date",
+            "another process keeps the snapshot up to date",
             hint="end your agents, run `upwell daemon stop`, and then run this command again",
         ) from None
     try:
-        removed = await _drop_copy(drop_waiting=drop_waiting)
+        removed = await _leave(drop_waiting=drop_waiting)
         config.home.gateway_token_file.unlink(missing_ok=True)
         with exclusively(config.home.config_file):
             document = read_document(config.home.config_file)
@@ -104,24 +106,23 @@ async def leave(*, drop_waiting: bool) -> int:
     return removed
 
 
-async def _drop_copy(*, drop_waiting: bool) -> int:
+async def _leave(*, drop_waiting: bool) -> int:
     app = await build(Settings())
     try:
         store = app.memory.store
         if not isinstance(store, TeamStore):
             raise UsageError(NO_TEAM, hint="`upwell doctor` shows what is wrong with the memory")
-        state = await store.copy_state()
-        if state.waiting and not drop_waiting:
+        waiting = len(await asyncio.to_thread(store.queue.read))
+        if waiting and not drop_waiting:
             raise UsageError(
-                f"{state.waiting} of your changes have not reached the team",
+                f"{waiting} of your changes have not reached the team",
                 hint="they are sent once the gateway answers; --yes leaves without sending them",
             )
-        await store.begin("")
-        return state.memories - (await store.copy_state()).memories
+        return await store.leave()
     finally:
         await app.aclose()
 
 
 def described(config: Config) -> str:
-    """The address of the team's store, with secrets masked; "" if this home has no copy."""
+    """The address of the team's store, with secrets masked; "" if this home has no snapshot."""
     return masked_address(config.store.url) if config.store.has_copy else ""

@@ -1,20 +1,20 @@
-"""Keeps the copy of a team's memories on a developer's machine up to date, and sends what this
+"""Keeps the snapshot of a team's memories on a developer's machine up to date, and sends what this
 machine shares. The team's store is a database (`store.local`), or a gateway that has a database.
 
-Decisions and commands read memories from the copy, so that reading never waits for the store. Only
-one of a home's processes at a time, usually the daemon, keeps the copy up to date.
+Decisions and commands read memories from the snapshot, so that reading never waits for the store.
+Only one of a home's processes at a time, usually the daemon, keeps the snapshot up to date.
 """
 
 import asyncio
+import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 from upwell.app.store import no_driver
 from upwell.config import Config
-from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.files import read_regular_file
@@ -22,19 +22,22 @@ from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Store
-from upwell.memory.sqlite.copied import CopyState
+from upwell.memory.sqlite.snapshot import SnapshotState
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.base import SharedMemories
-from upwell.memory.team.replication import Replication
+from upwell.memory.team.base import TeamMemories
+from upwell.memory.team.queue import QueuedWrite, send
 
 LOOK_SECONDS = 1.0
 """How often to look for writes by this home's other processes."""
-CHECK_SECONDS = 60.0
-"""How often to poll for changes even without a notification, and to resend refused changes."""
+POLL_SECONDS = 5.0
+"""The average time between two requests for the snapshot. After a new snapshot, the next request
+waits `REST_FACTOR` times as long as the new one took, so that a large team costs no more."""
+REST_FACTOR = 10
+RESEND_SECONDS = 60.0
+"""How often to send refused writes again."""
 RETRY_SECONDS = 2.0
 TURN_SECONDS = 5.0
-"""How often a waiting process checks whether the process that keeps the copy has exited, and notes
-the projects in which it has been used."""
+"""How often a waiting process checks whether the process that keeps the snapshot has exited."""
 SEND_SECONDS = 3.0
 """How long a command waits for the team's store to accept what the command shares."""
 TRIAL_SECONDS = 2.0
@@ -42,8 +45,8 @@ LOCK = "team-copy.lock"
 
 
 async def keep_copy(config: Config, store: Store) -> None:
-    """Keep the copy up to date until cancelled. Returns at once if this home has no copy, or if the
-    driver is not installed."""
+    """Keep the snapshot up to date until cancelled. Returns at once if this home has none, or if
+    the driver is not installed."""
     if not isinstance(store, TeamStore):
         return
     try:
@@ -52,49 +55,44 @@ async def keep_copy(config: Config, store: Store) -> None:
     except ConfigError as error:
         LOG.error("the team's memories are not copied: %s", error)
         return
-    async with _turn(config.home.root / LOCK, store), _connected(config) as shared:
-        woken, following = asyncio.Event(), BackgroundTasks("changes of the team")
-        following.start(shared.follow(woken.set))
-        try:
-            await _replicate(store, shared, woken)
-        finally:
-            await following.aclose()
+    async with _turn(config.home.root / LOCK), _connected(config) as team:
+        await _keep(store, team)
 
 
 async def send_now(config: Config, store: Store) -> str:
     """Send the waiting changes, for a command that has just shared something. Returns "" if all
-    were sent, otherwise the reason. The process that keeps the copy sends the rest later."""
+    were sent, otherwise the reason. The process that keeps the snapshot sends the rest later."""
     if not isinstance(store, TeamStore):
         return ""
     reason = ""
     try:
-        async with asyncio.timeout(SEND_SECONDS), _connected(config) as shared:
-            await store.begin(await shared.identity())
-            await Replication(store, shared).push()
+        async with asyncio.timeout(SEND_SECONDS), _connected(config) as team:
+            await store.begin(await team.identity())
+            await send(store.queue, team)
     except (StoreError, ConfigError, TimeoutError) as error:
         reason = _reason(error)
         LOG.debug("nothing could be sent to the team: %s", error)
-    state = await store.copy_state()
-    return (state.refused or reason or "not yet") if state.waiting else ""
+    waiting = await asyncio.to_thread(store.queue.read)
+    return (_refusal(waiting) or reason or "not yet") if waiting else ""
 
 
 async def copy_ping(config: Config, store: Store) -> Ping | None:
-    """The state of the copy, and whether the team's store answers; None without a copy."""
+    """The state of the snapshot, and whether the team's store answers; None without a snapshot."""
     if not isinstance(store, TeamStore):
         return None
-    state = await store.copy_state()
-    detail = _described(state, SYSTEM_CLOCK.now())
+    waiting = await asyncio.to_thread(store.queue.read)
+    detail = _described(await store.state(), waiting, SYSTEM_CLOCK.now())
     try:
-        async with asyncio.timeout(TRIAL_SECONDS), _connected(config) as shared:
-            await shared.identity()
+        async with asyncio.timeout(TRIAL_SECONDS), _connected(config) as team:
+            await team.identity()
     except (StoreError, ConfigError, TimeoutError) as error:
-        hint = "upwell keeps working from its copy, and sends waiting changes later"
+        hint = "upwell keeps working from its snapshot, and sends waiting changes later"
         if isinstance(error, UpwellError) and error.hint:
             hint = f"{error.hint}; {hint}"
         return Ping(ok=False, detail=f"{detail}; {_reason(error)}", hint=hint)
-    if state.refused:
-        hint = "change or forget that memory"
-        return Ping(ok=False, detail=f"{detail}; not accepted: {state.refused}", hint=hint)
+    if refusal := _refusal(waiting):
+        hint = f"change or forget that memory; until then, it waits in {store.queue.path.name}"
+        return Ping(ok=False, detail=f"{detail}; not accepted: {refusal}", hint=hint)
     return Ping(ok=True, detail=detail)
 
 
@@ -102,49 +100,39 @@ def _reason(error: Exception) -> str:
     return error.message if isinstance(error, UpwellError) else "the team's store does not answer"
 
 
-async def _replicate(store: TeamStore, shared: SharedMemories, woken: asyncio.Event) -> None:
-    replication, reported, retried_at = Replication(store, shared), "", -CHECK_SECONDS
-    is_begun = False
+def _refusal(waiting: Sequence[QueuedWrite]) -> str:
+    return next((entry.reason for entry in waiting if entry.reason), "")
+
+
+async def _keep(store: TeamStore, team: TeamMemories) -> None:
+    reported, is_begun, resent_at = "", False, -RESEND_SECONDS
     while True:
-        woken.clear()
+        now, seen, rest = time.monotonic(), store.queue.stamp, RETRY_SECONDS
         try:
             if not is_begun:
-                await store.begin(await shared.identity())
+                await store.begin(await team.identity())
                 is_begun = True
-            now = time.monotonic()
-            is_due = now - retried_at >= CHECK_SECONDS
-            await replication.run(again=is_due)
-            retried_at = now if is_due else retried_at
+            is_due = now - resent_at >= RESEND_SECONDS
+            await send(store.queue, team, again=is_due)
+            resent_at = now if is_due else resent_at
+            began = time.monotonic()
+            is_new = await store.refresh(team)
+            # Machines that lost the store at the same moment must not all ask again together.
+            rest = POLL_SECONDS * random.uniform(0.8, 1.2)
+            rest = max(rest, is_new * REST_FACTOR * (time.monotonic() - began))
             reported = ""
         except StoreError as error:
             if error.message != reported:
-                LOG.warning("the copy of the team's memories is not up to date: %s", error)
+                LOG.warning("the snapshot of the team's memories is not up to date: %s", error)
             # By the time the store answers again, another store may have replaced it.
             reported, is_begun = error.message, False
-            await asyncio.sleep(RETRY_SECONDS)
-        await _wait_for_work(store, woken, is_failing=bool(reported))
-
-
-async def _wait_for_work(store: TeamStore, woken: asyncio.Event, *, is_failing: bool) -> None:
-    for _ in range(1 if is_failing else round(CHECK_SECONDS / LOOK_SECONDS)):
-        try:
-            async with asyncio.timeout(LOOK_SECONDS):
-                await woken.wait()
-            return
-        except TimeoutError:
-            if store.wanted.is_set() or await _has_outgoing(store):
-                return
-
-
-async def _has_outgoing(store: TeamStore) -> bool:
-    try:
-        return await store.has_outgoing()
-    except StoreError:
-        return False
+        end = time.monotonic() + rest
+        while time.monotonic() < end and (reported or store.queue.stamp == seen):
+            await asyncio.sleep(min(LOOK_SECONDS, rest))
 
 
 @asynccontextmanager
-async def _connected(config: Config) -> AsyncIterator[SharedMemories]:
+async def _connected(config: Config) -> AsyncIterator[TeamMemories]:
     """Yield the team's store. The first use connects to it.
 
     Raises:
@@ -201,9 +189,9 @@ def _import_library(config: Config) -> None:
 
 
 @asynccontextmanager
-async def _turn(path: Path, store: TeamStore) -> AsyncIterator[None]:
-    """Wait until no other process of the home keeps the copy. A process that exits releases its
-    lock. Meanwhile, note the projects that this process uses."""
+async def _turn(path: Path) -> AsyncIterator[None]:
+    """Wait until no other process of the home keeps the snapshot. A process that exits releases its
+    lock."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path, mode=0o600)
@@ -212,7 +200,6 @@ async def _turn(path: Path, store: TeamStore) -> AsyncIterator[None]:
             lock.acquire(timeout=0)
             break
         except Timeout:
-            await _note_use(store)
             await asyncio.sleep(TURN_SECONDS)
     try:
         yield
@@ -220,23 +207,15 @@ async def _turn(path: Path, store: TeamStore) -> AsyncIterator[None]:
         lock.release()
 
 
-async def _note_use(store: TeamStore) -> None:
-    try:
-        await store.note_use()
-    except StoreError as error:
-        LOG.debug("the projects in use cannot be noted: %s", error)
-
-
-def _described(state: CopyState, now: float) -> str:
+def _described(state: SnapshotState, waiting: Sequence[QueuedWrite], now: float) -> str:
     age = max(0.0, now - state.checked_at)
     parts = [
-        f"{counted(state.memories, 'shared memory', 'shared memories')} "
-        f"of {counted(state.projects, 'project')} copied",
+        f"{counted(state.memories, 'shared memory', 'shared memories')} copied",
         f"up to date {_span(age)} ago" if state.checked_at else "never up to date yet",
     ]
-    if state.waiting:
-        waits = counted(state.waiting, "write waits", "writes wait")
-        parts.append(f"{waits} for {_span(max(0.0, now - state.waiting_since))}")
+    if waiting:
+        waits = counted(len(waiting), "write waits", "writes wait")
+        parts.append(f"{waits} for {_span(max(0.0, now - min(entry.at for entry in waiting)))}")
     return "; ".join(parts)
 
 

@@ -269,18 +269,21 @@ def open_store(
     home = config.home
     if config.store.is_team:
         return _open_team_store(config, files, questions, clock, tolerant=tolerant)
+    has_copy = config.store.has_copy
     try:
-        database = open_memory_db(home, has_copy=config.store.has_copy)
+        database = open_memory_db(home, has_copy=has_copy)
     except StoreError as error:
         if not tolerant:
             raise
         LOG.error("running without memory: %s", error)
         return UnavailableStore(error), NoSources(), None
     store = SqliteStore(database, questions=questions, clock=clock)
-    if config.store.has_copy:
+    if has_copy:
         from upwell.memory.sqlite.team_store import TeamStore
+        from upwell.memory.team.queue import WriteQueue
 
-        store = TeamStore(database, questions=questions, clock=clock)
+        queue = WriteQueue(home.team_queue_file)
+        store = TeamStore(database, queue, questions=questions, clock=clock)
     files.databases.append(database)
     files.indexed.append(store)
     backups = Backups(home.memory_db, home.backups)
@@ -303,13 +306,12 @@ def _open_team_store(
         missing = StoreError("the PostgreSQL driver is missing", hint="run `upwell doctor`")
         return UnavailableStore(missing), NoSources(), None
     from upwell.learn.postgres import PostgresRatings
-    from upwell.memory.postgres.pruning import Pruning
     from upwell.memory.postgres.store import PostgresStore
 
     postgres, tenant = files.postgres, config.store.tenant
     store = PostgresStore(postgres, tenant=tenant, clock=clock, questions=questions)
     files.indexed.append(store)
-    files.chores.extend([store.purge, Pruning(postgres, tenant, config.store.deletions_days).run])
+    files.chores.append(store.purge)
     sources = _open_sources(config.home, files, tolerant=tolerant)
     return store, sources, PostgresRatings(postgres, tenant=tenant)
 
@@ -328,17 +330,18 @@ def _open_sources(home: Home, files: Files, *, tolerant: bool) -> Sources:
 
 
 def open_memory_db(home: Home, *, has_copy: bool = False) -> Database:
-    """The database with a home's own memories, imported files and ratings, and with the copy of a
-    team's memories if there is one.
+    """The database with a home's own memories, imported files and ratings, and with the snapshot
+    of a team's memories if there is one.
 
     Raises:
         StoreError: the file cannot be used.
     """
     owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
     if has_copy:
-        from upwell.memory.sqlite.copied import OWNER as COPY_OWNER
+        from upwell.memory.sqlite import snapshot
+        from upwell.memory.team.queue import WriteQueue
 
-        owners.append(COPY_OWNER)
+        owners.append(snapshot.owner(WriteQueue(home.team_queue_file)))
     return open_database(home.memory_db, owners, synchronous="FULL")
 
 

@@ -413,8 +413,8 @@ class App(MemoryApp):
         return True
 
     async def follow_team(self) -> None:
-        """Keep the copy of the team's memories up to date, until cancelled. Returns at once if this
-        home has none."""
+        """Keep the snapshot of the team's memories up to date, until cancelled. Returns at once if
+        this home has none."""
         await keep_copy(self.config, self.memory.store)
 
     async def warm(self) -> None:

@@ -39,7 +39,7 @@ def join(
 
 @team.command("status")
 def status(as_json: Json = False) -> None:
-    """Show this machine's copy of the team's memories. Also checks whether the store answers."""
+    """Show the state of the team's memories on this machine, and whether the store answers."""
 
     async def ping(app: "App") -> "tuple[str, Ping | None]":
         from upwell.app.joining import described
@@ -49,7 +49,9 @@ def status(as_json: Json = False) -> None:
 
     url, found = with_app(ping, tolerant=True)
     if found is None:
-        raise UsageError("this home has no copy of a team's memories", hint="upwell team join URL")
+        raise UsageError(
+            "this home has no snapshot of a team's memories", hint="upwell team join URL"
+        )
     if as_json:
         say_json({"ok": found.ok, "store": url, "detail": found.detail, "hint": found.hint})
     else:
@@ -66,8 +68,8 @@ def leave(
         bool, Option("--yes", help="Leave even if some of your changes have not been sent.")
     ] = False,
 ) -> None:
-    """Leave the team. Removes the copy of its memories, its token and its address from this home.
-    Your own memories stay, and the team keeps what you shared."""
+    """Leave the team. Removes its memories, its token and its address from this home. Your own
+    memories stay, and the team keeps what you shared."""
     from upwell.app.joining import leave as drop
 
     removed = run(drop(drop_waiting=yes))

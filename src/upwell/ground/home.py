@@ -88,6 +88,7 @@ class Home(Struct, frozen=True):
     clock_file = Inside("clock")
     audit_file = Inside("audit.jsonl")
     gateway_token_file = Inside("gateway-token")
+    team_queue_file = Inside("team-queue.jsonl")
 
     def _is_ours(self) -> bool:
         """Return whether the folder is empty or contains upwell's files. The permissions of any

@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated
-
-from msgspec import Meta
 
 from upwell.ground.types.memory import DEFAULT_TENANT
 
@@ -39,12 +36,11 @@ class StoreOptions:
     """`store.*`: where memories are stored.
 
     `url` is the address of a team's database or of a gateway. A gateway also needs `token`. Without
-    a `url`, the home has its own databases. `tenant` is the
-    name under which this home's rows stand in the database. Only the owner and
-    admins may change memories in the `read_only` namespaces. The database keeps a record of each
-    deleted memory for `deletions_days`.
+    a `url`, the home has its own databases. `tenant` is the name under which this home's rows
+    stand in the database. Only the owner and admins may change memories in the `read_only`
+    namespaces.
 
-    With `local`, and always with a gateway, this home stores its own memories and a copy of the
+    With `local`, and always with a gateway, this home stores its own memories and a snapshot of the
     team's memories. Only memories that belong to the team are sent to the team's store.
     """
 
@@ -53,7 +49,6 @@ class StoreOptions:
     local: bool = False
     tenant: str = DEFAULT_TENANT
     read_only: tuple[str, ...] = ()
-    deletions_days: Annotated[int, Meta(ge=1)] = 30
 
     @property
     def database(self) -> str:
@@ -72,7 +67,7 @@ class StoreOptions:
 
     @property
     def has_copy(self) -> bool:
-        """Whether this home has its own memories and a copy of the team's."""
+        """Whether this home has its own memories and a snapshot of the team's."""
         return bool(self.url) and not self.is_team
 
 

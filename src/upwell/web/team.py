@@ -1,11 +1,10 @@
-"""Serve the team's memories at `/team` to machines that keep a copy of them. The messages are
+"""Serve the team's memories at `/team` to machines that keep a snapshot of them. The messages are
 defined in `memory/team/exchange.py`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Protocol
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -18,35 +17,32 @@ from upwell.ground.types.principal import IN_SCOPE, Principal
 from upwell.memory.team import exchange
 from upwell.memory.team.access import AccessedMemories
 from upwell.memory.team.exchange import (
-    PAGES_PATH,
     PATH,
     PROTOCOL,
+    SNAPSHOT_PATH,
     WRITES_PATH,
     ErrorBody,
     Greeting,
     Malformed,
     OtherProtocol,
-    PagesReply,
-    PagesRequest,
     WritesReply,
     WritesRequest,
 )
 
-TEAM_PATHS = frozenset({PATH, PAGES_PATH, WRITES_PATH})
+TEAM_PATHS = frozenset({PATH, SNAPSHOT_PATH, WRITES_PATH})
 MAX_AT_ONCE = 8
 MAX_WAITING = 64
 """How many requests are served at once, and how many more may wait. Both numbers are small, because
-machines that update a copy can wait, but agents' calls cannot.
+machines that update a snapshot can wait, but agents' calls cannot.
 """
+MAX_PACKED = 4
+"""How many packed snapshots are kept, so that machines which ask for the same one share it."""
 BODY_SECONDS = 20.0
 RETRY_SECONDS = 2
 
 
-class OpenFor(Protocol):
-    """Opens the team's memories for a principal. They are closed at the end of the `async with`
-    block."""
-
-    def __call__(self, principal: Principal) -> AbstractAsyncContextManager[AccessedMemories]: ...
+OpenFor = Callable[[Principal], AccessedMemories]
+"""Opens the team's memories for a principal."""
 
 
 class _Refusal(Exception):
@@ -65,45 +61,66 @@ class TeamDoor:
         self._open_for = open_for
         self._turns = asyncio.Semaphore(MAX_AT_ONCE)
         self._waiting = 0
+        self._packing = asyncio.Lock()
+        self._packed: dict[str, bytes] = {}
 
     def routes(self) -> list[BaseRoute]:
         return [
             Route(PATH, self._served(self._greet), methods=["GET"]),
-            Route(PAGES_PATH, self._served(self._pages), methods=["POST"]),
+            Route(SNAPSHOT_PATH, self._served(self._snapshot), methods=["GET"]),
             Route(WRITES_PATH, self._served(self._writes), methods=["POST"]),
         ]
 
-    async def _greet(self, memories: AccessedMemories, _: bytes) -> Greeting:
-        return Greeting(
-            protocol=PROTOCOL,
-            source=await memories.identity(),
-            version=__version__,
-            may_write=memories.may_write,
+    async def _greet(self, memories: AccessedMemories, _: Request) -> Response:
+        return _response(
+            Greeting(
+                protocol=PROTOCOL,
+                source=await memories.identity(),
+                version=__version__,
+                may_write=memories.may_write,
+            )
         )
 
-    async def _pages(self, memories: AccessedMemories, body: bytes) -> PagesReply:
-        request = exchange.decoded(PagesRequest, body)
-        exchange.check_cursors(request.cursors)
-        await _check_source(memories, request.source)
-        pages = await memories.pages(request.cursors)
-        cut = await asyncio.to_thread(exchange.cut, request.cursors, pages, exchange.PAGES_BYTES)
-        return PagesReply(protocol=PROTOCOL, pages=cut)
+    async def _snapshot(self, memories: AccessedMemories, request: Request) -> Response:
+        etag = await memories.etag()
+        known = request.headers.get("if-none-match", "").removeprefix("W/").strip('"')
+        body = b""
+        if known != etag:
+            async with self._packing:
+                etag, body = await self._packed_snapshot(memories, etag)
+        headers = {"etag": f'"{etag}"', "cache-control": "private, no-cache"}
+        if not body:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        headers["content-encoding"] = "gzip"
+        return Response(body, media_type="application/json", headers=headers)
 
-    async def _writes(self, memories: AccessedMemories, body: bytes) -> WritesReply:
-        request = await asyncio.to_thread(exchange.decoded, WritesRequest, body)
-        exchange.check_writes(request.writes)
-        await _check_source(memories, request.source)
-        return WritesReply(protocol=PROTOCOL, refused=tuple(await memories.receive(request.writes)))
+    async def _packed_snapshot(self, memories: AccessedMemories, etag: str) -> tuple[str, bytes]:
+        if etag not in self._packed:
+            snapshot = await memories.snapshot()
+            etag = snapshot.etag
+            self._packed[etag] = await asyncio.to_thread(exchange.packed, snapshot)
+            while len(self._packed) > MAX_PACKED:
+                del self._packed[next(iter(self._packed))]
+        return etag, self._packed[etag]
+
+    async def _writes(self, memories: AccessedMemories, request: Request) -> Response:
+        body = await request.body()
+        message = await asyncio.to_thread(exchange.decoded, WritesRequest, body)
+        exchange.check_writes(message.writes)
+        if await memories.identity() != message.source:
+            raise _Refusal(409, "the team's store has been replaced")
+        refused = await memories.receive(message.writes)
+        return _response(WritesReply(protocol=PROTOCOL, refused=tuple(refused)))
 
     def _served(
-        self, serve: Callable[[AccessedMemories, bytes], Awaitable[object]]
+        self, serve: Callable[[AccessedMemories, Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             try:
-                body = await _body(request)
-                async with self._turn(), self._opened(request.scope[IN_SCOPE]) as memories:
-                    answer = await serve(memories, body)
-                return _response(200, await asyncio.to_thread(exchange.encoded, answer))
+                if request.method == "POST":
+                    await _read_body(request)  # before the turn, because it may arrive slowly
+                async with self._turn():
+                    return await serve(self._opened(request.scope[IN_SCOPE]), request)
             except _Refusal as refusal:
                 return _problem(refusal.status, refusal.why)
             except OtherProtocol as error:
@@ -118,7 +135,7 @@ class TeamDoor:
 
         return endpoint
 
-    def _opened(self, principal: Principal) -> AbstractAsyncContextManager[AccessedMemories]:
+    def _opened(self, principal: Principal) -> AccessedMemories:
         if self._open_for is None:
             raise _Refusal(404, "this gateway has no team's database: its store.url is not set")
         return self._open_for(principal)
@@ -138,39 +155,26 @@ class TeamDoor:
             self._turns.release()
 
 
-async def _body(request: Request) -> bytes:
+async def _read_body(request: Request) -> None:
     headers = request.headers
-    if request.method == "GET":
-        return b""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" or headers.get("content-encoding", "identity") != "identity":
         raise _Refusal(415, "send JSON, uncompressed")
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await request.body()
+            await request.body()
     except TimeoutError:
         raise _Refusal(408, "the body did not arrive in time") from None
     except ClientDisconnect:
         raise _Refusal(400, "the body broke off") from None
 
 
-async def _check_source(memories: AccessedMemories, source: str) -> None:
-    """Check that a machine has copied this store, or the part of it that the principal may see now.
-    `source` names what the machine has copied.
-
-    Raises:
-        _Refusal: the machine must fill its copy again.
-    """
-    if await memories.identity() != source:
-        raise _Refusal(409, "the team's store, or what you may see of it, has changed")
-
-
 def _problem(status: int, why: str) -> Response:
-    answer = _response(status, exchange.encoded(ErrorBody(error=why, protocol=PROTOCOL)))
+    answer = _response(ErrorBody(error=why, protocol=PROTOCOL), status)
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         answer.headers["retry-after"] = str(RETRY_SECONDS)
     return answer
 
 
-def _response(status: int, body: bytes) -> Response:
-    return Response(body, status_code=status, media_type="application/json")
+def _response(message: object, status: int = HTTPStatus.OK) -> Response:
+    return Response(exchange.encoded(message), status_code=status, media_type="application/json")

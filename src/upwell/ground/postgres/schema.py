@@ -14,10 +14,6 @@ These contain everything else that the machines of a team share:
     entry                   the tokens of writes that have arrived from developers' machines
     feedback, threshold     ratings, and the thresholds derived from them
     audit                   who stored or removed memories, and whose requests were denied
-    change                  for each memory of a project, except private ones, the tenant's version
-                            when the memory last changed or was removed, so that developers'
-                            machines can update their copies. Removals are pruned later
-                            (`memory/postgres/pruning.py`)
 
 A scope contains the memories of one project. Every primary key begins with the tenant, so the
 tables can be partitioned or distributed by tenant. No table has a sequence: a tenant's number is a
@@ -27,15 +23,12 @@ range.
 
 Statements filter by tenant. In addition, row-level security limits every statement to the rows of
 the tenant that is set in the transaction, unless the role is a superuser or has `BYPASSRLS`.
-A trigger notifies a tenant's channel when the tenant's memories change.
 """
 
 import hashlib
 from collections.abc import Iterator, Sequence
 
 TENANT_SETTING = "upwell.tenant"
-CHANNEL = "upwell_"
-"""The prefix of the channels on which triggers announce changes. The tenant's number follows."""
 LOCK = 0x75_70_77_65_6C_6C
 """The key of an advisory lock. A process holds the lock while it changes tables, so processes that
 start at the same time take turns.
@@ -59,7 +52,7 @@ TABLES_OF_A_TENANT = (
     *_OF_MEMORIES,
     *("entry", "feedback", "threshold"),
     *_EMBEDDED,
-    *("change", "audit"),
+    "audit",
 )
 
 
@@ -150,14 +143,6 @@ _SHARE = (
         version bigint NOT NULL DEFAULT 1, PRIMARY KEY (tenant, name))""",
     "ALTER TABLE upwell.tenant ADD COLUMN learned bigint NOT NULL DEFAULT 0",
     *_walls(_SHARED),
-    f"""CREATE FUNCTION upwell.announce() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        PERFORM pg_notify('{CHANNEL}' || NEW.tenant, TG_ARGV[0]); RETURN NULL; END $$""",
-    """CREATE TRIGGER announce_memories AFTER INSERT OR UPDATE OF version ON upwell.tenant
-        FOR EACH ROW EXECUTE FUNCTION upwell.announce('memories')""",
-    """CREATE TRIGGER announce_learned AFTER INSERT OR UPDATE OF learned ON upwell.tenant
-        FOR EACH ROW EXECUTE FUNCTION upwell.announce('learned')""",
-    """CREATE TRIGGER announce_files AFTER INSERT OR UPDATE ON upwell.home_file
-        FOR EACH ROW EXECUTE FUNCTION upwell.announce('files')""",
 )
 
 _ACTOR = """coalesce(nullif(current_setting('upwell.actor', true), ''),
@@ -182,38 +167,9 @@ _AUDIT = (
         FOR EACH STATEMENT EXECUTE FUNCTION upwell.audit_memories('remove')""",
 )
 
-_UNWALLED = ("tenant", "memory", "change")
-
-_CHANGES = (
+_IDENTIFY = (
     # Developers' machines recognise the database by this identity, even if its address changes.
     "ALTER TABLE upwell.tenant ADD COLUMN identity uuid NOT NULL DEFAULT gen_random_uuid()",
-    """CREATE TABLE upwell.change (
-        tenant bigint, project text COLLATE "C", id text COLLATE "C", version bigint NOT NULL,
-        gone boolean NOT NULL, at double precision NOT NULL, PRIMARY KEY (tenant, project, id))""",
-    "CREATE INDEX change_version ON upwell.change (tenant, project, version, id)",
-    *_walls(["change"]),
-    # Writers lock the tenant's row, and increase its version only after writing. Until then, the
-    # version of a change is one higher than the version in the row.
-    """CREATE FUNCTION upwell.note_changes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO upwell.change (tenant, project, id, version, gone, at)
-        SELECT m.tenant, m.project, m.id, t.version + 1, TG_ARGV[0] = 'gone',
-            extract(epoch FROM clock_timestamp())::float8
-        FROM changed m JOIN upwell.tenant t ON t.tenant = m.tenant
-        WHERE NOT starts_with(m.namespace, 'me/')
-        ON CONFLICT (tenant, project, id) DO UPDATE
-        SET version = excluded.version, gone = excluded.gone, at = excluded.at;
-        RETURN NULL; END $$""",
-    """CREATE TRIGGER note_added AFTER INSERT ON upwell.memory REFERENCING NEW TABLE AS changed
-        FOR EACH STATEMENT EXECUTE FUNCTION upwell.note_changes('added')""",
-    """CREATE TRIGGER note_removed AFTER DELETE ON upwell.memory REFERENCING OLD TABLE AS changed
-        FOR EACH STATEMENT EXECUTE FUNCTION upwell.note_changes('gone')""",
-    # The owner of the tables must bypass the policies for the next statement.
-    *(f"ALTER TABLE upwell.{table} NO FORCE ROW LEVEL SECURITY" for table in _UNWALLED),
-    """INSERT INTO upwell.change (tenant, project, id, version, gone, at)
-        SELECT m.tenant, m.project, m.id, t.version, false, m.updated_at
-        FROM upwell.memory m JOIN upwell.tenant t ON t.tenant = m.tenant
-        WHERE NOT starts_with(m.namespace, 'me/')""",
-    *(f"ALTER TABLE upwell.{table} FORCE ROW LEVEL SECURITY" for table in _UNWALLED),
 )
 
 _EMBED = (
@@ -238,19 +194,6 @@ _EMBED = (
         FOR EACH STATEMENT EXECUTE FUNCTION upwell.forget_embeddings()""",
 )
 
-_PRUNE = (
-    # For each project, the version and the id of the last deletion that has been pruned.
-    """ALTER TABLE upwell.scope ADD COLUMN pruned_version bigint NOT NULL DEFAULT 0,
-        ADD COLUMN pruned_id text COLLATE "C" NOT NULL DEFAULT ''""",
-    "CREATE INDEX change_gone ON upwell.change (tenant, at) WHERE gone",
-    # If deletions are pruned before a developer's machine has read them, replicas on an earlier
-    # version cannot warn that machine. The update makes every deletion look recent, so that none is
-    # pruned while such replicas still run.
-    "ALTER TABLE upwell.change NO FORCE ROW LEVEL SECURITY",
-    "UPDATE upwell.change SET at = extract(epoch FROM clock_timestamp())::float8 WHERE gone",
-    "ALTER TABLE upwell.change FORCE ROW LEVEL SECURITY",
-)
-
 _CODE = (
     # These columns are nullable, because replicas on an earlier version do not fill them. Such
     # replicas store their vectors under other model numbers.
@@ -270,8 +213,17 @@ _OWN = (
     "ALTER TABLE upwell.entry FORCE ROW LEVEL SECURITY",
 )
 
-MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _CHANGES, _EMBED, _PRUNE, _CODE, _OWN)
-"""Each migration's statements, oldest migration first."""
+_UNLOGGED = (
+    # Until 0.2.0, a log of changes updated developers' machines, and a channel announced them.
+    "DROP FUNCTION IF EXISTS upwell.note_changes CASCADE",
+    "DROP FUNCTION IF EXISTS upwell.announce CASCADE",
+    "DROP TABLE IF EXISTS upwell.change",
+    """ALTER TABLE upwell.scope DROP COLUMN IF EXISTS pruned_version,
+        DROP COLUMN IF EXISTS pruned_id""",
+)
+
+MIGRATIONS = (_CREATE, _SHARE, _AUDIT, _IDENTIFY, _EMBED, (), _CODE, _OWN, _UNLOGGED)
+"""Each migration's statements, oldest migration first. The empty one pruned the log of changes."""
 
 
 def tenant_number(name: str) -> int:

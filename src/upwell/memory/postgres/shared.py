@@ -1,61 +1,46 @@
-"""The interface through which machines copy the team's store. It returns the changes since a cursor
-and accepts the machines' writes."""
+"""The interface of the team's store for developers' machines: snapshots, and writes that take
+effect once."""
 
+import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.ground.errors import StoreError
-from upwell.ground.postgres.connection import Postgres, Rows, Statement, Transaction
-from upwell.ground.postgres.listening import listen
+from upwell.ground.postgres.connection import Postgres, Statement, Transaction
 from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import EntryKind
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Scope
+from upwell.ground.types.principal import PRIVATE
+from upwell.memory.postgres.counts import namespace_values, within
 from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS, from_row
 from upwell.memory.postgres.writing import LOCK_TENANT, insert, remove
 from upwell.memory.records import from_json, to_json
 from upwell.memory.team.access import Received
-from upwell.memory.team.base import (
-    ChangePage,
-    Cursor,
-    Outgoing,
-    RefusedWrite,
-    Removal,
-    SharedChange,
-)
+from upwell.memory.team.base import Outgoing, RefusedWrite, Removal, Snapshot
 
-MAX_COPIED = 50_000
-"""The maximum number of memories of one project in a new copy. If there are more, the most recently
-changed ones are copied."""
-PAGE = 100
-"""The number of changes in one page. A copy applies a page in about 50 ms."""
+MAX_MEMORIES = 20_000
+"""A snapshot with this many memories takes 2.7 MB on the network, and a gateway 1 s of CPU."""
 TOKEN_SECONDS = 90 * 86_400.0
 """How long the token of a received write is stored. A machine resends an unacknowledged write when
 it next connects, and the token shows that the write has already arrived."""
-_BEYOND = 2**63 - 1
-"""A version higher than any store can reach."""
 NOT_YOURS = "a memory with this id, or the one that it replaces, is not yours to change"
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
-_IDENTITY = "SELECT identity::text FROM upwell.tenant WHERE tenant = %(tenant)s"
-_VERSION = "SELECT coalesce(max(version), 0) FROM upwell.tenant WHERE tenant = %(tenant)s"
-_PRUNED = """
-    SELECT project, pruned_version, pruned_id FROM upwell.scope
-    WHERE tenant = %(tenant)s AND project = ANY(%(projects)s)"""
-_OF_PROJECT = "tenant = %(tenant)s AND project = %(project)s"
-_START = f"""
-    SELECT version, id FROM upwell.change WHERE {_OF_PROJECT} AND NOT gone
-    ORDER BY version DESC, id DESC OFFSET %(most)s LIMIT 1"""
-_CHANGES = f"""
-    SELECT c.version, c.id, m.n IS NULL, {", ".join(f"m.{name}" for name in COLUMNS.split(", "))}
-    FROM (SELECT version, id, gone FROM upwell.change
-          WHERE {_OF_PROJECT} AND (version, id) > (%(version)s, %(after)s)
-              AND (NOT gone OR version > %(base)s)
-          ORDER BY version, id LIMIT %(page)s) AS c
-    LEFT JOIN upwell.memory m ON m.tenant = %(tenant)s AND m.id = c.id AND NOT c.gone
-        AND m.project = %(project)s AND NOT starts_with(m.namespace, 'me/')
-    ORDER BY c.version, c.id"""
+_STATE = "SELECT identity::text, version, xmin::text FROM upwell.tenant WHERE tenant = %(tenant)s"
+# A single statement sees the memories and their version at the same moment.
+_SNAPSHOT = f"""
+    SELECT t.identity::text, t.version, t.xmin::text, m.n IS NOT NULL,
+        {", ".join(f"m.{name}" for name in COLUMNS.split(", "))}
+    FROM upwell.tenant t LEFT JOIN (
+        SELECT * FROM upwell.memory
+        WHERE tenant = %(tenant)s AND NOT starts_with(namespace, '{PRIVATE}')
+            AND (expires_at IS NULL OR expires_at > {_NOW}) AND {{condition}}
+        ORDER BY updated_at DESC, n DESC LIMIT %(most)s) AS m ON true
+    WHERE t.tenant = %(tenant)s"""
 _RECEIVE = f"""
     INSERT INTO upwell.entry (tenant, kind, key, created_at, expires_at)
     SELECT %(tenant)s, '{EntryKind.RECEIVED}', convert_to(token, 'UTF8'),
@@ -78,8 +63,23 @@ _RETURN = f"""
 _BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
 
 
+class TenantState(Struct, frozen=True):
+    """The state of a tenant's memories. Every write raises `version`. `xmin` is the transaction of
+    the last one: it tells apart two databases with the same version, one of which was restored from
+    a backup."""
+
+    identity: str
+    version: int
+    xmin: str
+
+    def etag(self, namespaces: Sequence[str] | None) -> str:
+        """Return the ETag for a principal who sees these namespaces (None: all)."""
+        parts = (self.identity, self.version, self.xmin, MAX_MEMORIES, namespaces)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
 class PostgresSharedMemories:
-    """`SharedMemories` for a tenant. Copies do not contain the tenant's name. On each machine, the
+    """`TeamMemories` for a tenant. Snapshots do not contain the tenant's name. On each machine, the
     memories belong to `DEFAULT_TENANT`."""
 
     def __init__(self, postgres: Postgres, *, tenant: str = DEFAULT_TENANT) -> None:
@@ -92,32 +92,45 @@ class PostgresSharedMemories:
         Raises:
             StoreError: the database failed.
         """
-        _, ((identity,),) = await self.postgres.ask(
-            self._tenant, Statement(ENSURE_TENANT, {"name": self._tenant}), Statement(_IDENTITY, {})
-        )
-        return str(identity)
+        return (await self._state()).identity
 
-    async def pages(self, cursors: Sequence[Cursor]) -> list[ChangePage]:
-        """Return the next changes of each project, in one round trip, or two if a copy is new or
-        must start again. It must start again if it has missed pruned deletions, or if the database
-        was restored from a backup."""
-        projects = Statement(_PRUNED, {"projects": [cursor.project for cursor in cursors]})
-        # The version is read first and the pruned positions last, so that no deletion can be pruned
-        # unnoticed in between.
-        ((version,),), *read, rows = await self.postgres.ask(
-            self._tenant, Statement(_VERSION, {}), *map(_changes, cursors), projects
-        )
-        pruned = {project: (number, id) for project, number, id in rows}
-        missing = [c for c in cursors if _must_begin(c, version, pruned.get(c.project, (0, "")))]
-        begun = {page.cursor.project: page for page in await self._begun(missing, version)}
-        return [
-            begun.get(cursor.project)
-            or self._page(cursor, rows, pruned.get(cursor.project, (0, "")))
-            for cursor, rows in zip(cursors, read, strict=True)
-        ]
+    async def etag(self, namespaces: Sequence[str] | None = None) -> str:
+        """Return the ETag of the snapshot with the memories in these namespaces.
 
-    async def follow(self, changed: Callable[[], None]) -> None:
-        await listen(self.postgres, self._tenant, changed)
+        Raises:
+            StoreError: the database failed.
+        """
+        return (await self._state()).etag(namespaces)
+
+    async def snapshot(self, etag: str = "") -> Snapshot | None:
+        """Return all memories except private ones, or None if `etag` is still current."""
+        return None if await self.etag() == etag else await self.snapshot_of(None)
+
+    async def snapshot_of(self, namespaces: Sequence[str] | None) -> Snapshot:
+        """Return the memories in these namespaces, or all, except private ones. If there are more
+        than `MAX_MEMORIES`, the most recently changed ones are returned.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        await self._state()
+        condition = "true" if namespaces is None else within("namespace", namespaces)
+        values = {**namespace_values(namespaces or ()), "most": MAX_MEMORIES}
+        statement = Statement(_SNAPSHOT.format(condition=condition), values)
+        (rows,) = await self.postgres.ask(self._tenant, statement)
+        # Building many memories would block the event loop for too long.
+        memories = await asyncio.to_thread(
+            lambda: [from_row(DEFAULT_TENANT, row[4:]) for row in rows if row[3]]
+        )
+        state = TenantState(*rows[0][:3])
+        return Snapshot(state.identity, state.etag(namespaces), memories)
+
+    async def _state(self) -> TenantState:
+        (rows,) = await self.postgres.ask(self._tenant, Statement(_STATE, {}))
+        if not rows:
+            ensure = Statement(ENSURE_TENANT, {"name": self._tenant})
+            _, rows = await self.postgres.ask(self._tenant, ensure, Statement(_STATE, {}))
+        return TenantState(*rows[0])
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
         """Apply these writes in one transaction, except those that have arrived before."""
@@ -180,39 +193,6 @@ class PostgresSharedMemories:
             # The memories are stored. Until the next addition, searches use the old null scores.
             LOG.warning("cannot measure null scores: %s", error)
 
-    async def _begun(self, cursors: Sequence[Cursor], version: int) -> list[ChangePage]:
-        """Return the first pages of new copies. Each has no changes, only the cursor with which the
-        copy starts to fill."""
-        if not cursors:
-            return []
-        read = await self.postgres.ask(
-            self._tenant,
-            *(Statement(_START, {"project": c.project, "most": MAX_COPIED}) for c in cursors),
-        )
-        return [
-            ChangePage((), _first(cursor, version, *(rows[0] if rows else (0, ""))), is_last=False)
-            for cursor, rows in zip(cursors, read, strict=True)
-        ]
-
-    def _page(self, cursor: Cursor, rows: Rows, pruned: tuple[int, str]) -> ChangePage:
-        changes = [
-            SharedChange(
-                row[1], None if row[2] else self._own(from_row(self._tenant, row[3:])), row[0]
-            )
-            for row in rows
-        ]
-        last = (rows[-1][0], rows[-1][1]) if rows else cursor.position
-        if len(rows) == PAGE:
-            return ChangePage(changes, cursor.behind(*last), is_last=False)
-        if cursor.base >= 0:
-            # The copy began with the memories of the base version, so it needs no earlier
-            # deletions.
-            last = max(last, (cursor.base, ""), pruned)
-        return ChangePage(changes, Cursor(cursor.project, *last), is_last=True)
-
-    def _own(self, memory: Memory) -> Memory:
-        return replace(memory, tenant=DEFAULT_TENANT)
-
 
 async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[Outgoing]:
     """Return the writes that have not arrived before, and record them as arrived."""
@@ -248,34 +228,3 @@ async def _foreign(
 def _touched(write: Outgoing) -> set[str]:
     supersedes = write.content.supersedes if isinstance(write.content, Memory) else None
     return {write.id, *([supersedes] if supersedes else [])}
-
-
-def _must_begin(cursor: Cursor, version: int, pruned: tuple[int, str]) -> bool:
-    """Return whether a copy must start again. `version` is the store's version. `pruned` is the
-    position of the project's last pruned deletion."""
-    if cursor.base >= 0:
-        return not pruned[0] <= cursor.base <= version
-    return not (0 <= cursor.version <= version and cursor.position >= pruned)
-
-
-def _first(cursor: Cursor, version: int, start: int, after: str) -> Cursor:
-    """Return the cursor with which a copy starts to fill. It points directly after the change at
-    (`start`, `after`). Its version is lower than the old cursor's, which tells the copy to start
-    again."""
-    if cursor.base > version:
-        # The database was restored from a backup while the copy was being filled. This cursor
-        # raises the version, so that the next one can lower it.
-        return Cursor(cursor.project, _BEYOND)
-    return Cursor.filling(cursor.project, version, start, after)
-
-
-def _changes(cursor: Cursor) -> Statement:
-    version, after = cursor.position
-    values = {
-        "project": cursor.project,
-        "version": version,
-        "after": after,
-        "base": cursor.base,
-        "page": PAGE,
-    }
-    return Statement(_CHANGES, values)

@@ -1,1 +1,1 @@
-"""A team's memories: what is shared, the copy on each machine, and access through a gateway."""
+"""A team's memories: what is shared, the snapshot on each machine, and access through a gateway."""

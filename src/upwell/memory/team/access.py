@@ -3,7 +3,6 @@ memories visible to it, never private ones, and writes only what its role and na
 """
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -15,15 +14,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Provenance
 from upwell.ground.types.principal import EVERY, PRIVATE, Principal
 from upwell.memory.records import check, check_pin, masked, memory_of, stamped
-from upwell.memory.team.base import (
-    VIEW,
-    ChangePage,
-    Cursor,
-    Outgoing,
-    RefusedWrite,
-    Removal,
-    SharedChange,
-)
+from upwell.memory.team.base import Outgoing, RefusedWrite, Removal, Snapshot
 from upwell.memory.team.exchange import Malformed, check_name, storable
 
 MAX_DOOR_CHARS = 40
@@ -43,7 +34,8 @@ class LimitedMemories(Protocol):
     """The team's store in the database."""
 
     async def identity(self) -> str: ...
-    async def pages(self, cursors: Sequence[Cursor]) -> Sequence[ChangePage]: ...
+    async def etag(self, namespaces: Sequence[str] | None) -> str: ...
+    async def snapshot_of(self, namespaces: Sequence[str] | None) -> Snapshot: ...
     async def receive_within(
         self, writes: Sequence[Outgoing], may_change: Callable[[str], bool]
     ) -> Received: ...
@@ -78,29 +70,32 @@ class AccessedMemories:
         return self._principal.may_write
 
     async def identity(self) -> str:
-        """Return the name of the store. If the principal sees only a part of the store, the name of
-        this part is appended, so that a machine fills its copy again when its token's namespaces
-        change.
+        return await self._shared.identity()
+
+    async def etag(self) -> str:
+        """Return the ETag of the snapshot. It also differs between principals that see different
+        namespaces.
 
         Raises:
             StoreError: the database failed.
         """
-        own = await self._shared.identity()
+        return await self._shared.etag(self._patterns)
+
+    async def snapshot(self) -> Snapshot:
+        """Return the memories that the principal may see, without anyone's private ones.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        snapshot = await self._shared.snapshot_of(self._patterns)
+        seen = [memory for memory in snapshot.memories if self._sees(memory.namespace)]
+        return replace(snapshot, memories=seen)
+
+    @property
+    def _patterns(self) -> Sequence[str] | None:
         patterns = [p for p in self._principal.namespaces if not p.startswith(PRIVATE)]
-        if not self._principal.namespaces or EVERY in patterns:
-            return own
-        digest = hashlib.sha256("\n".join(sorted(patterns)).encode()).hexdigest()[:16]
-        return f"{own}{VIEW}{digest}"
-
-    async def pages(self, cursors: Sequence[Cursor]) -> list[ChangePage]:
-        """Return the next changes of each project. A changed memory that the principal cannot see
-        is reported as gone, because it may have left a namespace that the principal can see.
-
-        Raises:
-            StoreError: the database failed.
-        """
-        pages = await self._shared.pages(cursors)
-        return [replace(page, changes=[*map(self._seen, page.changes)]) for page in pages]
+        is_whole = not self._principal.namespaces or EVERY in patterns
+        return None if is_whole else sorted(patterns)
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
         """Apply these writes, except those that arrived earlier. Returns the refused writes.
@@ -129,12 +124,6 @@ class AccessedMemories:
                 self._audit.record(actor, _action(write), write.id, "done")
         for reason in {refusal.reason for refusal in refused}:
             self._audit.denied(actor, f"sharing: {reason}")
-
-    def _seen(self, change: SharedChange) -> SharedChange:
-        memory = change.memory
-        if memory is None or self._sees(memory.namespace):
-            return change
-        return replace(change, memory=None)
 
     def _sees(self, namespace: str) -> bool:
         return not namespace.startswith(PRIVATE) and self._principal.sees(namespace)

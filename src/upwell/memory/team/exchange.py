@@ -1,15 +1,17 @@
 """The messages with which a developer's machine reads and changes a team's memories through a
 gateway (`memory/team/gateway.py`, `web/team.py`). They are JSON over HTTP.
 
-    GET  /team          → Greeting   the store, and whether the token may write
-    POST /team/pages    PagesRequest → PagesReply     the next changes of some projects
-    POST /team/writes   WritesRequest → WritesReply   writes of the machine's outbox
+    GET  /team            → Greeting        the store, and whether the token may write
+    GET  /team/snapshot   → SnapshotReply   what the token may read, compressed, with an ETag;
+                                            304 if `If-None-Match` has the current one
+    POST /team/writes     WritesRequest → WritesReply   writes of the machine's queue
 
 Both sides check what they receive, because any program may have sent it.
 """
 
 import math
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,27 +21,24 @@ from msgspec.structs import replace
 from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.terms import sound
 from upwell.memory.records import MAX_COUNT, MAX_ID_CHARS, MAX_TIME
-from upwell.memory.team.base import ChangePage, Cursor, Outgoing, RefusedWrite, SharedChange
+from upwell.memory.team.base import Outgoing, RefusedWrite, Snapshot
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of these messages. Both sides reject any other version."""
-PATH, PAGES_PATH, WRITES_PATH = "/team", "/team/pages", "/team/writes"
-MAX_CURSORS = 32
+PATH, SNAPSHOT_PATH, WRITES_PATH = "/team", "/team/snapshot", "/team/writes"
 MAX_WRITES = 100
 MAX_REQUEST_BYTES = 4_000_000
-PAGES_BYTES = 2_000_000
-"""The approximate maximum size of a response with pages. A response with only one change may be
-larger."""
-MAX_REPLY_BYTES = 16_000_000
+MAX_REPLY_BYTES, MAX_UNPACKED_BYTES = 50_000_000, 500_000_000
+"""The maximum size of a response, as it is sent and when it is unpacked."""
 MAX_NAME_CHARS = 1_000
-_MAX_VERSION = 2**63 - 1
+_GZIP = 16 + zlib.MAX_WBITS
 _MAX_LINE = 2**31 - 1
 _TOKEN_CHARS = range(16, 65)
 
 
 class Greeting(Struct, frozen=True, kw_only=True):
     """The gateway's description of itself. `source` is the identity of the store, as returned by
-    `SharedMemories.identity()`. `version` is the version of upwell. `may_write` is True if the
+    `TeamMemories.identity()`. `version` is the version of upwell. `may_write` is True if the
     token's role allows writes."""
 
     protocol: int
@@ -48,21 +47,17 @@ class Greeting(Struct, frozen=True, kw_only=True):
     may_write: bool = True
 
 
-class PagesRequest(Struct, frozen=True, kw_only=True):
-    """A request for the next changes in the store `source`, which the machine copies."""
+class SnapshotReply(Struct, frozen=True, kw_only=True):
+    """The memories of the store `source` that the token may read. The header `ETag` differs when
+    they may have changed."""
 
     protocol: int
     source: str
-    cursors: tuple[Cursor, ...]
-
-
-class PagesReply(Struct, frozen=True, kw_only=True):
-    protocol: int
-    pages: tuple[ChangePage, ...]
+    memories: tuple[Memory, ...]
 
 
 class WritesRequest(Struct, frozen=True, kw_only=True):
-    """Writes for the store `source`."""
+    """Writes for the store `source`, which the machine has a snapshot of."""
 
     protocol: int
     source: str
@@ -118,6 +113,45 @@ def decoded[T](kind: type[T], body: bytes) -> T:
     return _decoded(kind, body)
 
 
+def packed(snapshot: Snapshot) -> bytes:
+    """Encode and compress a snapshot."""
+    memories = tuple(snapshot.memories)
+    reply = SnapshotReply(protocol=PROTOCOL, source=snapshot.source, memories=memories)
+    return zlib.compress(encoded(reply), wbits=_GZIP)
+
+
+def unpacked(content: bytes) -> bytes:
+    """Decompress a response.
+
+    Raises:
+        Malformed: the content is damaged, or too long when it is unpacked.
+    """
+    unpacking = zlib.decompressobj(_GZIP)
+    try:
+        body = unpacking.decompress(content, MAX_UNPACKED_BYTES)
+    except zlib.error as error:
+        raise Malformed(str(error)) from error
+    if not unpacking.eof:
+        raise Malformed("too long, or incomplete")
+    return body
+
+
+def batches(writes: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
+    """Divide writes into requests that a gateway accepts. A write that is too long by itself gets
+    its own batch."""
+    batch: list[Outgoing] = []
+    size = MAX_NAME_CHARS
+    for write in writes:
+        length = len(encoded(write)) + 1
+        if batch and (len(batch) == MAX_WRITES or size + length > MAX_REQUEST_BYTES):
+            yield batch
+            batch, size = [], MAX_NAME_CHARS
+        batch.append(write)
+        size += length
+    if batch:
+        yield batch
+
+
 def problem_in(body: bytes) -> ErrorBody | None:
     """Return the error in the body of a response, or None if another program wrote the body."""
     try:
@@ -126,30 +160,8 @@ def problem_in(body: bytes) -> ErrorBody | None:
         return None
 
 
-def check_cursors(cursors: Sequence[Cursor]) -> None:
-    """Reject cursors that cannot come from a gateway.
-
-    Raises:
-        Malformed: there are too many cursors, two have the same project, or one is impossible.
-    """
-    if len(cursors) > MAX_CURSORS:
-        raise Malformed(f"more than {MAX_CURSORS} projects at once")
-    if len({cursor.project for cursor in cursors}) < len(cursors):
-        raise Malformed("a project occurs twice")
-    for cursor in cursors:
-        try:
-            version, after = cursor.position
-        except ValueError:
-            raise Malformed("a position that no store has") from None
-        lowest = -1 if cursor.base < 0 else 0
-        if not (lowest <= version <= _MAX_VERSION and cursor.base <= _MAX_VERSION):
-            raise Malformed("a version that no store has")
-        check_name(cursor.project)
-        check_name(after, MAX_ID_CHARS)
-
-
 def check_writes(writes: Sequence[Outgoing]) -> None:
-    """Reject writes that cannot come from an outbox.
+    """Reject writes that cannot come from a machine's queue.
 
     Raises:
         Malformed: there are too many writes, two of them have the same memory or token, or one has
@@ -183,34 +195,6 @@ def storable(memory: Memory) -> Memory:
         updated_at=_time(memory.updated_at),
         viewed_at=_time(memory.viewed_at),
     )
-
-
-def cut(
-    cursors: Sequence[Cursor], pages: Sequence[ChangePage], max_bytes: int
-) -> tuple[ChangePage, ...]:
-    """Trim the pages to about `max_bytes` in total. The first change is always included, whatever
-    its size, so that every response makes progress. `cursors` are the cursors in the request, one
-    for each page."""
-    remaining, is_first, result = max_bytes, True, []
-    for cursor, page in zip(cursors, pages, strict=True):
-        changes: list[SharedChange] = []
-        for change in page.changes:
-            remaining -= len(encoded(change))
-            if remaining < 0 and not is_first:
-                break
-            is_first = False
-            changes.append(change)
-        result.append(_beginning(cursor, page, changes))
-    return tuple(result)
-
-
-def _beginning(cursor: Cursor, page: ChangePage, changes: Sequence[SharedChange]) -> ChangePage:
-    if len(changes) == len(page.changes):
-        return page
-    if not changes:
-        return ChangePage((), cursor, is_last=False)
-    last = changes[-1]
-    return ChangePage(changes, cursor.behind(last.version, last.id), is_last=False)
 
 
 def _decoded[T](kind: type[T], body: bytes) -> T:

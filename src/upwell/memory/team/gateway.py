@@ -6,11 +6,11 @@ one-line message and a hint. No error message contains the token.
 """
 
 import asyncio
-import random
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from upwell import __version__
@@ -18,14 +18,13 @@ from upwell.ground.errors import StoreError
 from upwell.ground.secrets.mask import masked_address
 from upwell.ground.secrets.redact import redacted_start
 from upwell.memory.team import exchange
-from upwell.memory.team.base import ChangePage, Cursor, Outgoing, RefusedWrite, SharedChange
+from upwell.memory.team.base import Outgoing, RefusedWrite, Snapshot
 from upwell.memory.team.exchange import (
     PROTOCOL,
     Greeting,
     Malformed,
     OtherProtocol,
-    PagesReply,
-    PagesRequest,
+    SnapshotReply,
     WritesReply,
     WritesRequest,
 )
@@ -33,18 +32,17 @@ from upwell.memory.team.exchange import (
 if TYPE_CHECKING:
     import httpx2
 
-POLL_SECONDS = 5.0
-"""The average time between two requests for changes. If requests waited for changes instead, the
-gateway would have to keep a connection open for every machine."""
-EXCHANGE_SECONDS = 30.0
-CONNECT_SECONDS = 5.0
-MAX_REST_SECONDS = 60.0
+EXCHANGE_SECONDS, SILENCE_SECONDS, CONNECT_SECONDS = 120.0, 10.0, 5.0
+"""How long a request may take, how long nothing may arrive meanwhile, and how long connecting may
+take."""
+MAX_REST_SECONDS, KEEPALIVE_SECONDS = 60.0, 20.0
 MAX_REASON_CHARS = 200
-_HELP = "see `upwell team`; meanwhile, upwell works from its copy"
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+_HELP = "see `upwell team`; meanwhile, upwell works from its snapshot"
 
 
 class GatewayMemories:
-    """`SharedMemories` for a token's tenant and namespaces. `token()` returns the token or raises
+    """`TeamMemories` for a token's tenant and namespaces. `token()` returns the token or raises
     StoreError. It is called before every request, so a new token needs no restart."""
 
     def __init__(self, url: str, token: Callable[[], str]) -> None:
@@ -65,52 +63,41 @@ class GatewayMemories:
             StoreError: the gateway cannot be reached, does not accept the token, or sends no
                 greeting that this version understands.
         """
-        return self._read(Greeting, await self._exchange("GET", exchange.PATH))
+        _, body = await self._exchange("GET", exchange.PATH)
+        return self._read(Greeting, body)
 
-    async def pages(self, cursors: Sequence[Cursor]) -> list[ChangePage]:
-        pages: list[ChangePage] = []
-        for start in range(0, max(1, len(cursors)), exchange.MAX_CURSORS):
-            batch = tuple(cursors[start : start + exchange.MAX_CURSORS])
-            message = PagesRequest(protocol=PROTOCOL, source=await self._known(), cursors=batch)
-            body = await self._exchange("POST", exchange.PAGES_PATH, exchange.encoded(message))
-            answer = self._read(PagesReply, body).pages
-            if [page.cursor.project for page in answer] != [cursor.project for cursor in batch]:
-                raise self._wrong("pages of other projects")
-            pages += [_storable(page) for page in answer]
-        return pages
+    async def snapshot(self, etag: str = "") -> Snapshot | None:
+        headers = {"if-none-match": f'"{etag}"'} if etag else {}
+        current, body = await self._exchange("GET", exchange.SNAPSHOT_PATH, headers=headers)
+        if etag and not body:
+            return None
+        return await asyncio.to_thread(self._snapshot_in, body, current)
+
+    def _snapshot_in(self, body: bytes, etag: str) -> Snapshot:
+        reply = self._read(SnapshotReply, body)
+        memories = [exchange.storable(memory) for memory in reply.memories]
+        return Snapshot(reply.source, etag, memories)
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
-        refused: list[RefusedWrite] = []
-        for batch in _batches(writes):
-            message = WritesRequest(
-                protocol=PROTOCOL, source=await self._known(), writes=tuple(batch)
-            )
-            body = exchange.encoded(message)
-            if len(body) > exchange.MAX_REQUEST_BYTES:
-                refused.append(
-                    RefusedWrite(batch[0].token, "the memory is too long for the gateway")
-                )
-                continue
-            answer = await self._exchange("POST", exchange.WRITES_PATH, body)
-            refused += self._read(WritesReply, answer).refused
+        source = self._source or await self.identity()
+        message = WritesRequest(protocol=PROTOCOL, source=source, writes=tuple(writes))
+        body = exchange.encoded(message)
+        if len(body) > exchange.MAX_REQUEST_BYTES:
+            reason = "the memory is too long for the gateway"
+            return [RefusedWrite(write.token, reason) for write in writes]
+        _, reply = await self._exchange("POST", exchange.WRITES_PATH, body)
+        refused = self._read(WritesReply, reply).refused
         return [RefusedWrite(refusal.token, _line(refusal.reason)) for refusal in refused]
-
-    async def follow(self, changed: Callable[[], None]) -> None:
-        while True:
-            # Machines that lost the gateway at the same moment must not all reconnect together.
-            await asyncio.sleep(POLL_SECONDS * random.uniform(0.8, 1.2))
-            changed()
 
     async def aclose(self) -> None:
         """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
 
-    async def _known(self) -> str:
-        return self._source or await self.identity()
-
-    async def _exchange(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """Send a request and return the body of the response.
+    async def _exchange(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = _NO_HEADERS
+    ) -> tuple[str, bytes]:
+        """Send a request. Returns the ETag and the body of the response.
 
         Raises:
             StoreError: the gateway did not respond, or responded with an error.
@@ -119,19 +106,20 @@ class GatewayMemories:
 
         if (rest := self._rest_until - time.monotonic()) > 0:
             raise self._failed(f"asks to wait {rest:.0f} s more")
-        headers = {"authorization": f"Bearer {self._token()}", "accept-encoding": "identity"}
+        sent = {"authorization": f"Bearer {self._token()}", "accept-encoding": "gzip", **headers}
         if self._client is None:
             self._client = await asyncio.to_thread(_client)
         if body:
-            headers["content-type"] = "application/json"
+            sent["content-type"] = "application/json"
         try:
             async with (
                 asyncio.timeout(EXCHANGE_SECONDS),
                 self._client.stream(
-                    method, self._url + path, content=body or None, headers=headers
+                    method, self._url + path, content=body or None, headers=sent
                 ) as response,
             ):
-                return self._body_of(response, await self._content(response))
+                content = self._body_of(response, await self._content(response))
+                return response.headers.get("etag", "").removeprefix("W/").strip('"'), content
         except (httpx2.TimeoutException, TimeoutError) as error:
             raise self._failed("does not answer") from error
         except httpx2.ConnectError as error:
@@ -145,7 +133,12 @@ class GatewayMemories:
             content += chunk
             if len(content) > exchange.MAX_REPLY_BYTES:
                 raise self._wrong("an answer that is too long")
-        return bytes(content)
+        if response.headers.get("content-encoding", "identity") == "identity":
+            return bytes(content)
+        try:
+            return await asyncio.to_thread(exchange.unpacked, bytes(content))
+        except Malformed as error:
+            raise self._wrong("an answer that cannot be unpacked") from error
 
     def _body_of(self, response: "httpx2.Response", content: bytes) -> bytes:
         """Return `content` if the request succeeded.
@@ -154,7 +147,7 @@ class GatewayMemories:
             StoreError: the gateway responded with an error.
         """
         status = response.status_code
-        if status == HTTPStatus.OK:
+        if status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED):
             return content
         if response.is_redirect:
             place = masked_address(response.headers.get("location", ""))
@@ -228,38 +221,11 @@ def _client() -> "httpx2.AsyncClient":
 
     return httpx2.AsyncClient(
         verify=ssl.create_default_context(),
-        timeout=httpx2.Timeout(EXCHANGE_SECONDS, connect=CONNECT_SECONDS),
-        limits=httpx2.Limits(max_connections=2, keepalive_expiry=POLL_SECONDS * 2),
+        timeout=httpx2.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS),
+        limits=httpx2.Limits(max_connections=2, keepalive_expiry=KEEPALIVE_SECONDS),
         follow_redirects=False,
         trust_env=False,
     )
-
-
-def _batches(writes: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
-    batch: list[Outgoing] = []
-    size = exchange.MAX_NAME_CHARS
-    for write in writes:
-        length = len(exchange.encoded(write)) + 1
-        is_full = len(batch) == exchange.MAX_WRITES
-        if batch and (is_full or size + length > exchange.MAX_REQUEST_BYTES):
-            yield batch
-            batch, size = [], exchange.MAX_NAME_CHARS
-        batch.append(write)
-        size += length
-    if batch:
-        yield batch
-
-
-def _storable(page: ChangePage) -> ChangePage:
-    changes = [
-        SharedChange(
-            change.id,
-            None if change.memory is None else exchange.storable(change.memory),
-            change.version,
-        )
-        for change in page.changes
-    ]
-    return ChangePage(changes, page.cursor, page.is_last)
 
 
 def _line(text: str) -> str:

@@ -2,6 +2,7 @@
 the token."""
 
 import asyncio
+import gzip
 import json
 import logging
 import re
@@ -22,15 +23,15 @@ from upwell.ground.types.memory import Memory, Scope
 from upwell.ground.types.principal import Role, granted
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.sqlite.team_store import TeamStore
+from upwell.memory.team import exchange
 from upwell.memory.team import gateway as gateway_source
-from upwell.memory.team.base import Cursor
-from upwell.memory.team.exchange import MAX_CURSORS, MAX_REPLY_BYTES
 from upwell.memory.team.gateway import GatewayMemories, checked_token
-from upwell.memory.team.replication import Replication
+from upwell.memory.team.queue import send
 from upwell.testing import ManualClock
 
 TOKEN = "planted-token-1234567890"
-GREETING = json.dumps({"protocol": 1, "source": "s"}).encode()
+GREETING = json.dumps({"protocol": 2, "source": "s"}).encode()
+GZIPPED, BOMB = gzip.compress(GREETING), gzip.compress(b" " * 1_000_001)
 
 
 def answer(status: int, body: bytes = b"", length: int | None = None, **headers: str) -> bytes:
@@ -118,7 +119,7 @@ async def failure_of(source: GatewayMemories) -> StoreError:
             "no route for teams: not an upwell gateway, or an o",
         ),
         (
-            answer(404, b'{"protocol": 1, "error": "no team\'s database"}'),
+            answer(404, b'{"protocol": 2, "error": "no team\'s database"}'),
             "404: no team's database",
         ),
         (answer(421, b'{"error": "unknown host name"}'), "421: unknown host name"),
@@ -126,19 +127,26 @@ async def failure_of(source: GatewayMemories) -> StoreError:
         (answer(301, location="http://gateway.example/team?key=abc"), "redirects to http://gate"),
         (answer(307, location="https://evil.example/team"), "redirects to https://evil"),
         (answer(200, b"<html>a captive portal</html>"), "sent something else, which no upwell"),
-        (answer(200, b'{"protocol": 2}'), "speaks version 2 of the protocol, and upwell"),
-        (answer(200, b'{"protocol": 1, "sou', length=100), "broke off"),
+        (answer(200, b'{"protocol": 1}'), "speaks version 1 of the protocol, and upwell"),
+        (answer(200, b'{"protocol": 2, "sou', length=100), "broke off"),
         (answer(200, GREETING[:-1]), "sent something else"),
         (b"", "broke off"),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "broke off"),
-        (answer(200, b"x" * (MAX_REPLY_BYTES + 1)), "too long"),
+        (answer(200, b"x" * 100_001), "too long"),
+        (answer(200, GREETING, content_encoding="gzip"), "cannot be unpacked"),
+        (answer(200, GZIPPED[:-1], content_encoding="gzip"), "cannot be unpacked"),
+        (answer(200, BOMB, content_encoding="gzip"), "cannot be unpacked"),
         (
             answer(500, b'{"error": "a\\nb\\u001b[31m' + b"c" * 999 + b'"}'),
             "answers 500: a b [31mccc",
         ),
     ],
 )
-async def test_every_failure_is_one_line(reply: bytes, expected: str) -> None:
+async def test_every_failure_is_one_line(
+    reply: bytes, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "MAX_REPLY_BYTES", 100_000)
+    monkeypatch.setattr(exchange, "MAX_UNPACKED_BYTES", 1_000_000)
     async with server(reply) as source:
         assert expected in (await failure_of(source)).message
 
@@ -162,7 +170,7 @@ async def test_a_gateway_that_is_down_or_silent(monkeypatch: pytest.MonkeyPatch)
     down = GatewayMemories("http://127.0.0.1:9", lambda: TOKEN)
     assert "cannot be reached" in (await failure_of(down)).message
     await down.aclose()
-    monkeypatch.setattr(gateway_source, "EXCHANGE_SECONDS", 0.3)
+    monkeypatch.setattr(gateway_source, "SILENCE_SECONDS", 0.3)
 
     async with server(None) as source:
         assert "does not answer" in (await failure_of(source)).message
@@ -181,42 +189,35 @@ async def test_a_gateway_that_asks_to_wait_is_left_alone() -> None:
         assert "asks to wait" in (await failure_of(source)).message
 
 
-async def test_pages_of_other_projects_are_refused() -> None:
-    cursor = {"project": "other", "version": 0, "after": ""}
-    page = {"changes": [], "cursor": cursor, "is_last": True}
-    body = json.dumps({"protocol": 1, "source": "s", "pages": [page]}).encode()
-    async with server(answer(200, body)) as source:
-        with pytest.raises(StoreError, match="other projects"):
-            await source.pages([Cursor("mine")])
-
-
-async def test_many_projects_and_long_texts_take_several_requests(tmp_path: Path) -> None:
+async def test_long_texts_take_several_requests(tmp_path: Path) -> None:
     url = cluster().emptied()
     async with gateway(tmp_path, url) as opened:
         source = GatewayMemories(opened.url, lambda: OWNER_TOKEN)
         store = PostgresStore(Postgres(url))
-        projects = [f"p{n}" for n in range(MAX_CURSORS * 2 + 1)]
-        await store.add([Memory(text="tide", id=p, project=p) for p in projects])
-        begun = await source.pages([Cursor(project) for project in projects])
-        pages = await source.pages([page.cursor for page in begun])
-        assert [page.changes[0].id for page in pages] == projects
         copy, close = open_team(tmp_path, ManualClock())
         assert isinstance(copy, TeamStore)
-        await copy.begin(await source.identity())
         long = [Memory(text="é" * 900_000, id=f"m{n}", namespace="team") for n in range(4)]
         await copy.add([*long, Memory(text="\0" * 999_999 + "x", id="n", namespace="team")])
         await copy.add([Memory(text="odd \ud800 tide", id="odd", namespace="team")])
-        await Replication(copy, source).run()
-        state = await copy.copy_state()
-        assert (state.waiting, state.refused) == (1, "the memory is too long for the gateway")
+        await synced(copy, source)
+        (refused,) = copy.queue.read()
+        assert refused.reason == "the memory is too long for the gateway"
         arrived = {memory.id for memory in await store.list(Scope(), limit=1_000)}
-        assert arrived == {*projects, "m0", "m1", "m2", "m3", "odd"}
+        assert arrived == {"m0", "m1", "m2", "m3", "odd"}
         odd = await copy.get("odd")
         assert odd is not None
         assert odd.text == "odd \ufffd tide"
         await close()
         await store.aclose()
         await source.aclose()
+
+
+async def synced(copy: TeamStore, source: GatewayMemories) -> set[str]:
+    """Send and read, as the daemon does. Returns the ids that the machine has then."""
+    await copy.begin(await source.identity())
+    await send(copy.queue, source)
+    await copy.refresh(source)
+    return {memory.id for memory in await copy.list(Scope())}
 
 
 async def test_a_write_whose_answer_is_lost_takes_effect_once(tmp_path: Path) -> None:
@@ -226,13 +227,12 @@ async def test_a_write_whose_answer_is_lost_takes_effect_once(tmp_path: Path) ->
         source = GatewayMemories(f"http://127.0.0.1:{port}", lambda: OWNER_TOKEN)
         copy, close = open_team(tmp_path, ManualClock())
         assert isinstance(copy, TeamStore)
-        await copy.begin(await source.identity())
         await copy.add([Memory(text="tide", id="m", namespace="team")])
         with pytest.raises(StoreError, match="broke off"):
-            await source.receive(await copy.outgoing())
-        assert await copy.has_outgoing()
-        await Replication(copy, source).run()
-        assert not await copy.has_outgoing()
+            await source.receive([entry.write for entry in copy.queue.read()])
+        assert copy.queue.read()
+        await synced(copy, source)
+        assert copy.queue.read() == []
         with psycopg.connect(url.replace(APPLICATION, "postgres")) as connection:
             sql = "SELECT count(*) FROM upwell.audit WHERE action = 'store' AND subject = 'm'"
             assert connection.execute(sql).fetchone() == (1,)
@@ -249,23 +249,15 @@ async def test_a_change_of_what_a_token_shows_loses_no_waiting_write(tmp_path: P
             await store.add([Memory(text=f"tide {id}", id=id, namespace=f"team/{id}")])
         copy, close = open_team(tmp_path, ManualClock())
         assert isinstance(copy, TeamStore)
-
-        async def synced() -> set[str]:
-            await copy.begin(await source.identity())
-            await Replication(copy, source).run()
-            return {memory.id for memory in await copy.list(Scope())}
-
-        assert await synced() == {"web", "api"}
+        assert await synced(copy, source) == {"web", "api"}
         await copy.add([Memory(text="tide", id="own", namespace="team/web")])
         opened.tokens[TOKEN] = granted("ada", ["team/web"])
-        with pytest.raises(StoreError, match="has changed"):
-            await Replication(copy, source).run()
-        assert await synced() == {"web", "own"}
+        assert await synced(copy, source) == {"web", "own"}
         assert await store.get("own")
         opened.tokens[TOKEN] = granted("ada", role=Role.READER)
         await copy.add([Memory(text="tide", id="late", namespace="team")])
-        assert await synced() == {"web", "api", "own", "late"}
-        assert "only read" in (await copy.copy_state()).refused
+        assert await synced(copy, source) == {"web", "api", "own", "late"}
+        assert ["only read" in entry.reason for entry in copy.queue.read()] == [True]
         await close()
         await store.aclose()
         await source.aclose()
@@ -275,7 +267,7 @@ async def test_no_log_has_the_token(caplog: pytest.LogCaptureFixture, tmp_path: 
     caplog.set_level(logging.DEBUG)
     async with gateway(tmp_path, cluster().emptied(), {TOKEN: granted("ada")}) as opened:
         source: Any = GatewayMemories(opened.url, lambda: TOKEN)
-        await source.pages([])
+        await source.snapshot()
         await source.aclose()
     async with server(answer(401)) as source:
         await failure_of(source)
