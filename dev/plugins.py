@@ -4,6 +4,7 @@
 skills are written by hand in `plugins/upwell`. A plugin in a folder of its own needs copies of
 them, which `copies()` makes.
 
+Sources: the documentation of plugins of Claude Code, Copilot CLI and Codex, and what these agents
 accepted in `tests/live/test_plugins.py`. None of them reads another's manifest here: each takes the
 first of its own list of places.
 """

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.doors.conftest import script, write_config
+from tests.doors.conftest import script
 from tests.doors.older import moved_by_init
 from tests.live.conftest import FILE, PROMPT, RULE, Stage
 from tests.live.install import command
@@ -28,9 +28,8 @@ QUIET = {
     "DISABLE_TELEMETRY": "1",
     "DISABLE_AUTOUPDATER": "1",
 }
-TOOLS = "Bash Read Grep Glob Agent Write mcp__upwell__* mcp__plugin_upwell_upwell__*"
+TOOLS = "Bash Read Grep Glob Agent Write mcp__upwell__*"
 ASKED = "Service the lens rotation of the lighthouse: when?"
-PLUGIN = "mcp__plugin_upwell_upwell__"
 KEY = re.compile(r'key=\\?"([0-9a-f]{16})\\?"')
 LONG = "seq -f 'worker %.0f took a job' 1 900"
 Playing = Callable[[Script], Model]
@@ -84,10 +83,6 @@ def claude(stage: Stage, playing: Playing) -> Claude:
     file = {"file_path": stage.house.file("gauge.py")}
     listing = Call("Bash", {"command": "ls src", "description": "List"})
     read = Call("Read", file)
-    more = Call(
-        f"{PLUGIN}upwell__read_more", lambda dialogue: {"key": key_in(dialogue), "offset": 0}
-    )
-    tools = [f"{PLUGIN}up__big_markdown", more.tool]
     plays = {
         "Service the lens": [listing, read, read],
         "Run it": [Call("Bash", {"command": LONG}), Call("Bash", {"command": "seq 1 99999"})],
@@ -100,11 +95,6 @@ def claude(stage: Stage, playing: Playing) -> Claude:
         "Measure": [read],
         "Publish": [Call("Bash", {"command": "cd src && touch published.txt"})] * 2,
         "Repair": [Call("Bash", {"command": f"python3 -c 'exit({code})'"}) for code in (1, 0)],
-        "Ask the gateway": [
-            Call("ToolSearch", {"query": f"select:{','.join(tools)}"}),
-            Call(tools[0], {}),
-            more,
-        ],
         "Both ways": [
             Call("ToolSearch", {"query": "select:mcp__upwell__up__mixed"}),
             read,
@@ -157,24 +147,6 @@ def test_the_output_of_http_hooks_reaches_the_model_too(claude: Claude) -> None:
     assert [told(entry) for entry in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
     log = claude.log.read_text()
     assert log.count("HTTP hook response status 200") == 3
-    assert claude.complaints() == []
-
-
-def test_the_plugin_brings_hooks_and_the_gateway(claude: Claude) -> None:
-    write_config(claude.house.home, {"up": script("upstream")})
-    claude.house.upwell("hook", "export", "claude", "--apply")
-    plugin = ("--plugin-dir", str(claude.house.project / "upwell-plugin"))
-    heard = claude.ask(*plugin, "-p", ASKED)
-    assert told(heard[-1]) == [1, 1, 1]
-    heard = claude.ask(*plugin, "-p", "Ask the gateway")
-    results = heard[-1].of("result")
-    assert 1_000 < len(results[1]) < 30_000
-    assert KEY.search(results[1])
-    assert "# The field guide" in results[2]
-    outcomes = json.loads(claude.house.upwell("explain", "--json"))
-    assert not [
-        decision for decision in outcomes["decisions"] if "plugin" in str(decision.get("tool"))
-    ]
     assert claude.complaints() == []
 
 

@@ -17,6 +17,7 @@ from upwell.hosts.entries import OWN_TOOLS
 from upwell.hosts.events import HostEvent
 from upwell.hosts.installation import Installation
 from upwell.hosts.installed import installed_entries
+from upwell.hosts.plugins import plugin_of
 from upwell.hosts.servers import ServerFile
 from upwell.memory.library import Library
 from upwell.memory.notes.stm import ShortTerm
@@ -33,6 +34,9 @@ async def tool_name(config: Config, host: Host, event: HostEvent) -> str:
     """The name under which the agent sees `add_memory`; "" if upwell is not among the agent's
     servers.
     """
+    user = Installation(user_folder=Path.home(), environment=config.environment, command=())
+    if await asyncio.to_thread(plugin_of, host.name, user):
+        return (host.export.plugin_tool_name or host.export.tool_name).format(OWN_TOOL)
     if host.servers is None:
         return ""
     if host.servers.name in installed_entries(config.home.clients_file):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from upwell import __version__
 from upwell.app.damage import damage
 from upwell.app.results import connecting
 from upwell.app.running import config_mistakes
@@ -30,6 +31,7 @@ from upwell.wire.logins import Logins
 if TYPE_CHECKING:
     from upwell.hosts.install import Installer
     from upwell.hosts.installation import Installation
+    from upwell.hosts.plugins import Plugin
 
 SHOWN_PROBLEMS = 3
 TRIAL_SECONDS = 2.0
@@ -103,7 +105,7 @@ def _files(config: Config, cwd: str | None) -> list[tuple[str, Ping]]:
     """Report the agents' transcripts and hooks, and damage to this home's own files."""
     reports = {"transcripts": _transcripts(cwd), "damage": damage(config.home)}
     found = [(part, report) for part, report in reports.items() if report]
-    return [*found, *_wrapped(config), *_hooks(config)]
+    return [*found, *_wrapped(config), *_hooks(config), *_plugins(config)]
 
 
 def _transcripts(cwd: str | None) -> Ping | None:
@@ -177,6 +179,28 @@ def _hooks(config: Config) -> list[tuple[str, Ping]]:
         proofs = pool.map(lambda host: _hook(installer, own, host), hosts)
         rows = [(f"hook {host}", ping) for host, ping in zip(hosts, proofs, strict=True)]
     return [("hooks", _daemon(home, hosts)), *rows]
+
+
+def _plugins(config: Config) -> list[tuple[str, Ping]]:
+    """Report upwell's plugin in each agent that has it, and whether it is of this version."""
+    from upwell.hosts import HOSTS
+    from upwell.hosts.installation import Installation
+    from upwell.hosts.plugins import plugin_of
+
+    own = Installation(user_folder=Path.home(), environment=config.environment, command=())
+    found = {host: plugin_of(host, own) for host in HOSTS}
+    return [(f"plugin {host}", _plugin(plugin)) for host, plugin in found.items() if plugin]
+
+
+def _plugin(plugin: "Plugin") -> Ping:
+    if not plugin.version:
+        detail = f"{plugin.folder}: its files are gone"
+        return Ping(ok=False, detail=detail, hint="install the plugin again with the agent")
+    detail = f"{plugin.folder}: version {plugin.version}"
+    if plugin.version == __version__:
+        return Ping(ok=True, detail=detail)
+    hint = "update the older of the two: the plugin with the agent, upwell as you installed it"
+    return Ping(ok=False, detail=f"{detail}, but upwell is version {__version__}", hint=hint)
 
 
 def _wrapped(config: Config) -> list[tuple[str, Ping]]:

@@ -62,14 +62,16 @@ USUAL = frozenset({SetupPart.HOOKS, SetupPart.SERVERS})
 class SetupPlan(Struct):
     """Everything that setup would change: `config.toml`, the files with the agents' servers
     (`wrapping`), and the agents' `hooks`. `back` gives the agents the servers back that an earlier
-    setup moved behind the gateway; `wrapping` then starts from there. `refused` gives the reason
-    for each file that cannot be changed.
+    setup moved behind the gateway; `wrapping` then starts from there. `plugins` are the agents that
+    have upwell's plugin and therefore need no hooks. `refused` gives the reason for each file that
+    cannot be changed.
     """
 
     config: FilePlan
     back: GivingBack
     wrapping: WrappingPlan
     hooks: list[FilePlan] = field(default_factory=list)
+    plugins: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -143,6 +145,9 @@ class SettingUp:
             plan.wrapping = self._clients.wrapping.wrapping(given_back)
             plan.refused = plan.back.refused | plan.wrapping.refused
         for agent in self._installer.present() if SetupPart.HOOKS in parts else ():
+            if self._installer.plugin_of(agent) and agent not in self._installer.installed():
+                plan.plugins.append(agent)
+                continue
             try:
                 plan.hooks.append(self._installer.installing(agent))
             except (UpwellError, OSError) as error:

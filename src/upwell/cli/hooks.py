@@ -73,12 +73,11 @@ def uninstall(host: HostName, apply: Apply = False) -> None:
 
 @hook.command("export")
 def export(host: HostName, apply: Apply = False) -> None:
-    """Print the instructions for an agent without hooks. For Claude Code, print a plugin folder.
-    --apply writes the files into this folder."""
+    """Print the instructions for an agent without hooks. --apply writes them into this folder."""
     from upwell.hosts import host_named
     from upwell.hosts.export import exported, shown, write
 
-    files = exported(host_named(host), hook_installation())
+    files = exported(host_named(host))
     if not apply:
         raw(shown(files))
         return

@@ -149,7 +149,7 @@ def _set_up(
     setting_up: "SettingUp", parts: "frozenset[SetupPart]", *, dry_run: bool, yes: bool
 ) -> None:
     plan = setting_up.plan(parts)
-    if "hooks" in parts and not (plan.hooks or plan.wrapping.files or plan.refused):
+    if "hooks" in parts and not (plan.hooks or plan.plugins or plan.wrapping.files or plan.refused):
         say(NO_AGENT)
         return
     learns = bool(parts & LEARNING)
@@ -218,7 +218,7 @@ def _offered(plan: "SetupPlan", transcripts: "list[Transcript]", *, learns: bool
 
     if not learns:
         return LessonOffer()
-    hosts = [hooks.agent for hooks in plan.hooks]
+    hosts = [*(hooks.agent for hooks in plan.hooks), *plan.plugins]
     with progress("estimating") as show:
         return with_app(lambda app: offered(app, transcripts, hosts, show))
 
@@ -234,11 +234,7 @@ def _summarise(
 
     say_places(plan.wrapping)
     say("upwell would")
-    for kind, plans in (("hooks", plan.hooks), ("servers", plan.wrapping.files)):
-        for change in plans:
-            say(f"  {kind:<8} {change.agent}: {state(change)}")
-    for given in plan.back.plans:
-        say(f"  back     {given.agent}: its servers leave the gateway, each to its place")
+    _say_files(plan)
     if plan.config.changes or "hooks" in parts:
         say(f"  config   {_switches(parts)}: {state(plan.config)}")
     if "hooks" in parts:
@@ -252,6 +248,16 @@ def _summarise(
     if replays and parts & LEARNING:
         _say_heard(transcripts)
     refuse(plan.refused)
+
+
+def _say_files(plan: "SetupPlan") -> None:
+    for kind, plans in (("hooks", plan.hooks), ("servers", plan.wrapping.files)):
+        for change in plans:
+            say(f"  {kind:<8} {change.agent}: {state(change)}")
+    for agent in plan.plugins:
+        say(f"  hooks    {agent}: none; upwell's plugin has them")
+    for given in plan.back.plans:
+        say(f"  back     {given.agent}: its servers leave the gateway, each to its place")
 
 
 def _switches(parts: "frozenset[SetupPart]") -> str:

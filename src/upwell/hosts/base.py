@@ -13,19 +13,18 @@ from upwell.hosts.servers import ServerFile
 
 
 class Export(Struct, frozen=True, kw_only=True):
-    """The output of `upwell hook export`: an instruction for agents without hooks and, for some
-    hosts, a plugin.
+    """The output of `upwell hook export`: an instruction for agents without hooks.
 
     - `tool_name` is the host's name for a tool of ours. `{}` stands for our own name for the tool.
     - `file` holds the instruction; its path is relative to the project. `layout` is its content,
       with `{}` for the instruction.
-    - `plugin` returns additional files, keyed by relative path.
+    - `plugin_tool_name` is the name of a tool that upwell's plugin brings, if it differs.
     """
 
     tool_name: str
     file: str = "AGENTS.md"
     layout: str = "{}"
-    plugin: Callable[[Installation], Mapping[str, str]] | None = None
+    plugin_tool_name: str = ""
 
 
 class AutoLoaded(Struct, frozen=True, kw_only=True):

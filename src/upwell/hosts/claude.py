@@ -9,13 +9,10 @@ Sources: its documentation of hooks (2.1.278), settings and memory files; record
 `tool_response`, whose shape depends on the tool.
 """
 
-import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from upwell import __version__
 from upwell.ground.errors import ConfigError, LlmError
 from upwell.ground.files import read_regular_file
 from upwell.ground.invocation import Invocation
@@ -37,8 +34,6 @@ _MATCHER = "|".join((*_READERS, "mcp__.*"))
 MANAGED_FOLDERS = (Path("/etc/claude-code"), Path("/Library/Application Support/ClaudeCode"))
 """The folders for an organisation's settings on Linux and macOS. They hold `managed-settings.json`
 and additional files in `managed-settings.d`."""
-_ABOUT = "Shows an agent what is already known, without being asked."
-_PLUGIN = "upwell-plugin"
 _PROJECT_SETTINGS = ("settings.json", "settings.local.json")
 
 
@@ -131,23 +126,6 @@ def _settings(file: Path) -> Mapping[str, Any]:
     return settings if isinstance(settings, dict) else {}
 
 
-def _plugin(installation: Installation) -> dict[str, str]:
-    """The files of a plugin for `claude --plugin-dir`."""
-    hooks = json.loads(HOOKS.with_ours("", installation))["hooks"]
-    env = {"env": {"UPWELL_HOME": installation.home}} if installation.home else {}
-    args = ["-P", "-m", "upwell", "serve"]
-    server = {"type": "stdio", "command": sys.executable, "args": args, **env}
-    manifest = {"name": "upwell", "version": __version__, "description": _ABOUT}
-    files = {
-        ".claude-plugin/plugin.json": manifest,
-        "hooks/hooks.json": {"description": _ABOUT, "hooks": hooks},
-        ".mcp.json": {"mcpServers": {"upwell": server}},
-    }
-    return {
-        f"{_PLUGIN}/{name}": json.dumps(value, indent=2) + "\n" for name, value in files.items()
-    }
-
-
 def _invoke(question: HeadlessQuestion) -> Invocation:
     """Safe mode turns off hooks, plugins, skills, CLAUDE.md and MCP servers, but not the user's
     account. Its variable, unlike its flag, does not stop an earlier version."""
@@ -192,7 +170,7 @@ HOST = Host(
         file="CLAUDE.md",
         layout="{}\nIf upwell was installed as a plugin, its tools begin with\n"
         "`mcp__plugin_upwell_upwell__` instead of `mcp__upwell__`.\n",
-        plugin=_plugin,
+        plugin_tool_name="mcp__plugin_upwell_upwell__{}",
     ),
     auto_loaded=AutoLoaded(
         user=(".claude/CLAUDE.md",),

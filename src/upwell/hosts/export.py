@@ -1,5 +1,4 @@
-"""Exports that leave an agent's configuration unchanged: an instruction for agents without hooks,
-and a plugin for hosts that can load one."""
+"""An instruction for agents without hooks, which leaves the agent's configuration unchanged."""
 
 import shlex
 from collections.abc import Mapping
@@ -8,7 +7,6 @@ from pathlib import Path
 from upwell.ground.errors import UsageError
 from upwell.ground.names import OWN_SERVER
 from upwell.hosts.base import Export, Host
-from upwell.hosts.installation import Installation
 
 _INSTRUCTION = """\
 ## Memory
@@ -27,11 +25,9 @@ Use `{search}` directly instead when
 """
 
 
-def exported(host: Host, installation: Installation) -> dict[str, str]:
+def exported(host: Host) -> dict[str, str]:
     """The files for this host, keyed by path relative to the project."""
-    export = host.export
-    plugin = export.plugin(installation) if export.plugin else {}
-    return {export.file: instruction(export), **plugin}
+    return {host.export.file: instruction(host.export)}
 
 
 def instruction(export: Export) -> str:

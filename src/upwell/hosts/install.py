@@ -35,6 +35,7 @@ from upwell.hosts.installed import (
     split,
     write_record,
 )
+from upwell.hosts.plugins import Plugin, plugin_of
 
 BACKUP = ".upwell-backup"
 PARTIAL = ".upwell-partial-"
@@ -173,6 +174,10 @@ class Installer:
     def present(self) -> list[str]:
         """The agents that are installed on this machine."""
         return [name for name, file in self._files.items() if file.is_present(self._installation)]
+
+    def plugin_of(self, agent: str) -> Plugin | None:
+        """upwell's plugin in this agent, or None."""
+        return plugin_of(agent, self._installation)
 
     def text_of(self, agent: str) -> str:
         """The content of an agent's file, or "" if there is no file.

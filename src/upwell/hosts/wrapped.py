@@ -22,6 +22,7 @@ from upwell.hosts.entries import (
     wrapped_words,
 )
 from upwell.hosts.installation import Installation
+from upwell.hosts.plugins import plugin_of
 from upwell.hosts.servers import ServerFile, Table
 
 BEHIND_UPWELL = "this agent's servers are behind upwell"
@@ -44,7 +45,8 @@ class WrappedServers(Struct, frozen=True):
 
     def with_ours(self, text: str, installation: Installation) -> str:
         """`text` with every local server wrapped and with upwell's own tools, unless the gateway is
-        among the servers. A project's file gets no tools, because the user's own file has them.
+        among the servers. A project's file gets no tools, because the user's own file has them,
+        and neither does that of an agent with upwell's plugin, which brings them.
         `installation.command` is upwell's launcher of servers."""
         if self.servers.has_ours(text):
             return text
@@ -58,6 +60,8 @@ class WrappedServers(Struct, frozen=True):
         text = self._with_commands(text, wrapped)
         table = self.servers.tables[0]
         if self.servers.project or (table, OWN_SERVER) in [where[:2] for where in servers]:
+            return text
+        if plugin_of(self.servers.agent, installation):
             return text
         tools = replace(installation, command=(*installation.command, "serve", "--tools"))
         return self.servers.with_own_server(text, replace(tools, environment={}))

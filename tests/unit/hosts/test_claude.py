@@ -1,7 +1,6 @@
-"""The settings with which Claude Code ignores the user's hooks, and the plugin."""
+"""The settings with which Claude Code ignores the user's hooks."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,14 +34,3 @@ def test_a_setting_that_switches_hooks_off_is_named_with_its_file(
     found = claude.HOST.hooks_off(user, tmp_path / "work")
     assert found.startswith(f"{named}{path}" if named else "")
     assert bool(found) == bool(named)
-
-
-def test_the_server_of_the_plugin_is_not_run_by_the_launcher_of_hooks(tmp_path: Path) -> None:
-    launcher = str(tmp_path / "upwell-hook")
-    user = Installation(user_folder=tmp_path, environment={}, command=(launcher,))
-    plugin = claude.HOST.export.plugin
-    assert plugin
-    files = plugin(user)
-    server = json.loads(files["upwell-plugin/.mcp.json"])["mcpServers"]["upwell"]
-    assert [server["command"], *server["args"]] == [sys.executable, "-P", "-m", "upwell", "serve"]
-    assert launcher in files["upwell-plugin/hooks/hooks.json"]
