@@ -1,7 +1,6 @@
 """The filters after the search. They decide which of the memories found may reach the agent, and in
 what order (seeds 000, 003 and 004 in tests/NAMES.md)."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,6 @@ from upwell.surface.options import PipelineOptions
 from upwell.surface.seen_log import SeenLog
 from upwell.surface.worth import lack_of, without_outdated
 
-PACE = "pace"
 MAX_SAID = 2
 """The maximum number of memories that a search adds to one prompt or call, unless `surface.moments`
 is `all`. In real sessions, a third memory was never useful."""
@@ -39,8 +37,8 @@ class Pace:
     minute, and not twice for similar queries within the cooldown. All of a session's tools share
     the counts; the limits are those of the tool being called."""
 
-    def __init__(self, state: SessionState, clock: Clock) -> None:
-        self._state = state
+    def __init__(self, clock: Clock) -> None:
+        self._recent = SessionState[tuple[float, frozenset[str]]](clock=clock)
         self._clock = clock
 
     def refusal(self, cue: Event, query: Query) -> Skip | None:
@@ -49,10 +47,10 @@ class Pace:
             return None
         surface = cue.options.surface
         now, query_terms = self._clock.now(), _terms_of(query)
-        recent = [json.loads(value) for value in self._state.scan(cue.session, PACE).values()]
+        recent = self._recent.get(cue.session).values()
         for time, words in recent:
             is_recent = now - time <= surface.cooldown_seconds
-            if is_recent and jaccard(query_terms, frozenset(words)) > surface.cooldown_similarity:
+            if is_recent and jaccard(query_terms, words) > surface.cooldown_similarity:
                 detail = f"a similar query within {surface.cooldown_seconds:g} s"
                 return Skip(reason=SkipReason.COOLDOWN, detail=detail)
         if sum(now - time < RATE_SECONDS for time, _ in recent) >= surface.rate_per_minute:
@@ -63,13 +61,13 @@ class Pace:
         """Count this surfacing towards the limits of the cue's session."""
         if not cue.session:
             return
-        entry = json.dumps([self._clock.now(), sorted(_terms_of(query))]).encode()
+        entry = (self._clock.now(), _terms_of(query))
         ttl_seconds = max(RATE_SECONDS, cue.options.surface.cooldown_seconds)
-        self._state.put(cue.session, PACE, surfacing_id, entry, ttl_seconds=ttl_seconds)
+        self._recent.put(cue.session, entry, key=surfacing_id, ttl_seconds=ttl_seconds)
 
     def withdraw(self, session: str, surfacing_id: str) -> None:
         """Stop counting a surfacing that did not reach the agent."""
-        self._state.delete(session, PACE, surfacing_id)
+        self._recent.pop(session, surfacing_id)
 
 
 def _terms_of(query: Query) -> frozenset[str]:

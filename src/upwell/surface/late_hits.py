@@ -1,18 +1,16 @@
 """Keeps memories that were found too late for their call, and offers them to a later cue about the
 same thing."""
 
-import json
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
 
+from upwell.ground.clock import Clock
 from upwell.ground.session_state import SessionState
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Query
 from upwell.memory.recall import MemoryReader
 
-LATE = "late"
 LATE_SECONDS = 60.0
 """How long late hits remain on offer."""
 
@@ -33,8 +31,8 @@ class LateHits:
     neither cue names a file, both must have the same words and the same tool. The hits are offered
     only once, and not after any memory has changed."""
 
-    def __init__(self, state: SessionState, reader: MemoryReader) -> None:
-        self._state = state
+    def __init__(self, reader: MemoryReader, clock: Clock) -> None:
+        self._offers = SessionState[_Offer](clock=clock)
         self._reader = reader
 
     async def keep(
@@ -49,7 +47,7 @@ class LateHits:
         changes = repr(await self._reader.changes())
         existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
         offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
-        self._state.put(cue.session, LATE, "", _encoded(offer), ttl_seconds=LATE_SECONDS)
+        self._offers.put(cue.session, offer, ttl_seconds=LATE_SECONDS)
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
         """The session's late hits for this cue. Any prompt or tool call that is about to search
@@ -57,11 +55,10 @@ class LateHits:
         no late hits."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []
-        value = self._state.get(cue.session, LATE)
-        if value is None or not self._state.delete(cue.session, LATE):
+        offer = self._offers.pop(cue.session)
+        if offer is None or not _is_about_the_same(offer, cue, query):
             return []
-        offer = _decoded(value)
-        return await self._current(offer) if _is_about_the_same(offer, cue, query) else []
+        return await self._current(offer)
 
     async def take_judged(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
         """The query and the hits from a late verdict, if this cue is a call. If any memory has
@@ -69,11 +66,10 @@ class LateHits:
         returns."""
         if cue.door != Door.TOOL or not cue.session:
             return None
-        value = self._state.get(cue.session, LATE)
-        if value is None or not (offer := _decoded(value)).judged:
+        offer = self._offers.get(cue.session).get("")
+        if offer is None or not offer.judged:
             return None
-        if not self._state.delete(cue.session, LATE):
-            return None
+        self._offers.pop(cue.session)
         return offer.query, await self._current(offer)
 
     async def _current(self, offer: _Offer) -> list[Hit]:
@@ -88,12 +84,3 @@ def _is_about_the_same(offer: _Offer, cue: Cue, query: Query) -> bool:
         return True
     same_words = bool(query.texts) and query.texts == offer.query.texts
     return same_words and not (query.paths or offer.query.paths) and cue.tool == offer.tool
-
-
-def _encoded(offer: _Offer) -> bytes:
-    # `json`, because a cue may contain lone surrogates, which the faster encoders reject.
-    return json.dumps(msgspec.to_builtins(offer)).encode()
-
-
-def _decoded(value: bytes) -> _Offer:
-    return msgspec.convert(json.loads(value), _Offer)

@@ -13,7 +13,6 @@ from upwell.ground.errors import RecallUnavailable, UpwellError
 from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat
 from upwell.ground.meters import DECISION_SECONDS, DECISIONS
-from upwell.ground.session_state import SessionState
 from upwell.ground.text.words import terms
 from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.ttl_store import TtlStore
@@ -97,7 +96,7 @@ class Surfacer:
         learning: Learning | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        surface, state = options.surface, SessionState(clock=clock)
+        surface = options.surface
         self._reader = reader
         self._options = options
         self._clock = clock
@@ -113,7 +112,7 @@ class Surfacer:
             clock,
         )
         self._gate = Gate(options)
-        self._pace = Pace(state, clock)
+        self._pace = Pace(clock)
         self._seen_log = SeenLog(
             ttl_store, surface.dedup_ttl_seconds, self._learning.was_ignored_twice
         )
@@ -121,7 +120,7 @@ class Surfacer:
         self._post_filter = PostFilter(self._learning, self._seen_log, self._sketches, clock)
         self._lessons = ProjectLessons(reader, clock)
         self._failure_names = FailureNames(reader)
-        self._late_hits = LateHits(state, reader)
+        self._late_hits = LateHits(reader, clock)
         self._judge = self._judge_by(chat) if chat and surface.judge else None
         self._rules = StandingRules(reader, ttl_store, surface.dedup_ttl_seconds)
         self._compaction = Compaction(
