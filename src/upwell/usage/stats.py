@@ -1,10 +1,11 @@
 """Adds up the counters of several days."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from upwell.ground.types.cue import Door
 from upwell.ground.types.surfacing import Rating, SkipReason
@@ -93,24 +94,25 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 def stats_of(counts: Sequence[Count]) -> Stats:
     """Add up the counters."""
-    decided = [count for count in counts if count.event is CountedEvent.DECISION]
-    explicit = _summed(count for count in decided if count.door == Door.ASK)
-    decided = [count for count in decided if count.door != Door.ASK]
+    by_event: defaultdict[CountedEvent, list[Count]] = defaultdict(list)
+    for each in counts:
+        by_event[each.event].append(each)
+    totals = {event: _summed(by_event[event]) for event in CountedEvent}
+    decided = [count for count in by_event[CountedEvent.DECISION] if count.door != Door.ASK]
     by_kind = _summed(decided)
-    use = _summed(count for count in counts if count.event is CountedEvent.USE)
-    late = _summed(count for count in counts if count.event is CountedEvent.LATE)
-    surfaced_counts = _summed(
-        count for count in counts if count.event is CountedEvent.SAID and count.door != Door.ASK
+    said = _summed(count for count in by_event[CountedEvent.SAID] if count.door != Door.ASK)
+    explicit = totals[CountedEvent.DECISION] - by_kind
+    use, late, rated = (
+        totals[event] for event in (CountedEvent.USE, CountedEvent.LATE, CountedEvent.RATING)
     )
-    rated = _summed(count for count in counts if count.event is CountedEvent.RATING)
     return Stats(
         decisions=sum(by_kind.values()),
         surfaced=by_kind[SURFACED],
-        memories=surfaced_counts["memories"],
-        tokens=surfaced_counts["tokens"],
+        memories=said["memories"],
+        tokens=said["tokens"],
         asked=sum(explicit.values()),
         answered=explicit[SURFACED],
-        sessions=len({count.kind for count in counts if count.event is CountedEvent.SESSION}),
+        sessions=len(totals[CountedEvent.SESSION]),
         used=use["used"],
         ignored=use["ignored"],
         late=late["missed"],
@@ -118,14 +120,12 @@ def stats_of(counts: Sequence[Count]) -> Stats:
         skips={str(reason): by_kind[str(reason)] for reason in SkipReason},
         ratings={str(rating): rated[str(rating)] for rating in Rating},
         beside=tuple(_beside(decided)),
-        saved=tuple(_saved([count for count in counts if count.event is CountedEvent.COMPRESSED])),
-        missing=dict(_summed(count for count in counts if count.event is CountedEvent.MISSING)),
+        saved=tuple(_saved(by_event[CountedEvent.COMPRESSED])),
+        missing=dict(totals[CountedEvent.MISSING]),
         per_day=_by_day(decided),
-        intent_model=dict(_summed(count for count in counts if count.event is CountedEvent.INTENT)),
-        judge=judge_totals(_summed(count for count in counts if count.event is CountedEvent.JUDGE)),
-        lessons=lesson_totals(
-            _summed(count for count in counts if count.event is CountedEvent.LESSON)
-        ),
+        intent_model=dict(totals[CountedEvent.INTENT]),
+        judge=judge_totals(totals[CountedEvent.JUDGE]),
+        lessons=lesson_totals(totals[CountedEvent.LESSON]),
     )
 
 
@@ -150,29 +150,12 @@ def described(stats: Stats, days: int) -> dict[str, Any]:
         "skips": stats.skips,
         "missing": stats.missing,
         "feedback": stats.ratings,
-        "beside": [
-            {
-                "door": row.door,
-                "tool": row.tool,
-                "decisions": row.decisions,
-                "surfaced": row.surfaced,
-                "skips": row.skips,
-            }
-            for row in stats.beside
-        ],
+        "beside": [asdict(row) for row in stats.beside],
         "compression": {
             "results": sum(row.results for row in stats.saved),
             "tokens_before": stats.tokens_before,
             "tokens_saved": stats.tokens_saved,
-            "tools": [
-                {
-                    "tool": row.tool,
-                    "results": row.results,
-                    "tokens_before": row.tokens_before,
-                    "tokens_saved": row.tokens_saved,
-                }
-                for row in stats.saved
-            ],
+            "tools": [asdict(row) for row in stats.saved],
         },
         "judge": dict(stats.judge),
         "lessons": dict(stats.lessons),
@@ -189,28 +172,30 @@ def _summed(counts: Iterable[Count]) -> Counter[str]:
 
 
 def _beside(decided: Sequence[Count]) -> list[Beside]:
-    rows: list[Beside] = []
-    for door, tool in dict.fromkeys((count.door, count.tool) for count in decided):
-        kinds = _summed(c for c in decided if (c.door, c.tool) == (door, tool))
-        surfaced = kinds.pop(SURFACED, 0)
-        skips = {kind: number for kind, number in kinds.most_common() if number}
-        total = surfaced + sum(skips.values())
-        rows.append(Beside(door=door, tool=tool, decisions=total, surfaced=surfaced, skips=skips))
+    by_place: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for count in decided:
+        by_place[count.door, count.tool][count.kind] += count.number
+    rows = [
+        Beside(
+            door=door,
+            tool=tool,
+            decisions=sum(kinds.values()),
+            surfaced=kinds.pop(SURFACED, 0),
+            skips={kind: number for kind, number in kinds.most_common() if number},
+        )
+        for (door, tool), kinds in by_place.items()
+    ]
     return sorted(rows, key=lambda row: (-row.decisions, row.door, row.tool))
 
 
 def _saved(counts: Sequence[Count]) -> list[Saved]:
-    rows: list[Saved] = []
-    for tool in dict.fromkeys(count.tool for count in counts):
-        kinds = _summed(count for count in counts if count.tool == tool)
-        rows.append(
-            Saved(
-                tool=tool,
-                results=kinds["results"],
-                tokens_before=kinds["tokens_before"],
-                tokens_saved=kinds["tokens_saved"],
-            )
-        )
+    by_tool: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for count in counts:
+        by_tool[count.tool][count.kind] += count.number
+    names = ("results", "tokens_before", "tokens_saved")
+    rows = [
+        Saved(tool=tool, **{name: kinds[name] for name in names}) for tool, kinds in by_tool.items()
+    ]
     return sorted(rows, key=lambda row: (-row.tokens_saved, row.tool))
 
 
