@@ -36,18 +36,6 @@ def test_lifted_lines_come_first() -> None:
     assert ordered("\n".join(rows), frozenset({rows[50]}))[0] == rows[50]
 
 
-def test_the_order_does_not_depend_on_the_limit() -> None:
-    text = "\n".join(f"line_{n} uses part_{n % 7} and tool_{n % 11}" for n in range(200))
-    units = units_of(text)
-    whole = by_names(units, text, 1e9)
-    assert by_names(units, text, 800) == whole[: len(by_names(units, text, 800))]
-
-
-def test_blank_lines_are_not_ordered() -> None:
-    text = "first_name here\n\n\nsecond_name here\n"
-    assert sorted(by_names(units_of(text), text, 1e9)) == [0, 3]
-
-
 def test_names_that_the_request_mentions_come_first() -> None:
     rows = [f"unload_{ship}(crate_{ship})" for ship in ("ada", "bea", "cyd", "dora")]
     text = "\n".join([*rows, "moor_the_ferry(to_the_quay)"])

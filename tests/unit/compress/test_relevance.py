@@ -44,12 +44,6 @@ def test_an_embedder_finds_values_without_shared_words() -> None:
     assert "tabby cat" not in kept(None, animals())
 
 
-def test_an_embedder_finds_lines() -> None:
-    rows = [f"line {n} says something quite ordinary about nothing" for n in range(90)]
-    rows[50] = "there is a very small cat under the kitchen table"
-    assert "small cat" in kept(Zoo(), "\n".join(rows))
-
-
 def test_a_failing_embedder_changes_nothing() -> None:
     assert kept(Broken(), animals()) == kept(None, animals())
 

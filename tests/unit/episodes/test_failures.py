@@ -78,24 +78,6 @@ def test_the_prompt_of_a_terminal_is_not_the_error() -> None:
     assert failure.message == "Error: --path is required"
 
 
-def test_shells_report_a_missing_program_under_one_signature() -> None:
-    answers = ("zsh:1: command not found: kiln", "bash: kiln: command not found")
-    failures = [failure_of(shell("kiln a", out, failed=True)) for out in answers]
-    assert {f and (f.speaker, f.signature) for f in failures} == {
-        ("shell", "command not found: kiln")
-    }
-
-
-def test_an_error_about_arguments_is_that_of_the_sub_command() -> None:
-    out = "error: missing required argument 'name'"
-    start = failure_of(shell("kiln session start", out, failed=True))
-    stop = failure_of(shell("kiln session stop", out, failed=True))
-    assert start is not None
-    assert stop is not None
-    assert start.speaker == "kiln session start"
-    assert start.speaker != stop.speaker
-
-
 def test_an_answer_without_an_error_is_a_success() -> None:
     assert succeeded(shell("kiln a", "done"))
     assert not succeeded(shell("kiln a", "Error: no"))

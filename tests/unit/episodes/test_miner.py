@@ -125,20 +125,6 @@ def test_a_repeated_failure_gives_one_episode() -> None:
     assert len(learned(failed, failed, failed, ("kiln pr --path .", "ok", False))) == 1
 
 
-def test_the_place_of_a_file_answers_a_read_of_the_wrong_path() -> None:
-    (episode,) = mined([call("Read", "export", file_path=f"{ROOT}/src/domain/session-store.ts")])
-    missed = call("Read", "File does not exist.", failed=True, file_path=f"{ROOT}/session-store.ts")
-    assert episode.kind is EpisodeKind.PLACE
-    assert episode.text == "`session-store.ts` is at `src/domain/session-store.ts`."
-    assert episode.paths == ("src/domain/session-store.ts",)
-    assert set(episode.triggers) & set(triggers_of(missed))
-
-
-def test_a_file_in_the_root_folder_is_described_as_such() -> None:
-    (episode,) = mined([call("Read", "version: 2", file_path=f"{ROOT}/.kilnrc.yaml")])
-    assert episode.text == "`.kilnrc.yaml` is in the root folder of the project."
-
-
 @pytest.mark.parametrize(
     "path",
     [

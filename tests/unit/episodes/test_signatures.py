@@ -35,14 +35,6 @@ def test_a_program_is_found_behind_assignments_and_wrappers(command: str, progra
     assert steps_of(command)[0].program == program
 
 
-def test_the_verbs_of_a_call_are_its_first_plain_words() -> None:
-    assert steps_of("kiln -C /p git pr --path . 45")[0].verbs == ["git", "pr"]
-
-
-def test_a_step_behind_a_pipe_reads_the_one_before() -> None:
-    assert [step.piped for step in steps_of("a | b || c && d")] == [False, True, False, False]
-
-
 def test_a_signature_has_no_folders_numbers_and_hashes() -> None:
     first = signature("Error: /a/b/run.ts:12 failed at 1f2e3d4c5b")
     assert first == signature("error:  ~/c/run.ts:9 failed at 0a9b8c7d6e")

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.episodes.events import call, prompt, shell
 
-from upwell.episodes.triggers import MAX_TRIGGER_CHARS, at_missing, of_place, triggers_of
+from upwell.episodes.triggers import at_missing, of_place, triggers_of
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,3 @@ def test_a_prompt_has_the_tickets_that_it_is_about() -> None:
 )
 def test_other_numbers_are_not_tickets(text: str) -> None:
     assert triggers_of(prompt(text)) == ()
-
-
-def test_triggers_are_short() -> None:
-    long = "/".join(["folder"] * 60) + "/" + "x" * 200 + ".go"
-    assert all(len(key) <= MAX_TRIGGER_CHARS for key in (*at_missing(long), *of_place(long)))

@@ -8,7 +8,6 @@ from tests.unit.episodes.events import ROOT, shell
 
 from upwell.episodes.episode import Episode
 from upwell.episodes.events import inside
-from upwell.episodes.miner import EpisodeMiner
 from upwell.episodes.trials import Trial, TrialMiner
 from upwell.episodes.triggers import triggers_of
 from upwell.episodes.ways import Way, learned, with_trials
@@ -117,22 +116,6 @@ def test_without_an_exit_status_nothing_is_known_to_have_worked() -> None:
     assert list(TrialMiner().feed(replace(event, host="claude"))) != []
 
 
-def test_a_way_that_did_the_job_in_two_sessions_is_proposed() -> None:
-    failed, worked = fails("python -m bakery run", NOT_FOUND), works("uv run python -m bakery run")
-    assert taught([failed], [worked], job="bakery run") == []
-    (episode,) = taught([failed], [worked], [worked], job="bakery run")
-    assert episode.text == (
-        f'`python -m bakery run` fails with "{NOT_FOUND}"; `uv run python -m bakery run` works.'
-    )
-    again = shell("python3 -m bakery run --lid", NO_MODULE, failed=True)
-    assert set(episode.triggers) & set(triggers_of(again))
-
-
-def test_one_session_is_enough_for_a_failure_that_came_back() -> None:
-    failed, worked = fails("bake bread", "zsh: command not found: bake"), works("npx bake bread")
-    assert taught([failed], [failed], [worked], job="bake bread")
-
-
 def test_half_the_answer_is_not_proposed() -> None:
     """`python3` existed, but it was not the Python that the project needs."""
     half = [
@@ -190,15 +173,6 @@ def test_code_that_is_left_out_is_not_shown_as_an_argument() -> None:
     assert episode.text.endswith("; in `web`, `.venv/bin/python` works.")
 
 
-def test_two_remedies_for_one_failure_in_a_folder_share_its_situation() -> None:
-    missing = fails("npm run build", "npm error enoent Could not read package.json")
-    moved, other = works("cd web && npm run build"), works("cd web && pnpm run build")
-    (first,) = taught([missing], [moved], [moved], job="run build")
-    (second,) = taught([missing], [moved], [moved], [other], [other], job="run build")
-    assert "`pnpm run build` works" in second.text
-    assert set(first.triggers) & set(second.triggers)
-
-
 def test_the_options_that_were_missing_are_shown() -> None:
     failed = fails("bake bread --slow", NO_LID)
     worked = works("bake bread --slow --lid")
@@ -225,15 +199,3 @@ def test_what_ran_first_in_vain_is_not_proposed() -> None:
 def test_risky_and_secret_commands_are_not_proposed(worked: str) -> None:
     failed = fails("bake bread", NO_LID)
     assert taught([failed], [works(worked)], [works(worked)], job="bake bread") == []
-
-
-def test_a_correction_that_failed_later_in_its_session_is_dropped() -> None:
-    miner = EpisodeMiner()
-    calls = [
-        fails("bake bread", "zsh: command not found: bake"),
-        works("npx bake bread"),
-        fails("npx bake bread", NO_LID),
-    ]
-    for place, (command, out, failed) in enumerate(calls):
-        miner.feed(shell(command, out, i=place, failed=failed))
-    assert list(miner.end()) == []

@@ -26,20 +26,6 @@ async def test_closing_cancels_running_work_and_waits_for_its_end() -> None:
     assert len(tasks) == 0
 
 
-async def test_draining_waits_for_tasks_that_start_meanwhile() -> None:
-    tasks, ended = BackgroundTasks("owner"), []
-
-    async def work(rest: int) -> None:
-        await asyncio.sleep(0)
-        if rest:
-            tasks.start(work(rest - 1))
-        ended.append(rest)
-
-    tasks.start(work(2))
-    await tasks.drain()
-    assert ended == [2, 1, 0]
-
-
 async def test_a_failure_that_nobody_awaits_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     tasks = BackgroundTasks("the owner")
 

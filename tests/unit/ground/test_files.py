@@ -7,16 +7,7 @@ import pytest
 
 from upwell.ground import files
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.files import exclusively, stamp, write_atomically, writing
-
-
-def test_a_stamp_differs_when_a_file_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    assert stamp(path) is None
-    write_atomically(path, "one")
-    first = stamp(path)
-    write_atomically(path, "two")
-    assert None is not first != stamp(path)
+from upwell.ground.files import exclusively, write_atomically, writing
 
 
 def test_a_lock_of_another_process_is_a_clear_error(

@@ -209,14 +209,6 @@ def test_a_failed_summary_falls_back_to_truncation(address: str, mood: str) -> N
     assert len(result.text) <= 300
 
 
-def test_a_summary_is_delivered(address: str) -> None:
-    compressor = Compressor(tools=Tools(chat=chat(address, "fine")))
-    result = compressor.compress(
-        Passage(text="words\n" * 99), Budget(hard_chars=300), "llm_summary"
-    )
-    assert (result.text, result.strategy, result.lossless) == ("a summary", "llm_summary", False)
-
-
 def test_a_text_with_a_secret_is_not_sent_to_the_model(address: str) -> None:
     tools = Tools(chat=chat(address, "fine"), may_send=lambda text: "ghp_" not in text)
     passage = Passage(text="token ghp_\n" * 99)

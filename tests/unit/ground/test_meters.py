@@ -6,19 +6,6 @@ from upwell.ground.meters import MAX_SERIES, OTHER, SECONDS, Histogram, Meter
 from upwell.web.metrics import exposition, gauge, of_histogram, of_meter
 
 
-def test_a_meter_adds_up() -> None:
-    meter = Meter("m_total", "M", "server", "outcome")
-    meter.add("fs", "ok")
-    meter.add("fs", "ok", by=2)
-    meter.add("fs", "error")
-    assert exposition([of_meter(meter)]).splitlines() == [
-        "# HELP m_total M",
-        "# TYPE m_total counter",
-        'm_total{server="fs",outcome="error"} 1',
-        'm_total{server="fs",outcome="ok"} 3',
-    ]
-
-
 def test_a_meter_without_labels_begins_at_zero() -> None:
     assert exposition([of_meter(Meter("m_total", "M"))]).splitlines()[-1] == "m_total 0"
 

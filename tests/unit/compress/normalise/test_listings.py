@@ -89,12 +89,6 @@ def test_prose_is_not_folded() -> None:
     assert fold(text) == text
 
 
-def test_a_list_that_fits_when_folded_is_complete() -> None:
-    result = compress(PATHS, max_chars=len(PATHS) * 2 // 3)
-    assert result.lossless
-    assert unfolded(result.text) == PATHS
-
-
 def test_a_retained_entry_has_its_folder() -> None:
     result = compress(PATHS, max_chars=200)
     for row in result.text.split("\n"):

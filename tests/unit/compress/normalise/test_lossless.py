@@ -32,43 +32,14 @@ def test_tables_expand_to_the_original(rows: list[dict[str, Any]]) -> None:
         assert expand(json.loads(table)) == json.loads(text)
 
 
-def test_a_table_is_used_if_only_the_table_fits() -> None:
-    rows = [{"identifier": n, "description": "same", "enabled": True} for n in range(40)]
-    text = json.dumps(rows, indent=2)
-    result = compress(text, max_chars=1000)
-    assert result.lossless
-    assert expand(json.loads(result.text)) == rows
-
-
 def test_compact_keeps_strings_and_the_blank_after_a_colon() -> None:
     assert compact('{ "a" : "b  c" ,\n "d": [1,  2] }') == '{"a":"b  c","d": [1,2]}'
     assert compact('{"a" :1,"n":  NaN}') == '{"a":1,"n":null}'
 
 
-def test_pretty_json_fits_without_its_blanks() -> None:
-    text = json.dumps({"a": [1, 2, 3], "b": {"c": "d"}}, indent=8)
-    result = compress(text, max_chars=60)
-    assert result.lossless
-    assert json.loads(result.text) == json.loads(text)
-
-
-def test_html_becomes_markdown() -> None:
-    page = "<!doctype html><html><body><h1>Hi</h1>" + "<p>Some <b>bold</b> words.</p>" * 3
-    page += "<script>var x = 1;</script>" * 40 + "</body></html>"
-    result = compress(page, max_chars=200)
-    assert "# Hi" in result.text
-    assert "var x" not in result.text
-    assert "<p>" not in result.text
-
-
 def test_prose_with_angle_brackets_is_left_alone() -> None:
     text = "if a<b and c>d: pass\n" * 100
     assert "a<b and c>d" in compress(text, max_chars=300).text
-
-
-def test_colours_go_first() -> None:
-    text = "\x1b[32mok\x1b[0m line\n" * 30
-    assert "\x1b" not in compress(text, max_chars=400).text
 
 
 def test_equal_log_lines_are_written_once_and_counted() -> None:

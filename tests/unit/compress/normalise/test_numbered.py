@@ -1,7 +1,6 @@
 """The line numbers of a tool are removed, and marks name the missing lines."""
 
 import re
-from itertools import pairwise
 
 import pytest
 
@@ -40,15 +39,6 @@ def test_lines_before_and_after_may_lack_numbers() -> None:
 def test_numbers_with_a_gap_stay() -> None:
     text = numbered(CODE).replace("    30→", "    31→", 1)
     assert without_numbers(Passage(text=text)).text == text
-
-
-def test_marks_name_the_next_line() -> None:
-    original = CODE.split("\n")
-    retained = compress(numbered(CODE), max_chars=1_200).text.split("\n")
-    for mark, following in pairwise(retained):
-        if mark.startswith("[…") and "→" in mark:
-            number = int(mark.partition("→")[2].removesuffix("]"))
-            assert original[number - 1] == following
 
 
 def gaps(shortened: str) -> list[tuple[int, int]]:

@@ -76,18 +76,6 @@ def test_other_counts_rank_below_failures(line: str) -> None:
     assert RESULT - 0.5 < salience(line) < BAD_RESULT
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "PASS src/crane.test.ts",
-        "    return total",
-        "Running 3 tests: " + "x" * 300,
-    ],
-)
-def test_other_lines_have_no_role(line: str) -> None:
-    assert salience(line) == 0.0
-
-
 def test_a_message_that_occurred_before_ranks_lower() -> None:
     report = ReportSalience("")
     first, again, other = (

@@ -3,8 +3,6 @@
 from itertools import pairwise
 
 from upwell.compress import compress
-from upwell.ground.text.kind import detect
-from upwell.ground.types.compression import TextKind
 
 ROWS = "\n".join(
     f"""      - listitem [ref=e{number}0]:
@@ -17,10 +15,6 @@ ROWS = "\n".join(
     for number in range(10, 40)
 )
 PAGE = f"- generic [active] [ref=e1]:\n  - main [ref=e2]:\n    - list [ref=e3]:\n{ROWS}\n"
-
-
-def test_a_snapshot_is_no_markdown() -> None:
-    assert detect(PAGE) == TextKind.TEXT
 
 
 def test_the_elements_of_a_page_come_first() -> None:

@@ -3,11 +3,7 @@
 import pytest
 
 from upwell.ground.text.anchors import (
-    file_stem,
-    path_parts,
     paths_in,
-    relative_to,
-    symbol_keys,
     symbols_in,
 )
 
@@ -47,26 +43,3 @@ def test_symbols_are_found_in_text(text: str, names: tuple[str, ...]) -> None:
     assert set(names) <= set(result)
     if not names:
         assert result == ()
-
-
-def test_parts_and_roots() -> None:
-    assert path_parts("C:\\a\\.\\b\\..\\c.py") == ["a", "b", "c.py"]
-    assert relative_to("/home/x/repo/src/a.py", "/home/x/repo") == "src/a.py"
-    assert relative_to("/home/x/repository/a.py", "/home/x/repo") == "home/x/repository/a.py"
-    assert relative_to("src/a.py", "/home/x/repo") == "src/a.py"
-    assert relative_to("/home/x/repo", "/home/x/repo") == "home/x/repo"
-
-
-@pytest.mark.parametrize(
-    "path", ["src/app.py", "tests/test_app.py", "app_test.go", "App.test.tsx", "app.spec.ts"]
-)
-def test_a_test_and_its_subject_have_the_same_stem(path: str) -> None:
-    assert file_stem(path) == "app"
-
-
-def test_symbol_keys_are_whole_and_last() -> None:
-    assert symbol_keys(["pool.ConnPool.acquire", "X::y()"]) == (
-        "pool.connpool.acquire",
-        "acquire",
-        "x.y",
-    )

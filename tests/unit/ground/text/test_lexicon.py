@@ -43,10 +43,6 @@ def test_the_shipped_lexicon_has_every_list_in_both_languages():
     assert set(KINDS) == {str(kind) for kind in IntentKind} - {"none"}
 
 
-def test_without_a_file_the_shipped_lexicon_is_used(tmp_path: Path):
-    assert extended(tmp_path / "lexicon.toml") is shipped()
-
-
 def test_words_of_the_user_are_added(tmp_path: Path):
     words = lexicon(tmp_path, OWN)
     read = Messages(words)
