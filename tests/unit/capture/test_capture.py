@@ -7,29 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from upwell.capture.git import gives_reasons, proposals_from, worthiest
+from upwell.capture.git import proposals_from, worthiest
 from upwell.capture.inbox import MAX_WAITING, WHY_COMMAND, WHY_COMMIT, Inbox, Intake, Proposal
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.types.memory import Trust
-
-
-@pytest.mark.parametrize(
-    ("sentence", "why"),
-    [
-        (
-            "Retry 5xx and 409 only. A declined card was retried five times and the bank blocked "
-            "the merchant, so only 5xx and 409 are retried now.",
-            True,
-        ),
-        ("Pin the parser; newer ones are due to a change of licence", True),
-        ("The queue lost its order, which is why there is one worker", True),
-        ("Add colours, fonts and so on to the settings page of the app", False),
-        ("Rename the folder, so far nothing reads it from anywhere else", False),
-        ("Sort imports so they are sorted", False),
-    ],
-)
-def test_a_reason_may_be_in_the_middle_of_a_sentence(sentence: str, why: bool) -> None:
-    assert gives_reasons(sentence) is why
 
 
 def git(folder: Path, *args: str) -> None:
@@ -134,16 +115,6 @@ def test_no_message_can_imitate_another_commit(tmp_path: Path) -> None:
     assert proposals.paths == ("a.py",)
 
 
-def test_unread_commits_are_counted(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    for number in range(5):
-        commit(tmp_path, f"Locks are taken in order {number}, otherwise jobs wait", "a.py")
-    reading = proposals_from(tmp_path, 2, os.environ)
-    assert (len(reading.proposals), reading.read, reading.total) == (2, 2, 5)
-    assert proposals_from(tmp_path, None, os.environ).read == 5
-    assert proposals_from(tmp_path, None, os.environ, since=4e9).read == 0
-
-
 def test_progress_is_shown_while_commits_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,13 +158,6 @@ def test_of_two_commands_that_work_where_another_fails_the_later_waits(box: Inbo
     assert (waiting.text, waiting.occurrences) == ("`pnpm` works.", 3)
 
 
-def test_a_proposal_waits_once(box: Inbox, tmp_path: Path) -> None:
-    assert box.propose([proposal("One"), proposal("one "), proposal("Two")]).new == 2
-    assert box.propose([proposal("Two")]).new == 0
-    assert [item.text for item in box.waiting()] == ["one ", "Two"]
-    assert (tmp_path / "inbox.json").stat().st_mode & 0o777 == 0o600
-
-
 def test_a_settled_proposal_is_not_made_again(box: Inbox) -> None:
     box.propose([proposal("One"), proposal("Two")])
     first = box.waiting()[0]
@@ -234,12 +198,6 @@ def test_the_later_episode_of_a_situation_replaces_the_earlier_one(box: Inbox) -
     assert waiting.memory().triggers == ("fails:bake:1",)
 
 
-def test_the_same_session_counts_once(box: Inbox) -> None:
-    for _ in range(3):
-        box.propose([episode("`bake --lid` works.", "a", 1.0)])
-    assert [one.occurrences for one in box.waiting()] == [1]
-
-
 def test_a_banned_proposal_comes_back_in_no_form(box: Inbox) -> None:
     box.propose([proposal("One rule"), episode("`bake --lid` works.", "a", 1.0)])
     assert box.ban(box.waiting()) == 2
@@ -247,12 +205,6 @@ def test_a_banned_proposal_comes_back_in_no_form(box: Inbox) -> None:
     assert box.propose([elsewhere, episode("`bake --cover` works.", "b", 2.0)]).new == 0
     assert box.is_settled(elsewhere)
     assert not box.is_settled(proposal("Another rule"))
-
-
-def test_a_ban_removes_open_duplicates(box: Inbox) -> None:
-    box.propose([proposal("One rule"), replace(proposal("One rule."), project="/q")])
-    assert box.ban(box.waiting()[:1]) == 2
-    assert box.waiting() == []
 
 
 def test_the_room_of_each_project_is_its_own(box: Inbox) -> None:

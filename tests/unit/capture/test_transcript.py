@@ -66,14 +66,6 @@ def test_texts_that_the_agent_wrote_since_then(tmp_path: Path) -> None:
     assert [text for _, text in written_in(str(path), since)] == ["new", "b"]
 
 
-def test_what_a_subagent_wrote_counts(tmp_path: Path) -> None:
-    """Claude Code marks every record in a subagent's transcript as a sidechain."""
-    path = tmp_path / "agent-a7c87150.jsonl"
-    record = message("assistant", {"type": "text", "text": "The winch is greased."})
-    path.write_text(json.dumps({**record, "isSidechain": True}))
-    assert [text for _, text in written_in(str(path), 0.0)] == ["The winch is greased."]
-
-
 def test_calls_of_codex_count_with_commands_as_text(tmp_path: Path) -> None:
     path = tmp_path / "rollout-1.jsonl"
     shell = {"type": "function_call", "name": "shell", "call_id": "1"}

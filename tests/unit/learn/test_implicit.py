@@ -79,13 +79,6 @@ async def test_use_is_counted_for_the_moment_and_the_kind(stage):
     assert await stage.verdicts() == [("file / note", MemoryUse.USED)]
 
 
-async def test_a_word_with_a_digit_is_enough(stage):
-    watching = await surfaced(stage)
-    watching.noticed(Cue(door="prompt", text="is 7431 open?", session="s"), None)
-    await watching.flush()
-    assert stage.received == [("m1", MemoryUse.USED)]
-
-
 async def test_words_of_the_cue_and_common_words_prove_nothing(stage):
     watching = await surfaced(stage, call(query="settlement on heron at midnight"))
     for _ in range(3):

@@ -55,16 +55,3 @@ def test_scores_that_promise_too_much_are_believed_less(rated):
     assert tuned[1] / tuned[0] > plain[1] / plain[0], (
         "a larger share of the surfaced memories is relevant"
     )
-
-
-@pytest.mark.parametrize("rated", [0.0, 0.3])
-def test_scores_that_promise_too_little_are_believed_more(rated):
-    plain, tuned, end = lived(1.5, rated=rated)
-    assert end < 0.48
-    assert tuned[1] > plain[1], "more relevant memories surface"
-
-
-@pytest.mark.parametrize("rated", [0.0, 0.3])
-def test_scores_that_keep_their_promise_are_left_about_where_they_were(rated):
-    _, _, end = lived(0.0, rated=rated)
-    assert 0.42 < end < 0.56

@@ -35,12 +35,6 @@ async def test_an_oversize_line_without_an_end_is_reported_once():
     assert [line.oversize for line in result] == [107]
 
 
-async def test_an_oversize_line_in_one_chunk_is_noticed_too():
-    result = await lines_of(b"x" * 200 + b"\nok\n")
-    assert result[0].oversize == 200
-    assert result[1] == Line(b"ok")
-
-
 async def test_carriage_returns_belong_to_the_line():
     assert await lines_of(b"{}\r\n") == [Line(b"{}\r")]
 

@@ -43,22 +43,6 @@ async def test_a_burst_passes_and_a_flood_is_slowed(monkeypatch: pytest.MonkeyPa
     assert hours.now == pytest.approx(1, abs=0.1)
 
 
-async def test_answers_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    hours = Hours(monkeypatch)
-    pace = ServerPace("busy", now=hours.time)
-    for _ in range(20_000):
-        await pace.taken(None)
-    assert hours.now == 0
-
-
-async def test_long_messages_count_as_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    hours = Hours(monkeypatch)
-    pace = ServerPace("long", now=hours.time)
-    for _ in range(40):
-        await pace.taken(1_000_000)
-    assert hours.now > 5
-
-
 async def test_a_sender_that_never_stops_is_ended(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -56,13 +56,6 @@ async def asking(peer: Peer) -> "asyncio.Task[Reply]":
     return task
 
 
-async def test_an_answer_settles_its_request(wire, peer):
-    task = await asking(peer)
-    assert wire.written == [b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}']
-    wire.says(b'{"jsonrpc":"2.0","id":1,"result":{"n":1.10}}')
-    assert (await task).result == b'{"n":1.10}'
-
-
 async def test_an_error_is_passed_on_unchanged(wire, peer):
     task = await asking(peer)
     wire.says(b'{"id":1,"error":{"code":-32042,"message":"m","data":[1.0]}}')

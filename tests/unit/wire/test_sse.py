@@ -39,10 +39,3 @@ async def test_an_event_that_is_too_large_is_reported_with_its_size(step: int, s
     assert large.data.startswith(b'{"id":1,')
     assert len(large.data) <= 4096
     assert (after.data, after.oversize) == (b"after", 0)
-
-
-@pytest.mark.parametrize(
-    "odd", [b"id: \xc3\xa9", b"id: a\rb", b"retry: " + b"5" * 5000, b"id: \x7f"]
-)
-async def test_unusable_fields_are_ignored(odd: bytes) -> None:
-    assert await events(odd + b"\ndata: on\n\n", 64) == [SseEvent(data=b"on")]

@@ -92,11 +92,6 @@ def test_parts_of_the_words_of_a_command_are_not_the_command(text: str) -> None:
     assert dropped(text).reason is RefusalReason.NEVER_RUN
 
 
-def test_a_path_may_be_named_by_its_folder_or_its_end() -> None:
-    assert kept("The tests run with `.venv/bin/python -m pytest tests -x`.")
-    assert kept("The tests run with `python -m pytest tests/tide`.")
-
-
 def test_a_command_that_the_agent_only_wrote_is_marked() -> None:
     lesson = kept("Production is deployed with `npm run deploy -- prod`.")
     assert lesson.is_untried
@@ -110,10 +105,6 @@ def test_a_command_that_the_agent_only_suggested_is_marked() -> None:
 def test_a_command_that_only_failed_cannot_work() -> None:
     fault = dropped("`python` fails; `python3 test.py` works.")
     assert fault.reason is RefusalReason.NEVER_WORKED
-
-
-def test_a_failure_may_be_told() -> None:
-    assert kept("`python3 test.py` does not work here: it lacks the module tide.")
 
 
 def test_a_claim_that_nothing_tried_is_marked() -> None:
@@ -244,10 +235,6 @@ def test_a_long_text_ends_after_a_sentence_or_is_dropped() -> None:
     text = f"{'word ' * 60}ends. {'word ' * 60}ends."
     assert whole(text) == f"{'word ' * 60}ends."
     assert whole("word " * 100) is RefusalReason.TOO_LONG
-
-
-def test_a_full_stop_is_added() -> None:
-    assert kept("The tests run with bun, as the user says").text.endswith("says.")
 
 
 def test_only_five_are_kept() -> None:
