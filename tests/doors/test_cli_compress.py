@@ -37,13 +37,6 @@ def test_json_stays_json(upwell: Upwell) -> None:
     assert json.loads(result["text"])
 
 
-def test_the_question_decides_what_is_retained(upwell: Upwell) -> None:
-    result = upwell("compress", "--max-tokens", "600", "--query", "pool 391", input=big_markdown())
-    assert "Section 391" in result.out
-    result = upwell("compress", "--max-tokens", "600", "--query", "failed", input=big_json())
-    assert '"failed"' in result.out
-
-
 def test_a_text_that_fits_is_unchanged(upwell: Upwell) -> None:
     text = "short é 🌊\r\nand sweet\n\n"
     assert upwell("compress", "--max-tokens", "500", input=text).out == text
@@ -87,15 +80,6 @@ def test_the_rest_can_be_read(upwell: Upwell) -> None:
     result = upwell("compress", "--max-tokens", "500", "--json", input=big_markdown()).json
     if result.get("key"):
         assert upwell("read", result["key"]).out == big_markdown()
-
-
-@pytest.mark.parametrize("strategy", ["auto", "none", "truncate"])
-def test_strategies_by_name(upwell: Upwell, strategy: str) -> None:
-    args = ("compress", "--strategy", strategy, "--json")
-    result = upwell(*args, *(() if strategy == "none" else ("--max-chars", "900")), input=big_log())
-    assert result.json["strategy"]
-    if strategy == "none":
-        assert result.json["text"] == big_log()
 
 
 HOSTILE = {

@@ -72,17 +72,6 @@ def test_short_json_stays_json(peer: Peer) -> None:
     assert len(shown) > 1
 
 
-def test_the_query_decides_what_is_retained(peer: Peer) -> None:
-    plain = everything(peer.call("up__big_json"))
-    asked = everything(peer.call("up__big_json", _context_query="which service failed?"))
-    assert '"failed"' in asked
-    section = "pool 391"
-    asked = everything(peer.call("up__big_markdown", _context_query="species in pool 391"))
-    assert f"Section 391: {section}" in asked
-    assert "Pool 391 keeps species" in asked
-    assert plain
-
-
 def test_a_search_finds_omitted_text(peer: Peer) -> None:
     """The search is the gateway's first access to the original: none of it is loaded yet."""
     key = key_in(peer.call("up__big_markdown"))

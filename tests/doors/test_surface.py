@@ -82,13 +82,6 @@ def test_without_a_relevant_memory_nothing_surfaces(gateway: Gateway, remembered
     assert len(texts(peer.call("up__echo", text="hello"))) == 1
 
 
-def test_nothing_is_surfaced_beside_a_write(gateway: Gateway, remembered: str) -> None:
-    peer = gateway({"up": script("upstream", "--state", ".")}, surface=PATIENT)
-    peer.wait_for_tools("up__write_note")
-    result = peer.call("up__write_note", text=FACT, path="src/billing/settle.py")
-    assert texts(result) == ["written"]
-
-
 def test_a_running_gateway_surfaces_memories_that_other_processes_add(
     gateway: Gateway, upwell: Upwell
 ) -> None:
@@ -109,12 +102,6 @@ def test_one_agents_note_is_surfaced_by_another_gateway(gateway: Gateway, upwell
     reply = first.call("upwell__add_memory", content=FACT)
     assert not reply.get("isError"), everything(reply)
     assert FACT in everything(read_settle(second))
-
-
-def argument(tool: dict) -> str:
-    """The one argument that the tool asks for."""
-    (name,) = tool["inputSchema"]["required"]
-    return str(name)
 
 
 def test_a_memory_deleted_on_the_command_line_is_not_surfaced(

@@ -47,31 +47,6 @@ async def call(app, name, **args):
     return reply.get("isError", False), [block["text"] for block in reply["content"]]
 
 
-async def test_chunks_give_the_original_back(app, key):
-    chunks, offset = [], 0
-    while offset < len(GUIDE):
-        failed, (chunk,) = await call(app, "read_more", key=key, offset=offset)
-        assert not failed
-        chunks.append(chunk)
-        offset += len(rejoin([chunk]))
-    assert rejoin(chunks) == GUIDE
-
-
-async def test_sections_by_their_keys(app, key):
-    failed, texts = await call(app, "select_sections", key=key, sections=["Part 7"])
-    assert not failed, texts
-    assert "subject7." in texts[0]
-    assert "subject8." not in texts[0]
-
-
-async def test_a_search_gives_offsets_in_the_original(app, key):
-    failed, texts = await call(app, "search_original", key=key, query="subject23")
-    assert not failed
-    assert "subject23" in texts[0]
-    offset = int(texts[0].partition("[offset ")[2].partition("]")[0])
-    assert "23" in GUIDE[offset : offset + 200]
-
-
 @pytest.mark.parametrize(
     ("name", "args"),
     [

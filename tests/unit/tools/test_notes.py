@@ -1,9 +1,7 @@
 """The tools of seed 001: data always, status lines only when asked for."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +10,6 @@ from upwell.memory.notes.stm import ShortTerm
 from upwell.tools.base import Toolbox
 from upwell.tools.notes import add_tool, delete_tool, search_tool
 
-Call = Callable[..., Any]
 PROJECT = "/repo"
 
 
@@ -36,28 +33,6 @@ async def complaint(box: Toolbox, tool: str, **args: object) -> str:
     reply = json.loads((await box.call(tool, args, "s")).result)
     assert reply.get("isError"), reply
     return str(reply["content"][0]["text"])
-
-
-async def test_without_status_lines_there_is_only_data(notes: ShortTerm) -> None:
-    box = toolbox(notes)
-    (note_id,) = await said(box, "add_memory", content="the tide table is in docs/tides.md")
-    (result,) = await said(box, "search_memory", query="tide")
-    (note,) = json.loads(result)
-    assert set(note) == {"id", "content", "created_at", "viewed_at"}
-    assert (note["id"], note["content"]) == (note_id, "the tide table is in docs/tides.md")
-    assert note["created_at"].endswith("Z")
-    assert await said(box, "search_memory", query="kettle") == ["[]"]
-    assert await said(box, "delete_memory", id=note_id) == [note_id]
-    assert await said(box, "search_memory", id=note_id) == ["[]"]
-
-
-async def test_with_status_lines_the_seeds_texts_appear_beside_the_data(notes: ShortTerm) -> None:
-    box = toolbox(notes, status=True)
-    note_id, status = await said(box, "add_memory", content="the tide table is in docs/tides.md")
-    assert status == "STM entry added"
-    assert len(await said(box, "search_memory", query="tide")) == 1
-    assert await said(box, "search_memory", query="x") == ["[]", "No matching STM entries found"]
-    assert await said(box, "delete_memory", id=note_id) == [note_id, "STM entry deleted"]
 
 
 async def test_invalid_arguments_are_reported(notes: ShortTerm) -> None:
