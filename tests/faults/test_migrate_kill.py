@@ -223,11 +223,11 @@ def reset(url: str, home: Path, direction: str) -> None:
         )
 
 
-def drill(folder: Path, url: str, direction: str) -> int:
-    """Kill a move at every step. Returns the number of steps."""
+def drill(folder: Path, url: str, direction: str, stride: int) -> int:
+    """Kill a move at every `stride`th step. Returns about how many steps there are."""
     source, target = ("home", "database") if direction == "there" else ("database", "home")
     asyncio.run(created(url))
-    for kill_at in range(1, MOST_STEPS):
+    for kill_at in range(1, MOST_STEPS, stride):
         home = folder / str(kill_at)
         reset(url, home, direction)
         survived = ended(forked(url, direction, kill_at))
@@ -260,11 +260,12 @@ async def created(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("direction", ["there", "back"])
-def test_a_move_is_killed_at_every_statement(tmp_path: Path, direction: str) -> None:
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.nightly)])
+def test_a_move_is_killed_at_every_statement(tmp_path: Path, direction: str, stride: int) -> None:
     command = [sys.executable, "-m", "tests.faults.test_migrate_kill"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     done = subprocess.run(
-        [*command, str(tmp_path), cluster().database(), direction],
+        [*command, str(tmp_path), cluster().database(), direction, str(stride)],
         env=environment,
         capture_output=True,
         text=True,
@@ -275,4 +276,4 @@ def test_a_move_is_killed_at_every_statement(tmp_path: Path, direction: str) -> 
 
 
 if __name__ == "__main__":
-    print(drill(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
+    print(drill(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])))

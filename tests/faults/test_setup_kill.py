@@ -42,6 +42,8 @@ SERVER_FILES = {
     ".cursor/mcp.json": "cursor",
 }
 MODES = {"kill": 2, "full": 5, "once": 5}
+DAILY = 3
+"""By day, this part of the steps is tried; every night, all of them."""
 """The process dies, the disk is full from now on, or one change of a file fails. Every second or
 fifth change is tried, to save time."""
 MOST_STEPS = 400
@@ -171,9 +173,9 @@ def fresh(user: Path, home: Path) -> State:
     return state(user)
 
 
-def drill(user: Path, home: Path, name: str, mode: str) -> int:
+def drill(user: Path, home: Path, name: str, mode: str, part: int) -> int:
     """Let the work fail at the changes of files. Returns about how many there are."""
-    for at in range(1, MOST_STEPS, MODES[mode]):
+    for at in range(1, MOST_STEPS, MODES[mode] * part):
         before = fresh(user, home)
         if FIRST[name] != name:
             succeeded(FIRST[name])
@@ -194,10 +196,13 @@ def drill(user: Path, home: Path, name: str, mode: str) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST)
 @pytest.mark.parametrize("mode", MODES)
-def test_no_step_of_setup_or_undo_loses_a_server(tmp_path: Path, name: str, mode: str) -> None:
+@pytest.mark.parametrize("part", [DAILY, pytest.param(1, marks=pytest.mark.nightly)])
+def test_no_step_of_setup_or_undo_loses_a_server(
+    tmp_path: Path, name: str, mode: str, part: int
+) -> None:
     user, home = tmp_path / "user", tmp_path / "home"
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.test_setup_kill", user, home, name, mode],
+        [sys.executable, "-m", "tests.faults.test_setup_kill", user, home, name, mode, f"{part}"],
         env={"PATH": os.environ["PATH"], "HOME": str(user), "UPWELL_HOME": str(home)},
         capture_output=True,
         text=True,
@@ -209,4 +214,4 @@ def test_no_step_of_setup_or_undo_loses_a_server(tmp_path: Path, name: str, mode
 
 if __name__ == "__main__":
     os.fsync = lambda descriptor: None  # a killed process loses nothing that it has written
-    print(drill(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]))
+    print(drill(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])))

@@ -157,9 +157,12 @@ def audited(url: str, id: str) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["database", "gateway"])
-def test_a_kill_between_any_two_steps_doubles_and_loses_nothing(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.nightly)])
+def test_a_kill_between_any_two_steps_doubles_and_loses_nothing(
+    tmp_path: Path, way: str, stride: int
+) -> None:
     survived = False
-    for kill_at in range(1, MOST_STEPS):
+    for kill_at in range(1, MOST_STEPS, stride):
         folder = tmp_path / str(kill_at)
         with ExitStack() as stack:
             database = url = cluster().emptied()
