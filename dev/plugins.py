@@ -1,12 +1,14 @@
 """Generates the plugins in `plugins/`, and the lists of plugins (marketplaces) that agents read.
 
 `python dev/plugins.py` writes all files that `files()` returns; a test compares them. `run` and the
-skills are written by hand in `plugins/upwell`. A plugin in a folder of its own needs copies of
-them, which `copies()` makes.
+skills are written by hand in `plugins/upwell`. Plugins that do not have them in their folder get
+copies.
 
 Sources: the documentation of plugins of Claude Code, Copilot CLI and Codex, and what these agents
 accepted in `tests/live/test_plugins.py`. None of them reads another's manifest here: each takes the
-first of its own list of places.
+first of its own list of places. For Cursor: the documentation and the schemas in the repository
+cursor/plugins (2026-08); Cursor itself was not run. Gemini CLI installs a Git repository only if
+the extension is its root. For the MCP registry: the schema of 2025-12-11.
 """
 
 import json
@@ -21,6 +23,8 @@ from upwell import __version__
 from upwell.hosts import HOSTS
 from upwell.hosts.events import EventKind
 from upwell.hosts.installation import Installation
+from upwell.hosts.opencode import packaged_plugin
+from upwell.hosts.plugins import OPENCODE_PACKAGE
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT / "plugins" / "upwell"
@@ -28,8 +32,9 @@ ABOUT = (
     "Memory for coding agents: puts what earlier sessions found out in front of the agent when it "
     "matters, and lets it read on where a tool's result was shortened. Needs uv or pipx."
 )
-START_SECONDS = 60
-"""The time limit at the start of a session, where `run` waits while upwell is installed."""
+START_FACTOR = 6
+"""At the start of a session, where `run` waits while upwell is installed, a hook has a minute
+instead of ten seconds."""
 _RUN = "@RUN@"
 
 
@@ -69,6 +74,14 @@ SHARING = (
         root="PLUGIN_ROOT",
         server=_server("PLUGIN_ROOT"),
     ),
+    SharedPlugin(
+        host="cursor",
+        manifest=".cursor-plugin/plugin.json",
+        marketplace=".cursor-plugin/marketplace.json",
+        root="CURSOR_PLUGIN_ROOT",
+        server=_server("CURSOR_PLUGIN_ROOT"),
+        source="plugins/upwell",
+    ),
     # Codex replaces no variable in a server's arguments, but runs it in the folder that `cwd`
     # names relative to the plugin, and passes on only the variables that are listed.
     SharedPlugin(
@@ -99,7 +112,7 @@ def hooks(host: str, program: str) -> Any:
         for handler in _handlers(entries):
             _run_by(handler, program, "start" if is_start else "hook")
             for key in handler.keys() & {"timeout", "timeoutSec"} if is_start else ():
-                handler[key] = START_SECONDS
+                handler[key] *= START_FACTOR
     return hooks
 
 
@@ -117,10 +130,7 @@ def _run_by(handler: dict[str, Any], program: str, verb: str) -> None:
 
 def files() -> dict[str, str]:
     """The content of every generated file, keyed by its path in the repository."""
-    script = (SHARED / "run").read_text()
-    texts = {
-        "plugins/upwell/run": re.sub(r"(?m)^version=.*$", f"version={__version__}", script, count=1)
-    }
+    texts = {"plugins/upwell/run": _script()}
     for plugin in SHARING:
         manifest = {
             "name": "upwell",
@@ -152,15 +162,80 @@ def files() -> dict[str, str]:
         texts[f"plugins/upwell/hooks/{plugin.host}.json"] = _dumped(
             hooks(plugin.host, f"${{{plugin.root}}}/run")
         )
-    return texts
+    return {**texts, **_gemini_extension(), **_opencode_package(), "server.json": _registry_entry()}
 
 
-def copies(folder: str) -> dict[str, str]:
-    """The files of `plugins/upwell` that the plugin in `folder` needs too, at their new paths."""
-    shared = {"run": files()["plugins/upwell/run"]}
-    for skill in sorted(SHARED.glob("skills/*/SKILL.md")):
-        shared[str(skill.relative_to(SHARED))] = skill.read_text()
-    return {f"{folder}/{name}": text for name, text in shared.items()}
+def _gemini_extension() -> dict[str, str]:
+    manifest = {
+        "name": "upwell",
+        "version": __version__,
+        "description": ABOUT,
+        "mcpServers": {
+            "upwell": {"command": "sh", "args": ["${extensionPath}/plugins/upwell/run", "serve"]}
+        },
+    }
+    return {
+        "gemini-extension.json": _dumped(manifest),
+        "hooks/hooks.json": _dumped(hooks("gemini", "${extensionPath}/plugins/upwell/run")),
+        **_skills("skills"),
+    }
+
+
+def _opencode_package() -> dict[str, str]:
+    """A package from the registry has no checkout around it: `dev/bundles.py` adds the wheel."""
+    manifest = {
+        "name": OPENCODE_PACKAGE,
+        "version": __version__,
+        "description": ABOUT,
+        "license": "Apache-2.0",
+        "keywords": ["opencode", "memory", "mcp"],
+        "type": "module",
+        "main": "./index.js",
+        "exports": {".": "./index.js", "./server": "./index.js"},
+        "files": ["index.js", "run", "skills", "upwell-*.whl"],
+    }
+    return {
+        "plugins/opencode/package.json": _dumped(manifest),
+        "plugins/opencode/index.js": packaged_plugin(),
+        "plugins/opencode/run": _script(),
+        **_skills("plugins/opencode/skills"),
+    }
+
+
+def _registry_entry() -> str:
+    """The entry of the MCP registry, which allows 100 characters for the description."""
+    entry = {
+        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+        "name": "io.github.upwell/upwell",
+        "title": "upwell",
+        "description": ABOUT.partition(":")[0] + ", with the full text of shortened tool results",
+        "version": __version__,
+        "packages": [
+            {
+                "registryType": "pypi",
+                "identifier": "upwell",
+                "version": __version__,
+                "runtimeHint": "uvx",
+                "transport": {"type": "stdio"},
+                "packageArguments": [
+                    {"type": "positional", "value": "serve"},
+                    {"type": "named", "name": "--tools"},
+                ],
+            }
+        ],
+    }
+    return _dumped(entry)
+
+
+def _script() -> str:
+    script = (SHARED / "run").read_text()
+    return re.sub(r"(?m)^version=.*$", f"version={__version__}", script, count=1)
+
+
+def _skills(folder: str) -> dict[str, str]:
+    """The skills of `plugins/upwell`, at their paths in another folder."""
+    skills = sorted(SHARED.glob("skills/*/SKILL.md"))
+    return {f"{folder}/{skill.parent.name}/SKILL.md": skill.read_text() for skill in skills}
 
 
 def _dumped(value: Any) -> str:

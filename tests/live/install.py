@@ -1,4 +1,5 @@
-"""The agents themselves, from npm, each pinned and in a folder of its own below `.tools/live`.
+"""The agents themselves and the tool for MCP bundles, from npm, each pinned and in a folder of its
+own below `.tools/live`.
 
 Their programs run unchanged; no install script of a package is run.
 """
@@ -42,6 +43,7 @@ AGENTS: Mapping[str, Agent] = {
     "codex": Agent("@openai/codex", "0.171.0", "@openai/codex/bin/codex.js", script=True),
     "gemini": Agent("@google/gemini-cli", "0.61.0", "@google/gemini-cli/bundle/gemini.js", True),
     "opencode": Agent("opencode-ai", "1.18.33", f"opencode-{_SYSTEM}-{_CPU}/bin/opencode"),
+    "mcpb": Agent("@anthropic-ai/mcpb", "2.1.2", "@anthropic-ai/mcpb/dist/cli/cli.js", True),
 }
 
 

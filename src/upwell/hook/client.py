@@ -95,6 +95,8 @@ HOOK_FILES = {
     "claude": ("CLAUDE_CONFIG_DIR", ".claude", "settings.json"),
     "codex": ("CODEX_HOME", ".codex", "hooks.json"),
     "copilot": ("COPILOT_HOME", ".copilot", "hooks/upwell.json"),
+    "cursor": ("", ".cursor", "hooks.json"),
+    "gemini": ("GEMINI_CLI_HOME", "", ".gemini/settings.json"),
 }
 """For each agent that has a plugin, the file in which `upwell setup` installs hooks: the variable
 that names its folder, the usual folder in the user's home, and the file's name."""

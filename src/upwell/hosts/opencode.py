@@ -169,15 +169,8 @@ class PluginFile:
 
     def with_ours(self, text: str, installation: Installation) -> str:
         self.without_ours(text)
-        values = {
-            "__SOCKET__": json.dumps(installation.socket),
-            "__COMMAND__": json.dumps(list(installation.hook_command)),
-            "__VERSION__": __version__,
-        }
-        plugin = PLUGIN.read_text(encoding="utf-8")
-        for mark, value in values.items():
-            plugin = plugin.replace(mark, value)
-        return f"{MARK}\n{plugin}"
+        command = json.dumps(list(installation.hook_command))
+        return f"{MARK}\n{_plugin(json.dumps(installation.socket), command, '""')}"
 
     def moved(self, text: str) -> str:
         return ""
@@ -197,6 +190,24 @@ class PluginFile:
         return [*json.loads(match[1]), "opencode", event] if match else []
 
 
+def packaged_plugin() -> str:
+    """The plugin as the entry point of an npm package, which finds the daemon by itself."""
+    return _plugin("usualSocket()", "[]", "import.meta.dirname")
+
+
+def _plugin(socket: str, command: str, package: str) -> str:
+    values = {
+        "__SOCKET__": socket,
+        "__COMMAND__": command,
+        "__PACKAGE__": package,
+        "__VERSION__": __version__,
+    }
+    plugin = PLUGIN.read_text(encoding="utf-8")
+    for mark, value in values.items():
+        plugin = plugin.replace(mark, value)
+    return plugin
+
+
 def config_folder(installation: Installation) -> Path:
     """OpenCode's configuration folder."""
     if folder_name := installation.environment.get("OPENCODE_CONFIG_DIR"):
@@ -204,7 +215,8 @@ def config_folder(installation: Installation) -> Path:
     return installation.folder_named("XDG_CONFIG_HOME", ".config") / "opencode"
 
 
-def _config_file(installation: Installation) -> Path:
+def config_file(installation: Installation) -> Path:
+    """The file with OpenCode's settings."""
     if file_name := installation.environment.get("OPENCODE_CONFIG"):
         return Path(os.path.expanduser(file_name))
     commented = config_folder(installation) / "opencode.jsonc"
@@ -261,7 +273,7 @@ HOST = Host(
     servers=ServerFile(
         name="opencode",
         agent="opencode",
-        file=_config_file,
+        file=config_file,
         folder=config_folder,
         tables=(("mcp",),),
         shape="listed",

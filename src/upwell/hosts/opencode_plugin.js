@@ -1,10 +1,14 @@
-import { lstatSync } from "node:fs"
+import { createHash } from "node:crypto"
+import { lstatSync, realpathSync } from "node:fs"
+import { homedir } from "node:os"
 import net from "node:net"
 import { dirname } from "node:path"
 import { spawn } from "node:child_process"
 
 const SOCKET = __SOCKET__
 const COMMAND = __COMMAND__
+// The folder of the npm package that contains this file, or "" in a file that upwell installed.
+const PACKAGE = __PACKAGE__
 const MAX_CHARS = 500000
 const WRITES = /write|edit|patch/
 const milliseconds = (name, fallback) =>
@@ -13,6 +17,26 @@ const TOOL_MS = milliseconds("TOOL_MS", 300)
 const DEADLINE_MS = {
   "chat.message": milliseconds("PROMPT_MS", 200),
   "session.created": 2000,
+}
+
+// A user may have both the package and the file. Whichever is loaded first answers.
+const isFirst = (globalThis[Symbol.for("upwell")] ??= import.meta.url) === import.meta.url
+
+// As in hook/place.py.
+function usualSocket() {
+  const { UPWELL_HOME, XDG_DATA_HOME } = process.env
+  const data =
+    process.platform === "darwin"
+      ? `${homedir()}/Library/Application Support`
+      : XDG_DATA_HOME || `${homedir()}/.local/share`
+  let home = UPWELL_HOME || `${data}/upwell`
+  try {
+    home = realpathSync(home)
+  } catch {
+    // There is no home yet, and therefore no daemon.
+  }
+  const key = createHash("sha256").update(home).digest("hex").slice(0, 24)
+  return `/tmp/upwell-${process.getuid()}/${key}.sock`
 }
 
 function isPrivate() {
@@ -52,7 +76,9 @@ function viaSocket(event, body, deadline) {
 
 function viaProcess(event, body) {
   return new Promise((resolve) => {
-    const child = spawn(COMMAND[0], [...COMMAND.slice(1), "opencode", event], {
+    const verb = event === "session.created" ? "start" : "hook"
+    const [program, ...words] = PACKAGE ? ["sh", `${PACKAGE}/run`, verb] : COMMAND
+    const child = spawn(program, [...words, "opencode", event], {
       stdio: ["pipe", "pipe", "ignore"],
     })
     const chunks = []
@@ -154,11 +180,21 @@ function sessions(folderOf) {
   }
 }
 
+// Of OpenCode 1.x. An entry of the user's own stays as it is.
+function configured(settings) {
+  const command = ["sh", `${PACKAGE}/run`, "serve"]
+  settings.mcp = { upwell: { type: "local", command, timeout: 120000 }, ...settings.mcp }
+  const paths = [...(settings.skills?.paths ?? []), `${PACKAGE}/skills`]
+  settings.skills = { ...settings.skills, paths }
+}
+
 // OpenCode 1.x
 export const Upwell = async ({ directory }) => {
+  if (!isFirst) return {}
   const args = new Map()
   const host = sessions(() => directory)
   return {
+    ...(PACKAGE ? { config: async (settings) => configured(settings) } : {}),
     event: async ({ event }) => {
       const info = event?.properties?.info
       const sessionID = event?.properties?.sessionID ?? info?.id ?? ""
@@ -198,7 +234,8 @@ const ENDS = /^session\.execution\.(succeeded|failed|interrupted)$/
 // OpenCode 2.x. Its requests are made anew for every step, so a session's texts are added each time.
 async function setup(ctx) {
   // OpenCode 1.x calls this too, without these hooks.
-  if (![ctx?.session?.hook, ctx?.tool?.hook].every((hook) => typeof hook === "function")) return
+  const hasHooks = [ctx?.session?.hook, ctx?.tool?.hook].every((hook) => typeof hook === "function")
+  if (!isFirst || !hasHooks) return
   const loadedAt = Date.now()
   const known = new Map()
   const texts = new Map()

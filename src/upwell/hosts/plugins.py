@@ -1,8 +1,10 @@
 """Finds upwell's plugin among those of an agent. The agent installs and removes it by its own
 commands; its files are in `plugins/` of the repository.
 
-Sources: what Claude Code 2.1.332, Copilot CLI 1.0.102 and Codex 0.171 write when they install a
-plugin from a Git repository or from a folder (`tests/live/test_plugins.py`).
+Sources: what Claude Code 2.1.332, Copilot CLI 1.0.102, Codex 0.171, Gemini CLI 0.61.0 and OpenCode
+1.18.33 write when they install a plugin from a Git repository, a folder or a package
+(`tests/live/test_plugins.py`, `tests/live/test_extensions.py`); for Cursor, the repository
+cursor/plugins.
 """
 
 import re
@@ -19,9 +21,11 @@ from upwell.hosts.edits import TOML
 from upwell.hosts.events import table_of, text_of
 from upwell.hosts.installation import Installation
 from upwell.hosts.jsonc import parse
+from upwell.hosts.opencode import config_file
 
 _VERSION = re.compile(r"^version=(\S{1,40})$", re.MULTILINE)
 _IN_REPOSITORY = Path("plugins", "upwell")
+OPENCODE_PACKAGE = "opencode-upwell"
 MAX_PATH_CHARS = 4_096
 
 
@@ -90,10 +94,51 @@ def _in_codex(installation: Installation) -> Path | None:
     return max(folder.glob("*"), key=lambda copy: copy.stat().st_mtime, default=folder)
 
 
+def _in_cursor(installation: Installation) -> Path | None:
+    root = installation.user_folder / ".cursor" / "plugins"
+    copies = [*root.glob("local/upwell"), *root.glob("cache/*/upwell/*")]
+    return max(copies, key=lambda copy: copy.stat().st_mtime, default=None)
+
+
+def _in_gemini(installation: Installation) -> Path | None:
+    root = installation.folder_named("GEMINI_CLI_HOME", "") / ".gemini" / "extensions"
+    folder = root / OWN_SERVER
+    states = table_of(_json(root / "extension-enablement.json").get(OWN_SERVER)).get("overrides")
+    off = f"!{installation.folder_named('GEMINI_CLI_HOME', '')}/*"
+    if not folder.is_dir() or (isinstance(states, list) and off in states):
+        return None
+    source = _json(folder / ".gemini-extension-install.json")
+    if source.get("type") == "link":
+        folder = Path(text_of(source.get("source"), MAX_PATH_CHARS))
+    return folder / _IN_REPOSITORY
+
+
+def _in_opencode(installation: Installation) -> Path | None:
+    settings = _json(config_file(installation))
+    listed = settings.get("plugin")
+    for entry in map(str, listed if isinstance(listed, list) else ()):
+        folder = _opencode_folder(entry, installation)
+        if _json(folder / "package.json").get("name") == OPENCODE_PACKAGE:
+            return folder
+    return None
+
+
+def _opencode_folder(entry: str, installation: Installation) -> Path:
+    """The folder of a plugin: a path, or a package that OpenCode keeps by its name and version."""
+    if entry.startswith(("/", "file:/")):
+        return Path("/", entry.removeprefix("file:").lstrip("/"))
+    kept = installation.folder_named("XDG_CACHE_HOME", ".cache") / "opencode" / "packages"
+    spec = entry if "@" in entry[1:] else f"{entry}@latest"
+    return kept / spec / "node_modules" / OPENCODE_PACKAGE
+
+
 _FINDERS: Mapping[str, Callable[[Installation], Path | None]] = {
     "claude": _in_claude,
     "copilot": _in_copilot,
     "codex": _in_codex,
+    "cursor": _in_cursor,
+    "gemini": _in_gemini,
+    "opencode": _in_opencode,
 }
 """Finds the folder of the plugin in each agent that can have it."""
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from upwell.hook.place import DaemonPlace
 from upwell.hosts.installation import Installation
-from upwell.hosts.opencode import HOST
+from upwell.hosts.opencode import HOST, packaged_plugin
 
 DRIVER = """
 import { Upwell } from PLUGIN
@@ -249,3 +250,52 @@ def test_the_plugin_has_an_entry_for_version_2(tmp_path: Path, listener: Listene
         ("tool.execute.after", "ses_1", "/code/ses_1"),
     ]
     assert [p["exit"] for name, p in told(listener) if name == "tool.execute.after"] == [2]
+
+
+PACKAGED = """
+import { Upwell } from PLUGIN
+import { Upwell as Second } from SECOND
+const settings = { mcp: { upwell: { type: "remote" } }, skills: { paths: ["/mine"] } }
+const hooks = await Upwell({ directory: "/" })
+await hooks.config(settings)
+const other = {}
+await hooks.config(other)
+const output = { parts: [{ type: "text", text: "my prompt" }] }
+await hooks["chat.message"]({ sessionID: "ses_1" }, output)
+const second = Object.keys(await Second({ directory: "/" }))
+console.log(JSON.stringify([settings, other, output.parts.length, second]))
+"""
+
+
+def test_the_package_finds_the_daemon_and_brings_server_and_skills(tmp_path: Path) -> None:
+    """The daemon of a home whose path goes through a link. Of two copies, one answers."""
+    home, folder = tmp_path / "home", tmp_path / "package"
+    (tmp_path / "real").mkdir()
+    home.symlink_to(tmp_path / "real")
+    folder.mkdir()
+    for name in ("first.mjs", "second.mjs"):
+        (folder / name).write_text(packaged_plugin())
+    (folder / "run").write_text("echo '{}'")
+    place = DaemonPlace(str(home))
+    Path(place.folder).mkdir(mode=0o700, exist_ok=True)
+    driver = tmp_path / "driver.mjs"
+    script = PACKAGED.replace("PLUGIN", json.dumps(str(folder / "first.mjs")))
+    driver.write_text(script.replace("SECOND", json.dumps(str(folder / "second.mjs"))))
+    heard = Listener(Path(place.socket))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(place.socket)
+        server.listen()
+        threading.Thread(target=heard.run, args=(server,), daemon=True).start()
+        env = {**os.environ, "UPWELL_HOME": str(home)}
+        command = [str(NODE), str(driver)]
+        done = subprocess.run(command, env=env, capture_output=True, timeout=60, check=True)
+    os.unlink(place.socket)
+    settings, other, parts, second = json.loads(done.stdout)
+    assert settings == {
+        "mcp": {"upwell": {"type": "remote"}},
+        "skills": {"paths": ["/mine", f"{folder}/skills"]},
+    }
+    assert other["mcp"]["upwell"]["command"] == ["sh", f"{folder}/run", "serve"]
+    assert parts == 2
+    assert second == []
+    assert len(heard.calls) == 1
