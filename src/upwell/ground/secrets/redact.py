@@ -1,7 +1,7 @@
 """Find secrets with the gitleaks rules, and mask them before a text is stored (docs/decisions.md,
 15).
 
-The rules are in `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and `rules/upwell.toml`.
+The rules are in `rules/gitleaks.json` (MIT, see `rules/LICENSE-gitleaks`) and `rules/upwell.toml`.
 They run on RE2, which takes linear time. With the same rules, Python's `re` needs 20 s for 200 KB
 of Base64. A rule is compiled when first needed, and matched only near its keywords if it
 has any.

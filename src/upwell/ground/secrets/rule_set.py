@@ -9,9 +9,10 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 BEFORE_BYTES = 400
@@ -26,7 +27,7 @@ REPLACED = frozenset({"private-key"})
 MAX_STOPWORD_RATIO = 6
 """A value with a stopword is not a secret if the value is at most this many times as long as the
 stopword. Longer random values often contain one of the 600 four-letter stopwords by chance."""
-_RULE_FILES = ("gitleaks.toml", "upwell.toml")
+_FOLDER = Path(__file__).with_name("rules")
 _NARROW_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _WIDE_END = r"(?:[^0-9A-Za-z]|$)"
 _VALUE_END = r"""(?:[\x60'"\s;,)\]}<>&|*\\\x1b\x00]|[.:#/!?](?:\s|$)|[^\x00-\x7f]|$)"""
@@ -96,10 +97,11 @@ class SecretRules(Struct, frozen=True):
 def all_rules() -> SecretRules:
     raw: dict[str, Mapping[str, Any]] = {}
     everywhere: Mapping[str, Any] = {}
-    for name in _RULE_FILES:
-        document = tomllib.loads(
-            files("upwell.ground.secrets.rules").joinpath(name).read_text("utf-8")
-        )
+    # JSON is read ten times as fast as TOML, and each command that stores a memory waits for it.
+    for document in (
+        msgspec.json.decode((_FOLDER / "gitleaks.json").read_bytes()),
+        tomllib.loads((_FOLDER / "upwell.toml").read_text("utf-8")),
+    ):
         everywhere = document.get("allowlist", everywhere)
         raw |= {rule["id"]: rule for rule in document["rules"] if "regex" in rule}
     by_keyword: dict[bytes, list[str]] = {}
