@@ -115,7 +115,7 @@ STAIRS = {
             "learning",
             "principals",
         ),
-        *("relocating", "toolbox", "wiring", "joining", "metrics"),
+        *("relocating", "surfacing", "toolbox", "turns", "wiring", "joining", "metrics"),
         *("overview", "proposals", "replaying", "running", "team_access", "doctor"),
         *("lesson_book", "lesson_offer", "taught"),
         *("events", "login", "dashboard", "daemon", "http"),

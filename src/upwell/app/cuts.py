@@ -5,13 +5,12 @@ originals, and the texts that the agent saw.
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from msgspec import Struct
 
 from upwell.compress.originals import Originals
-from upwell.gateway.calls.fit import Cut
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import Clock
 from upwell.ground.errors import KeyUnknown, StoreError
@@ -22,6 +21,9 @@ from upwell.ground.types.rpc import ToolCall
 from upwell.surface.journal import Journal, shown_project
 from upwell.usage.events import CUT, CUT_SECONDS, Event, Events
 
+if TYPE_CHECKING:
+    from upwell.gateway.calls.fit import Cut
+
 MAX_SHOWN_CHARS = 40_000
 _SEPARATOR = "\t"
 _COLUMNS = ("id", "at", "written", "host", "project", "session", "tool")
@@ -29,7 +31,7 @@ _COLUMNS = ("id", "at", "written", "host", "project", "session", "tool")
 
 class _Pending(Struct, frozen=True):
     call: ToolCall
-    cut: Cut
+    cut: "Cut"
     at: float
 
 
@@ -52,7 +54,7 @@ class Cuts:
         self._writing = asyncio.Lock()
         self._tasks = BackgroundTasks("cuts")
 
-    def note(self, call: ToolCall, cut: Cut) -> None:
+    def note(self, call: ToolCall, cut: "Cut") -> None:
         """Queue the record of a shortened result. It is written after the call."""
         self._pending.append(_Pending(call, cut, self._clock.now()))
         if len(self._pending) == 1:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from upwell.app.overview import is_memory_empty, texts_of
-from upwell.app.wiring import App
+from upwell.app.surfacing import LearningApp
 from upwell.ground.types.surfacing import SkipReason
 from upwell.surface.explain import reason_of, why_shown
 from upwell.surface.render import preview
@@ -23,7 +23,7 @@ Event = dict[str, Any]
 
 
 async def events(
-    app: App,
+    app: LearningApp,
     filters: Mapping[str, str],
     limit: int,
     before: float = math.inf,
@@ -54,7 +54,7 @@ async def events(
 
 
 async def following(
-    app: App, filters: Mapping[str, str], after: float
+    app: LearningApp, filters: Mapping[str, str], after: float
 ) -> AsyncIterator[Sequence[Event]]:
     """Yield matching events written after the time `after`, oldest first, as they arrive. While
     there are none, yield an empty list from time to time. Never ends.
@@ -76,7 +76,7 @@ async def following(
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _described_all(app: App, found: Sequence[Mapping[str, Any]]) -> list[Event]:
+async def _described_all(app: LearningApp, found: Sequence[Mapping[str, Any]]) -> list[Event]:
     texts = await texts_of(app, [name for item in found for name, _ in item["memories"]])
     codes = {decision["outcome"] for decision in found}
     is_empty = SkipReason.NO_CANDIDATES in codes and await is_memory_empty(app)

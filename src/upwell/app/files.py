@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from upwell.app.store import Files
+from upwell.compress.originals import Originals
 from upwell.config import Config
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.clock_jump import ClockRecord
@@ -13,6 +14,7 @@ from upwell.ground.errors import StoreError
 from upwell.ground.files import create_once, file_exists, read_regular_file
 from upwell.ground.ledger import OWNER, copied_in_memory
 from upwell.ground.project import project_of, tracks
+from upwell.ground.secrets.redact import has_secret
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import EntryKind, TtlStore
@@ -27,6 +29,8 @@ _RESPONSES_BYTES = 64_000_000
 _CUTS_BYTES = _WAYS_BYTES = 16_000_000
 _USES_BYTES = 4_000_000
 _REMARKS_BYTES = 1_000_000
+
+_ORIGINALS_BYTES_IN_MEMORY = 64_000_000
 
 Secret = Callable[[], bytes]
 
@@ -110,3 +114,17 @@ def own_secret(path: Path) -> bytes:
     except OSError as error:
         LOG.warning("the secret in %s cannot be used: %s", path, error)
         return secrets.token_bytes(32)
+
+
+def private_ttl_store() -> TtlStore:
+    return TtlStore(caps={EntryKind.ORIGINAL: _ORIGINALS_BYTES_IN_MEMORY})
+
+
+def open_originals(config: Config, ttl_store: TtlStore, private: TtlStore) -> Originals:
+    return Originals(
+        durable=ttl_store,
+        private=private,
+        secret=own_secret(config.home.secret_file),
+        has_secret=has_secret,
+        options=config.compress,
+    )

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from upwell.app.cuts import Cuts
 from upwell.compress.originals import StoredOriginal
-from upwell.gateway.calls.fit import Cut
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import StoreError
 from upwell.ground.meters import TOKENS_SAVED
@@ -20,6 +19,9 @@ from upwell.surface.learning import Learning
 from upwell.tools.base import Result, Tool
 from upwell.usage.counts import CountedEvent
 
+if TYPE_CHECKING:
+    from upwell.gateway.calls.fit import Cut
+
 
 class FollowUp:
     """Learns from shortened results: how many were delivered, and which originals an agent read."""
@@ -30,14 +32,14 @@ class FollowUp:
         self._cuts = cuts
         self._reading = BackgroundTasks("counting what is read again")
 
-    def delivered(self, call: ToolCall, cut: Cut) -> None:
+    def delivered(self, call: ToolCall, cut: "Cut") -> None:
         """Count a shortened result from a call to an MCP server."""
         tool = f"{call.server}__{call.tool}"
         if cut.keys and not call.read_command:
             self._budgets.served(tool, cut.keys)
         self.shortened_by_hook(call, cut)
 
-    def shortened_by_hook(self, call: ToolCall, cut: Cut) -> None:
+    def shortened_by_hook(self, call: ToolCall, cut: "Cut") -> None:
         """Count a shortened result that does not count for the tool's learned budget, because the
         agent reads the original on the command line, where this process does not see it.
         """

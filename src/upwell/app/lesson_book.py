@@ -11,7 +11,7 @@ from upwell.app.lesson_models import Models
 from upwell.app.lesson_queue import by_session
 from upwell.app.lesson_records import SessionRead
 from upwell.app.lessons import ID, NAMESPACE, LessonGain, LessonReader, Work, is_lesson
-from upwell.app.wiring import App
+from upwell.app.surfacing import LearningApp
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.text.format import iso
 from upwell.ground.types.memory import Memory, Trust
@@ -31,7 +31,7 @@ class _Session(Struct, frozen=True):
 
 
 async def write_past(
-    app: App,
+    app: LearningApp,
     transcripts: Sequence[Transcript],
     show: Callable[[int, int], None],
     *,
@@ -111,7 +111,7 @@ async def _newest(
     return chosen[::-1]
 
 
-async def rows(app: App, project: str | None = None) -> list[dict[str, Any]]:
+async def rows(app: LearningApp, project: str | None = None) -> list[dict[str, Any]]:
     """The lessons that a project sees (None for those of all projects), newest first."""
     memories = await _listed(app, project)
     superseded = await app.memory.store.superseded([memory.id for memory in memories])
@@ -133,7 +133,7 @@ async def rows(app: App, project: str | None = None) -> list[dict[str, Any]]:
     ]
 
 
-async def edit(app: App, memory_id: str, text: str) -> Memory:
+async def edit(app: LearningApp, memory_id: str, text: str) -> Memory:
     """Change a lesson's text. It is then the user's own: no session replaces it.
 
     Raises:
@@ -143,7 +143,7 @@ async def edit(app: App, memory_id: str, text: str) -> Memory:
     return await _update(app, memory_id, text=text)
 
 
-async def pin(app: App, memory_id: str) -> Memory:
+async def pin(app: LearningApp, memory_id: str) -> Memory:
     """Make a lesson a standing rule of its project.
 
     Raises:
@@ -152,7 +152,7 @@ async def pin(app: App, memory_id: str) -> Memory:
     return await _update(app, memory_id, pinned=True)
 
 
-async def drop(app: App, memory_id: str) -> Memory:
+async def drop(app: LearningApp, memory_id: str) -> Memory:
     """Move a lesson to the trash. No later session brings it back.
 
     Raises:
@@ -163,7 +163,7 @@ async def drop(app: App, memory_id: str) -> Memory:
     return memory
 
 
-async def origin_lines(app: App, memory_id: str) -> list[str]:
+async def origin_lines(app: LearningApp, memory_id: str) -> list[str]:
     """Where a lesson comes from, line by line: its session, and the events that show it.
 
     Raises:
@@ -190,14 +190,14 @@ def _origin_lines(memory: Memory, origin: Any) -> Iterator[str]:
     yield from (f"  {line}" for line in origin.get("lines", ()))
 
 
-async def _update(app: App, memory_id: str, **changes: Any) -> Memory:
+async def _update(app: LearningApp, memory_id: str, **changes: Any) -> Memory:
     memory = await _lesson(app, memory_id)
     changed = replace(memory, trust=Trust.USER, **changes)
     await app.memory.update(changed)
     return changed
 
 
-async def _lesson(app: App, memory_id: str) -> Memory:
+async def _lesson(app: LearningApp, memory_id: str) -> Memory:
     """The lesson with this id, or the only one whose id begins so, with or without its `l_`."""
     memory = await app.memory.get(memory_id)
     if memory is not None and is_lesson(memory):
@@ -216,6 +216,6 @@ async def _lesson(app: App, memory_id: str) -> Memory:
     return found[0]
 
 
-async def _listed(app: App, project: str | None) -> list[Memory]:
+async def _listed(app: LearningApp, project: str | None) -> list[Memory]:
     listed = await app.memory.list(project=project, namespaces=[NAMESPACE], limit=MAX_LISTED)
     return [memory for memory in listed if is_lesson(memory)]

@@ -14,7 +14,7 @@ from upwell.app.lesson_queue import by_session
 from upwell.app.lesson_records import SessionRead
 from upwell.app.lessons import Work
 from upwell.app.savings import Savings
-from upwell.app.wiring import App
+from upwell.app.surfacing import LearningApp
 from upwell.config import Config
 from upwell.ground.errors import UsageError
 from upwell.replay.transcripts import Transcript
@@ -68,7 +68,7 @@ class _Survey(Struct):
 
 
 async def offered(
-    app: App,
+    app: LearningApp,
     transcripts: Sequence[Transcript],
     hosts: Iterable[str],
     show: Callable[[int, int], None],
@@ -105,7 +105,7 @@ def _with_lessons(config: Config) -> Config:
 
 
 async def _surveyed(
-    app: App,
+    app: LearningApp,
     models: Models,
     transcripts: Sequence[Transcript],
     show: Callable[[int, int], None],

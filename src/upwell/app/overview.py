@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from upwell.app.reporting import demoted_memories, texts_by_id
-from upwell.app.wiring import App
+from upwell.app.surfacing import LearningApp
 from upwell.ground.text.format import iso
 from upwell.ground.types.memory import Hit
 from upwell.surface.explain import account_of_past
@@ -13,18 +13,18 @@ from upwell.tools.recall import entry
 from upwell.usage.stats import described, stats_of
 
 
-async def stats(app: App, days: int) -> dict[str, Any]:
+async def stats(app: LearningApp, days: int) -> dict[str, Any]:
     """The totals of the last `days` days, including today: `upwell stats --json`."""
     totals = stats_of(await app.learning.counts.since(days))
     return {**described(totals, days), "demoted": await demoted(app)}
 
 
-async def demoted(app: App) -> list[dict[str, Any]]:
+async def demoted(app: LearningApp) -> list[dict[str, Any]]:
     """The memories that no longer surface by themselves, worst rated first."""
     return await demoted_memories(app.learning, app.memory)
 
 
-async def learned(app: App) -> dict[str, Any]:
+async def learned(app: LearningApp) -> dict[str, Any]:
     """`upwell stats tune --json`: the threshold (in use and suggested) and the budget of each tool,
     and the memories that no longer surface by themselves.
 
@@ -58,14 +58,16 @@ async def learned(app: App) -> dict[str, Any]:
     return {"tools": tools, "demoted": await demoted(app)}
 
 
-async def decisions(app: App, number: int, session: str | None = None) -> list[dict[str, Any]]:
+async def decisions(
+    app: LearningApp, number: int, session: str | None = None
+) -> list[dict[str, Any]]:
     """The latest decisions of one session or of all sessions, oldest first: `upwell explain
     --json`."""
     return await app.decisions(number, session)
 
 
 async def accounts(
-    app: App, recent: Sequence[Mapping[str, Any]]
+    app: LearningApp, recent: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Mapping[str, Any], list[str]]]:
     """Each decision with its explanation in words."""
     texts = await texts_of(
@@ -75,14 +77,14 @@ async def accounts(
     return [(decision, account_of_past(decision, texts, is_empty=is_empty)) for decision in recent]
 
 
-async def memories(app: App, query: str, limit: int) -> list[dict[str, Any]]:
+async def memories(app: LearningApp, query: str, limit: int) -> list[dict[str, Any]]:
     """The memories that match `query`, or the newest, like the hits of `upwell recall --json`."""
     if query.strip():
         return [entry(hit) for hit in await app.memory.search(query, limit=limit)]
     return [entry(Hit(memory=memory, score=0.0)) for memory in await app.memory.list(limit=limit)]
 
 
-async def is_memory_empty(app: App) -> bool:
+async def is_memory_empty(app: LearningApp) -> bool:
     """True if there are no memories, notes or documents, and no memory server is configured.
 
     Raises:
@@ -96,6 +98,6 @@ async def is_memory_empty(app: App) -> bool:
     return files == 0
 
 
-async def texts_of(app: App, ids: Sequence[str]) -> dict[str, str]:
+async def texts_of(app: LearningApp, ids: Sequence[str]) -> dict[str, str]:
     """The texts of these memories, keyed by id, excluding deleted ones."""
     return await texts_by_id(app.memory, ids)

@@ -1,21 +1,18 @@
-"""What tools' results need: the embedder and model of compression, originals, cached results, and
-connections to servers."""
+"""What tools' results need: the embedder and model of compression, cached results, and connections
+to servers."""
 
 from functools import partial
 
 from upwell.app.files import own_secret
 from upwell.compress.base import Tools
-from upwell.compress.originals import Originals
 from upwell.config import Config
 from upwell.gateway.calls.cache import Cache
 from upwell.gateway.upstreams.connection import Connecting, connect
 from upwell.ground.embed import Embedder
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.secrets.redact import has_secret
-from upwell.ground.ttl_store import EntryKind, TtlStore
+from upwell.ground.ttl_store import TtlStore
 from upwell.wire.logins import Logins
-
-_ORIGINALS_BYTES_IN_MEMORY = 64_000_000
 
 
 def tools_of(config: Config, embedder: Embedder | None) -> Tools:
@@ -24,20 +21,6 @@ def tools_of(config: Config, embedder: Embedder | None) -> Tools:
         embedder=embedder,
         chat=OpenAIChat(config.llm) if config.llm.base_url else None,
         may_send=lambda text: not has_secret(text),
-    )
-
-
-def private_ttl_store() -> TtlStore:
-    return TtlStore(caps={EntryKind.ORIGINAL: _ORIGINALS_BYTES_IN_MEMORY})
-
-
-def open_originals(config: Config, ttl_store: TtlStore, private: TtlStore) -> Originals:
-    return Originals(
-        durable=ttl_store,
-        private=private,
-        secret=own_secret(config.home.secret_file),
-        has_secret=has_secret,
-        options=config.compress,
     )
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from upwell import __version__
-from upwell.app.files import open_ttl_store
+from upwell.app.files import open_originals, open_ttl_store, private_ttl_store
 from upwell.app.learning import forget_notes
-from upwell.app.results import open_originals, private_ttl_store, tools_of
+from upwell.app.results import tools_of
 from upwell.app.store import Settings, ltm_mistakes, open_files
 from upwell.app.wiring import App, build
 from upwell.config import Config, load, read, read_valid

@@ -8,7 +8,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 from upwell.app.lessons import NAMESPACE, is_lesson
-from upwell.app.wiring import App
+from upwell.app.surfacing import LearningApp
 from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
 from upwell.ground.errors import StoreError
 from upwell.ground.text.format import counted
@@ -99,7 +99,7 @@ def by_session(found: Iterable[Taught]) -> dict[str, list[Taught]]:
     return dict(sessions)
 
 
-async def sessions_read(app: App) -> int:
+async def sessions_read(app: LearningApp) -> int:
     """How many past sessions were read: those in the index, or else the transcripts."""
     if app.config.home.sessions_db.exists():
         with suppress(StoreError):
@@ -107,7 +107,7 @@ async def sessions_read(app: App) -> int:
     return (await app.session_capture().past()).transcripts
 
 
-async def everything_taught(app: App) -> list[Taught]:
+async def everything_taught(app: LearningApp) -> list[Taught]:
     """The lessons, commands and rules from sessions, including proposals.
 
     Raises:
@@ -123,7 +123,7 @@ async def everything_taught(app: App) -> list[Taught]:
     return [*stored, *(taught for taught in waiting if taught)]
 
 
-async def learned(app: App) -> LearnedFromSessions:
+async def learned(app: LearningApp) -> LearnedFromSessions:
     """What this home learned from past sessions.
 
     Raises:
@@ -154,7 +154,7 @@ async def learned(app: App) -> LearnedFromSessions:
     )
 
 
-async def _states(app: App) -> list[Taught]:
+async def _states(app: LearningApp) -> list[Taught]:
     """Where the latest sessions that came to a conclusion left their work."""
     if not app.config.home.sessions_db.exists():
         return []

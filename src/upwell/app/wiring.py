@@ -4,29 +4,19 @@ import asyncio
 import dataclasses
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from upwell.app.carried_commands import commands_in
-from upwell.app.cited_texts import CitedTexts
-from upwell.app.cuts import Cuts
 from upwell.app.files import open_audit_log
-from upwell.app.follow_up import FollowUp
-from upwell.app.learning import answered_elsewhere, end_turn, load_learned, open_learning, tidy
 from upwell.app.local_copy import copy_ping, keep_copy
-from upwell.app.memory import MemoryApp
 from upwell.app.principals import NameOf, SeenResources, Toolboxes
-from upwell.app.results import (
-    connecting,
-    open_cache,
-    open_originals,
-    private_ttl_store,
-    tools_of,
-)
+from upwell.app.results import connecting, open_cache, tools_of
 from upwell.app.shortening import Shortening, read_command
 from upwell.app.store import Chore, Settings
+from upwell.app.surfacing import LearningApp, opened
 from upwell.app.toolbox import Parts, known_tool, toolbox_of
+from upwell.app.turns import answered_elsewhere, end_turn
 from upwell.compress.options import CompressOptions
 from upwell.gateway.calls.fit import Fitter
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
@@ -36,8 +26,6 @@ from upwell.gateway.server import Gateway, GatewayRecords, OwnServer, ToolListin
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions, JoinedSessions
-from upwell.ground.llm import OpenAIChat
-from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.trace import LOG
 from upwell.ground.types.compression import Budget, Compressed
@@ -45,54 +33,26 @@ from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
 from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, OptIns, TurnEnd, ignore_turn_end
-from upwell.learn.budgets import Budgets
 from upwell.memory.base import Recall
 from upwell.memory.notes.stm import ping_of
 from upwell.memory.recall import FallBack, StoreRecall
 from upwell.surface.guards import Guards
 from upwell.surface.judge import judge_ping
-from upwell.surface.options import SurfaceOptions
-from upwell.surface.pipeline import Surfacer
 from upwell.tools.base import Toolbox
 from upwell.tools.resources import Resources
 from upwell.usage.audit import Audit
-from upwell.usage.events import MAX_EVENTS, Events
 
 if TYPE_CHECKING:
-    from upwell.app.capture import Accepts, SessionCapture
-    from upwell.app.lesson_models import Models
-    from upwell.app.lessons import LessonReader
-    from upwell.app.past_sessions import SeenSessions
-    from upwell.app.review import Review
     from upwell.ground.postgres.connection import Postgres
 
 
-class App(MemoryApp):
+class App(LearningApp):
     """All parts of upwell for one home, wired together. Close it with `aclose()`."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         config, clock = self.config, settings.clock
         self.audit = Audit(open_audit_log(config, self._files), clock)
-        self.pause = Pause(config.home.pause_file)
-        self.learning = open_learning(
-            config, self._surface_of, self._ttl_store, self._files, self._ratings, self.notes, clock
-        )
-        options = config.surfacing()
-        self.surfacer = Surfacer(
-            self.memory.reader,
-            self._ttl_store,
-            dataclasses.replace(
-                options,
-                of_cue=self._surface_of,
-                is_paused=self.pause.holds,
-                commands_in=commands_in,
-                judge=dataclasses.replace(options.judge, waits=settings.waits_for_judge),
-            ),
-            chat=OpenAIChat(config.llm) if config.llm.base_url else None,
-            learning=self.learning,
-            clock=clock,
-        )
         self.guards = Guards(
             self.memory.reader,
             self._ttl_store,
@@ -100,17 +60,7 @@ class App(MemoryApp):
             refused=self.surfacer.refused,
             clock=clock,
         )
-        self._add_compression()
-
-    def _add_compression(self) -> None:
-        config, private = self.config, private_ttl_store()
         self._tools = tools_of(config, self._embedder)
-        self._originals = open_originals(config, self._ttl_store, private)
-        self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune, clock=self._clock)
-        self.events = Events(self._ttl_store, self._clock)
-        self.cuts = Cuts(self._ttl_store, self._originals, self.surfacer.journal, self._clock)
-        self._follow_up = FollowUp(self.budgets, self.learning, self.cuts)
-        self.texts = self._texts_of(self._cwd)
         self.fitter = Fitter(
             self._originals,
             self._compress_for,
@@ -121,7 +71,7 @@ class App(MemoryApp):
         )
         self.worker_pool = WorkerPool(
             {**config.environment, "UPWELL_HOME": str(config.home.root)},
-            private,
+            self._private,
             config.compress.original_ttl_seconds,
             options=self._compress_for,
             ratios=self.budgets.ratios,
@@ -130,20 +80,7 @@ class App(MemoryApp):
         )
         self._cache = open_cache(config, self._ttl_store)
 
-    def _texts_of(self, cwd: str | None) -> CitedTexts:
-        return CitedTexts(
-            self,
-            self._originals,
-            self._follow_up,
-            self.learning.viewed,
-            partial(self._seen_sessions, cwd),
-            cwd,
-        )
-
-    # The next three methods read `config` on each call, because a hot reload replaces it.
-
-    def _surface_of(self, tool: str | None, window: int | None) -> SurfaceOptions:
-        return self.config.surface_of(tool, window)
+    # The next two methods read `config` on each call, because a hot reload replaces it.
 
     def _compress_for(self, server: str, tool: str) -> CompressOptions:
         return self.config.compress_for(server, tool)
@@ -322,49 +259,6 @@ class App(MemoryApp):
             commands_in,
         )
 
-    def session_capture(self, accepts: "Accepts | None" = None) -> "SessionCapture":
-        """Learns from sessions. By default, the configuration decides which proposals become
-        memories without asking."""
-        # Imported here, because the transcript readers load slowly.
-        from upwell.app.capture import SessionCapture, measured_episodes, no_proposal
-        from upwell.app.savings import Savings
-
-        asks = self.config.capture.accept == "nothing"
-        return SessionCapture(
-            self.memory,
-            self._places,
-            self.inbox(),
-            self._ttl_store,
-            accepts=accepts or (no_proposal if asks else measured_episodes),
-            is_excluded=self.config.projects.excludes,
-            savings=partial(Savings, self.config),
-        )
-
-    def lessons(self, models: "Models | None" = None) -> "LessonReader":
-        """The lessons of sessions. Without `models`, no session can be read."""
-        from upwell.app.lesson_models import lessons_by
-
-        parts = (self.memory, self._ttl_store, self.learning.counts)
-        return lessons_by(models, self.config, *parts, self._clock)
-
-    def _seen_sessions(self, cwd: str | None) -> "SeenSessions":
-        from upwell.app.past_sessions import SeenSessions
-
-        return SeenSessions(self.past_sessions(), project_of(cwd), self.config.environment)
-
-    def review(self) -> "Review":
-        """Offers memories for removal."""
-        from upwell.app.review import Review
-
-        return Review(self.memory, self.learning, self._ttl_store, self.inbox(), self.notes)
-
-    async def decisions(
-        self, limit: int = MAX_EVENTS, session: str | None = None
-    ) -> list[dict[str, Any]]:
-        """The latest decisions of one session or of all sessions, oldest first."""
-        matching = {} if session is None else {"session": session}
-        return (await self.surfacer.journal.latest(limit, matching=matching))[::-1]
-
     def checks(self) -> dict[str, Awaitable[Ping | None]]:
         """A check for each part except the documents. The caller awaits the checks; the result is
         None for a part that is not in use.
@@ -404,13 +298,7 @@ class App(MemoryApp):
 
     @property
     def chores(self) -> Sequence[Chore]:
-        journal, learned = self.surfacer.journal, self.learning.learned
-        learning = partial(tidy, self.config, self._ttl_store, journal, learned)
-        return [*super().chores, self.audit.expire, self.budgets.flush, learning]
-
-    def is_housekeeping_due(self) -> bool:
-        """True: each use of the whole app also removes what has expired from `ledger.db`."""
-        return True
+        return [*super().chores, self.audit.expire]
 
     async def follow_team(self) -> None:
         """Keep the snapshot of the team's memories up to date, until cancelled. Returns at once if
@@ -436,10 +324,6 @@ class App(MemoryApp):
         await self.worker_pool.aclose()
         if self._cache:
             await self._cache.aclose()
-        await self._follow_up.aclose()
-        await self.budgets.flush()
-        await self.cuts.aclose()
-        await self.surfacer.aclose()
         await self.audit.aclose()
         await super().aclose()
 
@@ -453,6 +337,4 @@ async def build(settings: Settings | None = None) -> App:
             a store in memory takes over.
     """
     settings = settings or Settings()
-    app = App(settings)
-    await load_learned(app.learning.learned, tolerant=settings.tolerant)
-    return app
+    return await opened(App(settings), settings)

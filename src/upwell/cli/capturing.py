@@ -12,14 +12,14 @@ from upwell.cli.inbox import open_inbox, say_displaced
 from upwell.cli.output import Json, note, note_masked, say, say_json
 from upwell.cli.parameters import TranscriptHost, TranscriptPaths
 from upwell.cli.progress import progress
-from upwell.cli.session import read_config, with_app
+from upwell.cli.session import read_config, with_learning
 from upwell.cli.times import epoch_of
 from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted, iso
 
 if TYPE_CHECKING:
-    from upwell.app import App
     from upwell.app.capture import Gain
+    from upwell.app.surfacing import LearningApp
     from upwell.replay.transcripts import Transcript
 
 MAX_COMMITS = 12
@@ -124,7 +124,7 @@ def sessions(
     if since or max_tokens:
         raise UsageError("--since and --max-tokens need --lessons")
     with progress("learning") as show:
-        gain = with_app(lambda app: learned_from(app, transcripts, show, again=again))
+        gain = with_learning(lambda app: learned_from(app, transcripts, show, again=again))
     if as_json:
         say_json({"transcripts": len(transcripts), **asdict(gain)})
         return
@@ -143,7 +143,7 @@ def _write_lessons(
     from upwell.cli.lessons import say_lessons
 
     with progress("reading sessions") as show:
-        gain, unreadable = with_app(
+        gain, unreadable = with_learning(
             lambda app: write_past(
                 app, transcripts, show, since=since, max_tokens=max_tokens, now=time.time()
             )
@@ -161,7 +161,7 @@ def say_learned() -> None:
     """Print what past sessions taught, and what of it matters most."""
     from upwell.app.taught import learned
 
-    known = with_app(learned)
+    known = with_learning(learned)
     if not known.sessions:
         return
     say(f"{known.sentence}{'. What matters most:' if known.foremost else ''}")
@@ -190,7 +190,7 @@ def say_gain(transcripts: int, gain: "Gain") -> None:
 
 
 async def learned_from(
-    app: "App",
+    app: "LearningApp",
     transcripts: "Sequence[Transcript]",
     show: Callable[[int, int], None],
     *,

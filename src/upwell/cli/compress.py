@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from upwell.cli.command import Argument, Option
 from upwell.cli.output import Json, note, raw, say_json
-from upwell.cli.session import with_app
+from upwell.cli.session import with_app, with_learning
 from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 
@@ -76,7 +76,7 @@ def read(
     ] = None,
 ) -> None:
     """Print a whole text by the key in its notice, or a memory by its id or address."""
-    raw(with_app(lambda app: app.texts.read(key, lines or "")))
+    raw(with_learning(lambda app: app.texts.read(key, lines or "")))
 
 
 def _text_of(file: Path | None) -> str:

@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from upwell.cli.output import note, say
-from upwell.cli.session import with_app
+from upwell.cli.session import with_learning
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app.surfacing import LearningApp
 
 SHOWN_EVENTS = 20
 
 
 def follow(filters: Mapping[str, str], *, once: bool, as_json: bool) -> None:
     """Print the latest events that pass the filters and, unless `once`, new ones as they happen."""
-    with_app(lambda app: _watch(app, filters, follows=not once, as_json=as_json), tolerant=True)
+    with_learning(
+        lambda app: _watch(app, filters, follows=not once, as_json=as_json), tolerant=True
+    )
 
 
-async def _watch(app: "App", filters: Mapping[str, str], *, follows: bool, as_json: bool) -> None:
+async def _watch(
+    app: "LearningApp", filters: Mapping[str, str], *, follows: bool, as_json: bool
+) -> None:
     import time
 
     from upwell.app.events import events, following

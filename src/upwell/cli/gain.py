@@ -6,7 +6,7 @@ from typing import Any
 
 from upwell.cli.output import Json, note, say, say_json
 from upwell.cli.parameters import Days, Since
-from upwell.cli.session import with_app
+from upwell.cli.session import with_learning
 from upwell.cli.times import days_since
 from upwell.ground.text.format import bar
 
@@ -19,7 +19,7 @@ def gain(days: Days = 30, since: Since = None, as_json: Json = False) -> None:
     from upwell.app.gain import sentence
 
     days = days if since is None else days_since(since)
-    figures = with_app(lambda app: figures_of(app.learning, app.config, days))
+    figures = with_learning(lambda app: figures_of(app.learning, app.config, days))
     if as_json:
         say_json(figures)
         return

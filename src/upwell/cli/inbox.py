@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
-from upwell.cli.session import read_config, with_app, with_store
+from upwell.cli.session import read_config, with_learning, with_store
 from upwell.cli.triage import Card, TriageAnswer, TriageDecision, decisions, edited, has_terminal
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of, repository_of
@@ -19,8 +19,9 @@ from upwell.ground.text.format import counted, iso
 from upwell.ground.types.memory import IMPORT
 
 if TYPE_CHECKING:
-    from upwell.app import App, StoreApp
+    from upwell.app import StoreApp
     from upwell.app.review import RemovalOffer, RemovalReason, Review
+    from upwell.app.surfacing import LearningApp
     from upwell.capture.inbox import Inbox, Proposal
     from upwell.ground.types.memory import Memory
 
@@ -289,7 +290,7 @@ def review(
         raise UsageError("--yes needs --reason", hint="upwell inbox review --reason stale --yes")
     owner = owner_of(project, every)
 
-    async def work(app: "App") -> None:
+    async def work(app: "LearningApp") -> None:
         session = app.review()
         offers = await session.offers(owner, only)
         if yes:
@@ -302,7 +303,7 @@ def review(
             rows = [_offer_row(offer) for offer in offers]
             table(("id", "reason", "detail", "text"), rows, "Nothing to remove.")
 
-    with_app(work)
+    with_learning(work)
 
 
 async def _remove_all(session: "Review", offers: "Sequence[RemovalOffer]") -> None:
@@ -312,7 +313,9 @@ async def _remove_all(session: "Review", offers: "Sequence[RemovalOffer]") -> No
     say(f"{removed} removed; `upwell recall --trash` lists them, `upwell restore ID` restores one")
 
 
-async def _ask_about(app: "App", session: "Review", offers: "Sequence[RemovalOffer]") -> None:
+async def _ask_about(
+    app: "LearningApp", session: "Review", offers: "Sequence[RemovalOffer]"
+) -> None:
     note(
         "upwell: `drop` moves a memory to the trash; `upwell restore ID` brings it back for 30 days"
     )
@@ -326,7 +329,7 @@ async def _ask_about(app: "App", session: "Review", offers: "Sequence[RemovalOff
 
 
 async def _carry_out(
-    app: "App", session: "Review", decision: "TriageDecision[RemovalOffer]"
+    app: "LearningApp", session: "Review", decision: "TriageDecision[RemovalOffer]"
 ) -> None:
     offer, memory = decision.item, decision.item.memory
     if decision.answer is TriageAnswer.KEEP:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from upwell.cli.command import Argument, Option
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.parameters import Session
-from upwell.cli.session import with_app
+from upwell.cli.session import with_learning
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.text.format import iso
 from upwell.ground.types.surfacing import Feedback, Rating
 from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app.surfacing import LearningApp
 
 
 def feedback(
@@ -34,7 +34,7 @@ def feedback(
         rating=Rating(rating),
         memory_id=id_in(memory) if memory else None,
     )
-    rated = with_app(lambda app: app.surfacer.ratings.rate(rating_of_surfacing))
+    rated = with_learning(lambda app: app.surfacer.ratings.rate(rating_of_surfacing))
     if as_json:
         say_json(
             {
@@ -67,10 +67,10 @@ def tune(
         raise UsageError("--memory needs --reset", hint="upwell stats tune --reset --memory ID")
     if reset:
         memory_id = id_in(memory) if memory else None
-        removed = with_app(lambda app: _reset(app, memory_id))
+        removed = with_learning(lambda app: _reset(app, memory_id))
         say(f"forgot {removed} ratings, observations and counts")
         return
-    learned = with_app(lambda app: _learned(app, apply=apply))
+    learned = with_learning(lambda app: _learned(app, apply=apply))
     if apply:
         note(
             "upwell: running sessions pick up budgets within a minute, thresholds at the next call"
@@ -101,7 +101,7 @@ def tune(
         note(f"upwell: {row['id']} is no longer offered: {row['negatives']:g} negative ratings")
 
 
-async def _reset(app: "App", memory: str | None) -> int:
+async def _reset(app: "LearningApp", memory: str | None) -> int:
     removed = await app.learning.learned.reset(memory)
     if memory and not removed and await app.memory.get(memory) is None:
         raise StoreError(
@@ -110,7 +110,7 @@ async def _reset(app: "App", memory: str | None) -> int:
     return removed if memory else removed + await app.budgets.forget()
 
 
-async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
+async def _learned(app: "LearningApp", *, apply: bool) -> dict[str, Any]:
     from upwell.app.overview import learned
 
     if apply:
@@ -155,10 +155,10 @@ def explain(
         raise UsageError("--host, --tool, --file, --spoke and --once need --follow")
     from upwell.app.overview import accounts, decisions
 
-    async def work(app: "App") -> "list[tuple[Mapping[str, Any], list[str]]]":
+    async def work(app: "LearningApp") -> "list[tuple[Mapping[str, Any], list[str]]]":
         return await accounts(app, await decisions(app, number, session))
 
-    explained = with_app(work)
+    explained = with_learning(work)
     if as_json:
         say_json({"decisions": [decision for decision, _ in explained]})
         return

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.progress import progress
-from upwell.cli.session import folder, with_app
+from upwell.cli.session import folder, with_learning
 from upwell.ground.text.format import counted, iso
 from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from upwell.app import App
     from upwell.app.lesson_offer import LessonOffer
     from upwell.app.lessons import LessonGain
+    from upwell.app.surfacing import LearningApp
     from upwell.replay.transcripts import Transcript
 
 Id = Annotated[str, Argument(metavar="ID", help="An id of `upwell lessons`, or its beginning.")]
@@ -31,7 +31,7 @@ def listed(
     from upwell.ground.project import project_of
 
     project = None if every_project else project_of(folder())
-    found, others = with_app(lambda app: _found(app, project))
+    found, others = with_learning(lambda app: _found(app, project))
     if as_json:
         say_json({"lessons": found})
         return
@@ -50,7 +50,7 @@ def listed(
 lessons = Group("What past sessions taught, as a model wrote it down.", listed)
 
 
-async def _found(app: "App", project: str | None) -> "tuple[list[dict[str, Any]], int]":
+async def _found(app: "LearningApp", project: str | None) -> "tuple[list[dict[str, Any]], int]":
     """The lessons of a project; if there are none, how many other projects have."""
     from upwell.app.lesson_book import rows
 
@@ -66,7 +66,7 @@ def edit(
     """Change a lesson's text. It is then yours: no later session replaces it."""
     from upwell.app.lesson_book import edit as changed
 
-    memory = with_app(lambda app: changed(app, id_in(lesson), " ".join(text)))
+    memory = with_learning(lambda app: changed(app, id_in(lesson), " ".join(text)))
     say(memory.text)
 
 
@@ -75,7 +75,7 @@ def pin(lesson: Id) -> None:
     """Make a lesson a standing rule, which opens every session of its project."""
     from upwell.app.lesson_book import pin as pinned
 
-    memory = with_app(lambda app: pinned(app, id_in(lesson)))
+    memory = with_learning(lambda app: pinned(app, id_in(lesson)))
     say(memory.text)
 
 
@@ -84,7 +84,7 @@ def drop(lesson: Id) -> None:
     """Move a lesson to the trash. No later session brings it back."""
     from upwell.app.lesson_book import drop as dropped
 
-    memory = with_app(lambda app: dropped(app, id_in(lesson)))
+    memory = with_learning(lambda app: dropped(app, id_in(lesson)))
     say(f"dropped {memory.id}; `upwell restore` brings it back")
 
 
@@ -93,7 +93,7 @@ def origin(lesson: Id) -> None:
     """Show where a lesson comes from: its session, and the events that show it."""
     from upwell.app.lesson_book import origin_lines
 
-    for line in with_app(lambda app: origin_lines(app, id_in(lesson))):
+    for line in with_learning(lambda app: origin_lines(app, id_in(lesson))):
         say(line)
 
 
@@ -135,7 +135,7 @@ def _past(offer: "LessonOffer") -> str:
 class Runs(Protocol):
     """Runs some work with an app, and returns its result."""
 
-    def __call__[T](self, work: "Callable[[App], Awaitable[T]]", /) -> T: ...
+    def __call__[T](self, work: "Callable[[LearningApp], Awaitable[T]]", /) -> T: ...
 
 
 def write_past_lessons(

@@ -21,7 +21,7 @@ from upwell.cli.past import (
     recall_sessions,
 )
 from upwell.cli.progress import progress
-from upwell.cli.session import with_app, with_memory, with_store
+from upwell.cli.session import with_learning, with_memory, with_store
 from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import project_named, repository_of
@@ -32,7 +32,8 @@ from upwell.ground.types.surfacing import Surfacing
 from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
-    from upwell.app import App, MemoryApp, StoreApp
+    from upwell.app import MemoryApp, StoreApp
+    from upwell.app.surfacing import LearningApp
     from upwell.memory.base import Added
     from upwell.memory.documents.recall import Progress
     from upwell.memory.topics import Topic
@@ -375,10 +376,10 @@ def context(
         raise UsageError("context needs a message", hint="only --door session works without one")
     text = sys.stdin.read() if message == "-" else message
     cue = Cue(door=Door(door), text=text or "", session=session, cwd=os.getcwd())
-    with_app(lambda app: _show_context(app, cue, as_json or form == "json"))
+    with_learning(lambda app: _show_context(app, cue, as_json or form == "json"))
 
 
-async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
+async def _show_context(app: "LearningApp", cue: Cue, as_json: bool) -> None:
     from upwell.app.overview import is_memory_empty
     from upwell.surface.explain import account_of
     from upwell.surface.options import READ_COMMAND

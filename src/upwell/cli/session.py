@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 from upwell.cli.output import note
 
 if TYPE_CHECKING:
-    from upwell.app import App, MemoryApp, StoreApp
+    from upwell.app.memory import MemoryApp
+    from upwell.app.store import StoreApp
+    from upwell.app.surfacing import LearningApp
+    from upwell.app.wiring import App
     from upwell.config import Config
     from upwell.ground.home import Home
 
@@ -36,8 +39,17 @@ def with_memory[T](work: Callable[["MemoryApp"], Awaitable[T]], *, tolerant: boo
     return _with(opened, work)
 
 
+def with_learning[T](work: Callable[["LearningApp"], Awaitable[T]], *, tolerant: bool = False) -> T:
+    """Like `with_memory()`, with what is said of the memory and what is learned from that."""
+    from upwell.app.store import Settings
+    from upwell.app.surfacing import LearningApp, opened
+
+    settings = Settings(cwd=folder(), tolerant=tolerant)
+    return _with(lambda: opened(LearningApp(settings), settings), work)
+
+
 def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False) -> T:
-    """Like `with_memory()`, with a whole new app, which loads more slowly."""
+    """Like `with_learning()`, with the whole app, which loads more slowly."""
     from upwell.app.store import Settings
     from upwell.app.wiring import build
 

@@ -30,17 +30,17 @@ from upwell.cli.output import note, say
 from upwell.cli.past import index_sessions
 from upwell.cli.plans import confirm, refuse, reporting, show_plans, state
 from upwell.cli.progress import progress
-from upwell.cli.session import run, with_app
+from upwell.cli.session import run, with_learning
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from upwell.app import App
     from upwell.app.capture import Gain
     from upwell.app.lesson_offer import LessonOffer
     from upwell.app.setting_up import SettingUp, SetupPart, SetupPlan
+    from upwell.app.surfacing import LearningApp
     from upwell.hosts.install import FilePlan
     from upwell.replay.transcripts import Transcript
     from upwell.setup.takeover import Clients
@@ -220,7 +220,7 @@ def _offered(plan: "SetupPlan", transcripts: "list[Transcript]", *, learns: bool
         return LessonOffer()
     hosts = [*(hooks.agent for hooks in plan.hooks), *plan.plugins]
     with progress("estimating") as show:
-        return with_app(lambda app: offered(app, transcripts, hosts, show))
+        return with_learning(lambda app: offered(app, transcripts, hosts, show))
 
 
 def _summarise(
@@ -346,8 +346,8 @@ def _learn(
 ) -> None:
     """Learn from past sessions; with `lessons`, also have a model read the latest of them."""
 
-    def kept[T](learn: "Callable[[App], Awaitable[T]]") -> T:
-        async def work(app: "App") -> T:
+    def kept[T](learn: "Callable[[LearningApp], Awaitable[T]]") -> T:
+        async def work(app: "LearningApp") -> T:
             capture = app.session_capture()
             before = await capture.holdings()
             try:
@@ -356,7 +356,7 @@ def _learn(
                 # Also after an interruption, so that `setup --undo` knows what was learned.
                 setting_up.keep_learned((await capture.holdings()).since(before))
 
-        return with_app(work)
+        return with_learning(work)
 
     with progress("learning") as show:
         gain = kept(lambda app: learned_from(app, transcripts, show))
@@ -422,7 +422,7 @@ def _replay(setting_up: "SettingUp") -> str:
 
     if not setting_up.sessions_db.exists():
         return "upwell replay"
-    newest = with_app(lambda app: app.past_sessions().listed(SessionScope(), None, 1))
+    newest = with_learning(lambda app: app.past_sessions().listed(SessionScope(), None, 1))
     is_recent = newest and newest[0].session.ended > time.time() - 30 * DAY_SECONDS
     return "upwell replay --since 30d" if is_recent else "upwell replay"
 

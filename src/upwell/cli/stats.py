@@ -7,12 +7,12 @@ from upwell.cli.gain import gain
 from upwell.cli.learning import tune
 from upwell.cli.output import Json, say, say_json, table
 from upwell.cli.parameters import Days, Since
-from upwell.cli.session import with_app
+from upwell.cli.session import with_learning
 from upwell.cli.times import days_since
 from upwell.ground.errors import UsageError
 
 if TYPE_CHECKING:
-    from upwell.app import App
+    from upwell.app.surfacing import LearningApp
     from upwell.usage.stats import Stats
 
 
@@ -33,7 +33,7 @@ def shown(
     if by is not None:
         _by(by, days, as_json=as_json)
         return
-    counts, demoted, gained = with_app(lambda app: _counted(app, days))
+    counts, demoted, gained = with_learning(lambda app: _counted(app, days))
     if as_json:
         say_json({**described(counts, days), "demoted": demoted, "gain": gained})
         return
@@ -53,11 +53,11 @@ def _by(dimension: str, days: int, *, as_json: bool) -> None:
     if dimension not in list(Dimension):
         raise UsageError(f"--by {dimension!r} is unknown", hint=", ".join(Dimension))
 
-    async def read(app: "App") -> list[dict[str, Any]]:
+    async def read(app: "LearningApp") -> list[dict[str, Any]]:
         counts = await app.learning.counts.since(days)
         return rows(counts, price_now(app.config), Dimension(dimension))
 
-    found = with_app(read)
+    found = with_learning(read)
     if as_json:
         say_json({"days": days, "by": dimension, "rows": found})
         return
@@ -69,7 +69,9 @@ def _by(dimension: str, days: int, *, as_json: bool) -> None:
     table(columns, shown, "Nothing counted yet.", has_header=True)
 
 
-async def _counted(app: "App", days: int) -> "tuple[Stats, list[dict[str, Any]], dict[str, Any]]":
+async def _counted(
+    app: "LearningApp", days: int
+) -> "tuple[Stats, list[dict[str, Any]], dict[str, Any]]":
     from upwell.app.gain import total
     from upwell.app.overview import demoted
     from upwell.usage.stats import stats_of

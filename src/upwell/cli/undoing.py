@@ -7,13 +7,13 @@ from click.exceptions import Exit
 from upwell.cli.clients import say_improvised
 from upwell.cli.output import note, say
 from upwell.cli.plans import confirm, refuse, reporting, show_plans, state
-from upwell.cli.session import with_app
+from upwell.cli.session import with_learning
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
-    from upwell.app import App
     from upwell.app.capture import Holdings
     from upwell.app.setting_up import SettingUp, UndoPlan
+    from upwell.app.surfacing import LearningApp
     from upwell.ground.types.memory import Memory
 
 MAX_LISTED = 20
@@ -33,7 +33,7 @@ def undo_setup(
     if dry_run:
         show()
     _summarise_undo(plans)
-    count = with_app(lambda app: _listed(app, learned)) if learned else 0
+    count = with_learning(lambda app: _listed(app, learned)) if learned else 0
     is_known = count > 0 or setting_up.sessions_db.exists()
     if not (plans.is_recorded or plans.refused or (forget and is_known)):
         say("there is nothing to undo")
@@ -56,7 +56,7 @@ def undo_setup(
 def _learned(setting_up: "SettingUp") -> "Holdings":
     learned = setting_up.learned()
     if setting_up.has_lessons:
-        return with_app(lambda app: app.session_capture().with_later(learned))
+        return with_learning(lambda app: app.session_capture().with_later(learned))
     return learned
 
 
@@ -74,17 +74,17 @@ def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
 
     if setting_up.has_lessons:
         # The daemon may have written another one while the user was asked.
-        latest = with_app(lambda app: app.session_capture().with_later(learned))
-        count += len(with_app(lambda app: _findings(app, latest.since(learned))))
+        latest = with_learning(lambda app: app.session_capture().with_later(learned))
+        count += len(with_learning(lambda app: _findings(app, latest.since(learned))))
         learned = latest
-    with_app(lambda app: app.session_capture().forget(learned))
+    with_learning(lambda app: app.session_capture().forget(learned))
     setting_up.forgot_learned()
     say(f"dropped {counted(count, 'finding')} from past sessions")
     if setting_up.sessions_db.exists():
         delete_database(setting_up.sessions_db)
         say("deleted the index of past sessions")
-    _say_accepted(with_app(lambda app: app.session_capture().accepted(learned)))
-    if own := with_app(lambda app: app.session_capture().own_lessons()):
+    _say_accepted(with_learning(lambda app: app.session_capture().accepted(learned)))
+    if own := with_learning(lambda app: app.session_capture().own_lessons()):
         say(
             f"kept: {counted(own, 'lesson')} that you edited or pinned; `upwell lessons` lists them"
         )
@@ -101,7 +101,7 @@ def _say_accepted(memories: "list[Memory]") -> None:
         say(f"  {len(memories) - MAX_LISTED} more: `upwell recall`")
 
 
-async def _listed(app: "App", learned: "Holdings") -> int:
+async def _listed(app: "LearningApp", learned: "Holdings") -> int:
     """List the findings of setup that still exist. Returns how many there are."""
     lines = await _findings(app, learned)
     for line in lines[:MAX_LISTED]:
@@ -113,7 +113,7 @@ async def _listed(app: "App", learned: "Holdings") -> int:
     return len(lines) + len(learned.places)
 
 
-async def _findings(app: "App", learned: "Holdings") -> list[str]:
+async def _findings(app: "LearningApp", learned: "Holdings") -> list[str]:
     """The memories and proposals among the findings of setup that still exist, one a line."""
     memories = await app.session_capture().learned(learned)
     proposals = [item for item in app.inbox().waiting() if item.id in learned.proposals]
