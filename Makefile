@@ -39,7 +39,7 @@ pictures: .venv/.ready .tools/chromium/.ready    # of the docs: the animated dem
 	@$(BIN)/python dev/demo_picture.py
 	@UPWELL_PICTURES=1 $(PYTEST) -q -n 0 tests/browser/test_pictures.py
 
-release: .venv/.ready                   # wheel, sdist and bill of materials in dist/, checked and tried
+release: .venv/.ready                   # all that is published, in dist/, checked, tried and summed
 	@dev/release
 
 examples: .venv/.ready                  # those of docs/compression.md, as the code makes them
