@@ -89,6 +89,10 @@ def test_a_release_without_a_key_says_so(dist: Path) -> None:
         ("deploy/compose.yaml", r"image: upwell:(\S+)"),
         ("deploy/kubernetes/upwell.yaml", r"image: upwell:(\S+)"),
         ("plugins/upwell/run", r"^version=(.*)$"),
+        ("plugins/opencode/run", r"^version=(.*)$"),
+        ("plugins/opencode/package.json", r'^  "version": "(.*)"'),
+        ("gemini-extension.json", r'^  "version": "(.*)"'),
+        ("server.json", r'^  "version": "(.*)"'),
     ],
 )
 def test_every_file_names_the_version_of_pyproject(path: str, pattern: str) -> None:
