@@ -127,10 +127,26 @@ def test_other_hooks_do_not_wait_and_upwell_is_installed_once(machine: Machine) 
 
 def test_it_serves_the_tools_once_upwell_is_installed(machine: Machine) -> None:
     machine.give("pipx")
+    assert tools_of(machine) == TOOLS
+    assert machine.calls == [f"pipx install upwell=={__version__}"]
+
+
+def test_it_serves_none_if_the_agents_settings_have_them(machine: Machine) -> None:
+    machine.give("uv")
+    settings = Path(machine.house.environment["HOME"], ".claude.json")
+    settings.write_text('{"mcpServers": {"up": {"command": "true"}}}')
+    assert tools_of(machine) == TOOLS
+    machine.house.upwell("setup", "--yes", "--only", "servers")
+    assert "upwell" in json.loads(settings.read_text())["mcpServers"]
+    assert tools_of(machine) == set()
+
+
+def tools_of(machine: Machine) -> set[str]:
+    """The tools that the plugin's server lists for Claude Code."""
     params = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
+        "clientInfo": {"name": "claude-code", "version": "1"},
     }
     asked = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params},
@@ -144,9 +160,7 @@ def test_it_serves_the_tools_once_upwell_is_installed(machine: Machine) -> None:
         server.stdin.flush()
         answers = [json.loads(server.stdout.readline()) for _ in range(2)]
         server.stdin.close()
-    listed = answers[1]["result"]["tools"]
-    assert {tool["name"] for tool in listed} == TOOLS
-    assert machine.calls == [f"pipx install upwell=={__version__}"]
+    return {tool["name"] for tool in answers[1]["result"]["tools"]}
 
 
 def test_without_uv_and_pipx_hooks_are_silent_and_the_server_says_why(machine: Machine) -> None:

@@ -12,6 +12,7 @@ from upwell.ground.files import read_regular_file
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.project import is_seen, project_of
 from upwell.ground.types.memory import Scope, Trust
+from upwell.hosts import HOSTS
 from upwell.hosts.base import Host
 from upwell.hosts.entries import OWN_TOOLS
 from upwell.hosts.events import HostEvent
@@ -43,6 +44,12 @@ async def tool_name(config: Config, host: Host, event: HostEvent) -> str:
         return host.export.tool_name.format(GATEWAY_TOOL)
     tool = await asyncio.to_thread(_tool, config, host.servers, event.cwd)
     return host.export.tool_name.format(tool) if tool else ""
+
+
+async def has_own_tools(config: Config, host: str, cwd: str) -> bool:
+    """True if upwell is among the servers in the settings of this host."""
+    servers = HOSTS[host].servers if host in HOSTS else None
+    return servers is not None and bool(await asyncio.to_thread(_tool, config, servers, cwd))
 
 
 async def has_noted(library: Library, notes: ShortTerm, event: HostEvent, since: float) -> bool:

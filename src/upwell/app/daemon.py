@@ -57,6 +57,7 @@ class Warm:
             lambda cwd: self.app.toolbox(cwd=cwd, few=True),
             lambda host, parent, cwd: self.app.session_of(host, parent, cwd),
             lambda host, tokens: self.app.learning.listed(host, tokens),
+            self._has_own_tools,
         )
         self._earlier_events = 0
         self._stamp: Stamp | None = None
@@ -67,6 +68,11 @@ class Warm:
         self.on_request: Callable[[], None] = _do_nothing
         """Called on each hook event and each use of the dashboard over HTTP. The daemon itself sees
         only requests on its socket. Without this call, it would count as idle and stop."""
+
+    async def _has_own_tools(self, host: str, cwd: str) -> bool:
+        from upwell.app.asking import has_own_tools
+
+        return await has_own_tools(self.app.config, host, cwd)
 
     @property
     def app(self) -> App:

@@ -26,6 +26,8 @@ TOOLS = "tools"
 """The host in a request of `upwell serve --tools`."""
 CALL, LIST = "call", "list"
 """What a request is about: a result of a call, or the `outputSchema`s in a list of tools."""
+OF_PLUGIN = "plugin"
+"""The name of a server with upwell's own tools that an agent's plugin has started."""
 SAME, NEW = b"same", b"new\n"
 """The answers: the message stays as it is, or what follows replaces it. That is a line with its end
 or, if the question was about a list, a JSON array of the tools that keep their schema."""

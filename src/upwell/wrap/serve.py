@@ -24,11 +24,12 @@ READ_BYTES = 262_144
 
 
 class ToolsConnection:
-    """The agent's connection to upwell's own tools. `place` is that of the daemon."""
+    """The agent's connection to upwell's own tools. `place` is that of the daemon, and `name` is
+    `OF_PLUGIN` or ""."""
 
-    def __init__(self, place: DaemonPlace) -> None:
+    def __init__(self, place: DaemonPlace, name: str = "") -> None:
         self._place = place
-        self._identity = identity("tools")
+        self._identity = identity("tools", name)
         self._client = ""
 
     def run(self) -> int:

@@ -7,7 +7,7 @@ import sys
 if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
-from upwell.hook.client import OFF
+from upwell.hook.client import OFF, PLUGIN
 from upwell.hook.place import DaemonPlace, default_home
 from upwell.wrap.child import NOT_FOUND, ServerCannotStart, WrappedServer, end_as, environment
 from upwell.wrap.relay import Relay
@@ -44,13 +44,15 @@ def main(args: list[str]) -> int:
 
 def serve_tools(args: list[str]) -> int:
     """Serve upwell's own tools. Returns the exit status."""
+    from upwell.wrap.asking import OF_PLUGIN
     from upwell.wrap.serve import ToolsConnection
 
     try:
         options, _ = _read([*args, "--", "tools"])
     except Wrong as error:
         return _complain(f"{error}; usage: upwell serve --tools [--home DIR]", USAGE_STATUS)
-    return ToolsConnection(_place(options)).run()
+    name = OF_PLUGIN if os.environ.get(PLUGIN) else ""
+    return ToolsConnection(_place(options), name).run()
 
 
 def _place(options: dict[str, list[str]]) -> DaemonPlace:

@@ -28,7 +28,7 @@ from upwell.wire.peer import (
     read_message,
 )
 from upwell.wire.rawjson import NotJson, RawObject, dumps
-from upwell.wrap.asking import NEW
+from upwell.wrap.asking import NEW, OF_PLUGIN
 from upwell.wrap.door import RelayDescription
 
 INSTRUCTIONS = (
@@ -43,14 +43,18 @@ _OFFER = {"capabilities": {"tools": {}}, "instructions": INSTRUCTIONS}
 class ToolDoor:
     """`toolbox_of(cwd)` makes the tools for an agent's folder. `session_of(host, parent, cwd)`
     looks up the session that the agent's hooks recorded, or returns "". `added(host, tokens)` is
-    called when an agent lists the tools for the first time."""
+    called when an agent lists the tools for the first time. `has_own(host, cwd)` tells whether the
+    agent's settings have upwell's tools; a plugin's server then has none, so that none is listed
+    twice."""
 
     def __init__(
         self,
         toolbox_of: Callable[[str], Toolbox],
         session_of: Callable[[str, int, str], Awaitable[str]],
         added: Callable[[str, int], None],
+        has_own: Callable[[str, str], Awaitable[bool]],
     ) -> None:
+        self._has_own = has_own
         self._toolbox_of = toolbox_of
         self._session_of = session_of
         self._added = added
@@ -100,13 +104,7 @@ class ToolDoor:
             return _result({})
         toolbox, host = self._toolbox_of(agent.cwd), host_of_client(agent.client)
         if method == "tools/list":
-            reply = _result({"tools": toolbox.listed()})
-            if agent.session not in self._listed:
-                self._listed[agent.session] = None
-                if len(self._listed) > MAX_SESSIONS:
-                    del self._listed[next(iter(self._listed))]
-                self._added(host, count(reply.result.decode()))
-            return reply
+            return await self._listing(toolbox, host, agent)
         if method != "tools/call":
             raise RequestRefused(METHOD_NOT_FOUND, f"upwell does not offer {method}")
         name, arguments = params.value("name"), params.value("arguments") or {}
@@ -116,6 +114,17 @@ class ToolDoor:
             raise RequestRefused(INVALID_PARAMS, "arguments must be an object")
         session = await self._session_of(host, agent.parent, agent.cwd)
         return await toolbox.call(str(name), arguments, session or agent.session)
+
+    async def _listing(self, toolbox: Toolbox, host: str, agent: RelayDescription) -> Reply:
+        if agent.name == OF_PLUGIN and await self._has_own(host, agent.cwd):
+            return _result({"tools": []})
+        reply = _result({"tools": toolbox.listed()})
+        if agent.session not in self._listed:
+            self._listed[agent.session] = None
+            if len(self._listed) > MAX_SESSIONS:
+                del self._listed[next(iter(self._listed))]
+            self._added(host, count(reply.result.decode()))
+        return reply
 
 
 def _result(result: Mapping[str, Any]) -> Reply:
