@@ -60,24 +60,6 @@ async def test_every_address_in_an_answer_can_be_read(resources: Resources) -> N
     assert sum("/topics/" in uri for uri in seen) >= 5
 
 
-async def test_topics_and_one_of_them(resources: Resources) -> None:
-    listed = await read(resources, "upwell://topics")
-    assert listed["count"] == len(listed["topics"])
-    assert listed["topics"][0]["memory_count"] == 2
-    topic = await read(resources, "upwell://topics/Deep%20Sea")
-    assert [memory["id"] for memory in topic["memories"]] == ["sea"]
-    assert topic["memory_count"] == 1
-    assert topic["namespaces"] == ["context"]
-
-
-@pytest.mark.parametrize("query", ["caf%C3%A9+azul", "tide%20noon", "caf%C3%A9/azul"])
-async def test_a_search_returns_memories_with_scores(resources: Resources, query: str) -> None:
-    result = await read(resources, f"upwell://search/{query}")
-    assert result["memories"][0]["id"] == "sea"
-    assert 0 < result["memories"][0]["score"] <= 1
-    assert result["count"] == len(result["memories"])
-
-
 async def test_a_memory_whole(resources: Resources) -> None:
     memory = await read(resources, "upwell://memory/sea")
     assert memory["text"] == "the tide turns at noon in café Azul"
