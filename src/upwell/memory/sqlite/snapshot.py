@@ -61,10 +61,11 @@ def _take_over(queue: WriteQueue, db: sqlite3.Connection) -> None:
     db.execute("UPDATE team_snapshot SET source = ?", (source.partition("/")[0],))
     db.execute("INSERT INTO team_row SELECT id FROM team_memory")
     for trigger in ("team_stored", "team_removed"):
-        db.execute(f"DROP TRIGGER {trigger}")
+        db.execute(f"DROP TRIGGER IF EXISTS {trigger}")
     for table in ("team", "team_project", "team_memory", "outbox"):
-        db.execute(f"DROP TABLE {table}")
-    db.execute("DELETE FROM schema_version WHERE owner = 'team'")
+        db.execute(f"DROP TABLE IF EXISTS {table}")
+    # A process of the earlier version must not take the missing tables for damage.
+    db.execute("UPDATE schema_version SET version = 2 WHERE owner = 'team'")
 
 
 def _salvage(source: DamagedFile, fresh: sqlite3.Connection) -> int:

@@ -353,7 +353,9 @@ async def test_writes_that_an_earlier_version_left_are_sent_once(team, tmp_path:
     assert [memory.id for memory in await remote.trash()] == ["trashed"]
     with sqlite3.connect(tmp_path / "memory.db") as db:
         names = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+        versions = dict(db.execute("SELECT owner, version FROM schema_version"))
     db.close()
+    assert versions["team"] == 2  # a process of 0.2.0 that still runs must be restarted
     assert not names & {"team", "outbox", "team_memory", "team_project", "team_stored"}
     await ben.sync()
     assert await ben.texts() == {"tide old", "tide new"}
