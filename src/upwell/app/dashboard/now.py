@@ -24,16 +24,17 @@ FILTERS = ("host", "project", "session", "tool", "file", "spoke")
 
 async def now(app: App, fields: Fields) -> Mapping[str, Any]:
     """The newest events, and the values for the filters."""
-    recent = await app.surfacer.journal.latest(_OPTIONS_FROM)
+    shown = await rows(app, fields)
+    recent = await app.events.latest(_OPTIONS_FROM)
     options = {
-        name: sorted({str(event[name]) for event in recent if event[name]})
+        name: sorted({getattr(event, name) for event in recent} - {""})
         for name in ("host", "project", "tool")
     }
     return {
-        **await rows(app, fields),
+        **shown,
         "options": options,
         "is_empty": not recent,
-        "after": recent[0]["written"] if recent else 0.0,
+        "after": recent[0].written if recent else 0.0,
         "paused": app.pause.anybody(),
     }
 
