@@ -243,7 +243,8 @@ def _hook(installer: "Installer", own: "Installation", host: str) -> Ping:
         fault = error.message
     hint = f"run `upwell hook install {host} --apply`"
     where = str(installer.path_of(host))
-    if not fault and (setting := HOSTS[host].hooks_off(own, Path())):
+    hooks_off = HOSTS[host].hooks_off
+    if not fault and hooks_off and (setting := hooks_off(own, Path())):
         detail = f"{where}: the hook works, but {HOSTS[host].title} does not run it: {setting}"
         return Ping(ok=False, detail=detail, hint="change that setting, or use the gateway alone")
     return Ping(ok=not fault, detail=f"{where}: {fault or 'runs'}", hint=hint if fault else "")

@@ -59,12 +59,6 @@ class Transcripts(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
 
 
-def never_off(installation: Installation, folder: Path) -> str:
-    """Return "", for hosts without a known setting that switches hooks off."""
-    del installation, folder
-    return ""
-
-
 SESSION = "$SESSION"
 FOLDER = "$FOLDER"
 """`SESSION` and `FOLDER` are placeholders in a probe's payload."""
@@ -113,7 +107,7 @@ class Host(Struct, frozen=True, kw_only=True):
     - `clients` are lower-case patterns for the names by which the host introduces itself to MCP
       servers (`clientInfo.name`).
     - `hooks_off` returns the setting that stops the host from running the user's hooks in a folder,
-      or "" if they run.
+      or "" if they run. None if no such setting is known.
     - `repeats_starts`: the host reports the start of a session again at each of its prompts.
     - `headless` is how to ask the host's model one question, None if that is not possible.
     - `shares_hooks`: the host also runs another host's hooks, or another host runs its hooks. One
@@ -131,7 +125,7 @@ class Host(Struct, frozen=True, kw_only=True):
     servers: ServerFile | None = None
     auto_loaded: AutoLoaded = AutoLoaded()
     transcripts: Transcripts | None = None
-    hooks_off: Callable[[Installation, Path], str] = never_off
+    hooks_off: Callable[[Installation, Path], str] | None = None
     repeats_starts: bool = False
     headless: Headless | None = None
     shares_hooks: bool = False

@@ -244,17 +244,13 @@ def copy_notes(notes: ShortTerm, path: Path) -> Copied:
     return Copied(stored=len(stored), redacted=Counter(fired))
 
 
-def no_proposals(rules: Sequence[Memory]) -> None:
-    """Propose nothing."""
-
-
 async def copy_memories(
     library: Library,
     path: Path,
     progress: Progress,
     projects: Mapping[str, str] = MappingProxyType({}),
     *,
-    propose: Propose = no_proposals,
+    propose: Propose | None = None,
     key: bytes = b"",
     vouched: bool = False,
 ) -> Copied:
@@ -295,7 +291,7 @@ async def copy_memories(
 
 
 async def _store(
-    library: Library, lines: Sequence[MemoryLine], copied: Copied, propose: Propose
+    library: Library, lines: Sequence[MemoryLine], copied: Copied, propose: Propose | None
 ) -> None:
     """Store a batch, propose its rules, and count both in `copied`."""
     stored = await library.store.get_many([line.memory.id for line in lines])
@@ -321,7 +317,8 @@ async def _store(
     copied.conflicts += tuple(conflicts)
     copied.redacted.update(rule for result in added for rule in result.redacted)
     if proposed:
-        await asyncio.to_thread(propose, proposed)
+        if propose:
+            await asyncio.to_thread(propose, proposed)
         copied.rules += len(proposed)
 
 

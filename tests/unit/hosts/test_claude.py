@@ -31,6 +31,7 @@ def test_a_setting_that_switches_hooks_off_is_named_with_its_file(
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(settings))
     user = Installation(user_folder=tmp_path / "home", environment={}, command=("upwell",))
+    assert claude.HOST.hooks_off is not None
     found = claude.HOST.hooks_off(user, tmp_path / "work")
     assert found.startswith(f"{named}{path}" if named else "")
     assert bool(found) == bool(named)
