@@ -45,7 +45,7 @@ SLOW_DOORS = frozenset(
     principals promises qmd real_servers reload replay replay_judge replicas resources review
     clock_jumps rules same_decision setup setup_lessons setup_replay setup_servers slow_model
     slow_start start supervision surface team_by_token terminal_escapes tracing undo upgrade
-    variables whose_question wild_server wrong_settings
+    variables whose_question wild_server wrong_settings footprint
     """.split()
 )
 """Door tests that take ten seconds or more per file; `make test-slow` and CI run them."""

@@ -170,7 +170,6 @@ def test_blocks_keep_their_limits_when_the_command_in_them_is_long(tmp_path: Pat
     house = House(tmp_path / ("far/" * 50))
     house.environment |= {
         "UPWELL_SURFACE__MAX_INJECTION_CHARS": "1800",
-        "UPWELL_SURFACE__SESSION_MAX_BYTES": "700",
         "UPWELL_SURFACE__TOOL_COUNT": "2",
     }
     long = "The winch keeps its brake open until the drum has turned. "
@@ -189,6 +188,6 @@ def test_blocks_keep_their_limits_when_the_command_in_them_is_long(tmp_path: Pat
     command = f"UPWELL_HOME={shlex.quote(str(house.home))} upwell read"
     assert command in opening
     assert command in memories
-    assert 500 < len(opening.encode()) <= 700
+    assert 900 < len(opening.encode()) <= 1200
     assert 1600 < len(memories) <= 1800
     assert memories.count("\n- [") == 2

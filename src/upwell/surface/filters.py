@@ -150,9 +150,11 @@ class PostFilter:
             related = suited(cue, moment, related)
         if not related:
             return held_back_as(SkipReason.UNSUITED, str(moment or "no trigger is met"), probable)
-        holding, stale = await applicable(related, cue.triggers, cue.project)
-        if not holding:
-            return held_back_as(SkipReason.STALE, stale, related)
+        holding = related
+        if any(hit.trigger for hit in related):
+            holding, stale = await applicable(related, cue.triggers, cue.project)
+            if not holding:
+                return held_back_as(SkipReason.STALE, stale, related)
         if moment is None:
             return holding
         prompts = self._sketches.of(cue.session).prompts
