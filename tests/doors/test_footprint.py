@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 BOUNDS = {
     "remember": (82, 410),
-    "call": (54, 300),
-    "event without a memory": (62, 285),
+    "call": (56, 310),
+    "event without a memory": (68, 325),
     "event with a memory": (92, 570),
     "wrapped call: wrapper": (6, 53),
     "wrapped call: daemon": (50, 250),
