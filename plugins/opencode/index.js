@@ -69,7 +69,7 @@ function viaSocket(event, body, deadline) {
       if (!isComplete) return reject(new Error("no answer"))
       resolve(reply.subarray(at + 1).toString())
     })
-    const head = ["upwell/1", "0.2.0", "opencode", event, deadline, process.pid, body.length]
+    const head = ["upwell/1", "0.3.0", "opencode", event, deadline, process.pid, body.length]
     daemon.write(Buffer.concat([Buffer.from(head.join(" ") + "\n"), body]))
   })
 }

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from upwell.ground.types.surfacing import Skip, Surfacing
 
 __all__ = ["Cue", "Hit", "Memory", "Skip", "Surfacing", "__version__"]
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _MODULES = {"Cue": "cue", "Hit": "memory", "Memory": "memory", "Skip": "surfacing"}
 _MODULES["Surfacing"] = "surfacing"

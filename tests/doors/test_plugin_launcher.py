@@ -12,7 +12,6 @@ from typing import NamedTuple
 import pytest
 
 from tests.doors.hooked import House
-from upwell import __version__
 
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "plugins" / "upwell" / "run"
@@ -44,6 +43,8 @@ class Machine:
         self.place = folder / "cache" / "plugins" / "upwell"
         self.place.mkdir(parents=True)
         shutil.copy(RUN, self.place / "run")
+        self.wheel = self.place.resolve() / "upwell-9.whl"
+        self.wheel.touch()
         self.house.environment["PATH"] = f"{self.bin}:/usr/bin:/bin"
 
     def give(self, program: str, *, seconds: float = 0, fails: bool = False) -> None:
@@ -128,7 +129,16 @@ def test_other_hooks_do_not_wait_and_upwell_is_installed_once(machine: Machine) 
 def test_it_serves_the_tools_once_upwell_is_installed(machine: Machine) -> None:
     machine.give("pipx")
     assert tools_of(machine) == TOOLS
-    assert machine.calls == [f"pipx install upwell=={__version__}"]
+    assert machine.calls == [f"pipx install {machine.wheel}"]
+
+
+def test_nothing_is_installed_from_a_package_index(machine: Machine) -> None:
+    machine.wheel.unlink()
+    machine.give("uv")
+    assert machine.run("hook", "claude") == (0, "", "")
+    machine.wait()
+    assert machine.calls == []
+    assert "install upwell from a clone" in machine.log.read_text()
 
 
 def test_it_serves_none_if_the_agents_settings_have_them(machine: Machine) -> None:
@@ -190,14 +200,12 @@ def test_upwell_comes_from_the_files_that_the_plugin_came_with(machine: Machine)
         machine.start()
         return machine.calls[-1].rpartition(" ")[2]
 
-    assert source() == f"upwell=={__version__}"
+    assert source() == str(machine.wheel)
+    machine.wheel.unlink()
     (cache / "src" / "upwell").mkdir(parents=True)
     (cache / "src" / "upwell" / "__main__.py").touch()
     (cache / "pyproject.toml").touch()
     assert Path(source()).resolve() == cache
-    wheel = machine.place / "upwell-9.9.9-py3-none-any.whl"
-    wheel.touch()
-    assert source() == str(wheel)
 
 
 def test_upwell_is_installed_again_if_its_files_are_gone(machine: Machine) -> None:

@@ -7,7 +7,7 @@ from upwell import __version__
 
 
 def version_line() -> str:
-    """For example `upwell 0.2.0 (1a2b3c4d5)`, without the parentheses if no commit is known."""
+    """For example `upwell 0.3.0 (1a2b3c4d5)`, without the parentheses if no commit is known."""
     commit = _checked_out() or _built_from()
     return f"upwell {__version__}" + (f" ({commit})" if commit else "")
 
