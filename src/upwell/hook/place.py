@@ -7,9 +7,10 @@
         KEY.starting          created by the hook that has just started the daemon
 
 No environment variable changes the location of the folder, so that every daemon of a user can be
-found. Its path is short, because a socket's path may have at most 104 bytes. If somebody else has
-taken that name, the files are in the folder `run` of the home. This file imports little, and only
-from the stdlib, because every hook imports it.
+found. Its path is short, because macOS limits a socket's path to 103 bytes. If somebody else has
+taken that name, the files are in the folder `run` of the home or, if the home's path is too long,
+in the folder /tmp/upwell-UID-KEY. This file imports little, and only from the stdlib, because every
+hook imports it.
 """
 
 import os
@@ -23,6 +24,8 @@ except ImportError:
 
 ROOT = "/tmp"
 NAME = "upwell"
+MAX_FOLDER_BYTES = 65
+"""The daemon binds `FOLDER/KEY.sock.PID`, which adds up to 38 bytes to the folder's path."""
 
 
 class DaemonPlace:
@@ -30,10 +33,12 @@ class DaemonPlace:
 
     def __init__(self, home: str, root: str = ROOT) -> None:
         self.home = os.path.realpath(home)
-        usual = folder_of_user(root)
-        is_taken = os.path.lexists(usual) and not is_private(usual)
-        self.folder = f"{self.home}/run" if is_taken else usual
-        key: str = sha256(self.home.encode(errors="replace")).hexdigest()[:24]
+        home_bytes = self.home.encode(errors="replace")
+        key: str = sha256(home_bytes).hexdigest()[:24]
+        self.folder = folder_of_user(root)
+        if os.path.lexists(self.folder) and not is_private(self.folder):
+            is_short = len(home_bytes) + len("/run") <= MAX_FOLDER_BYTES
+            self.folder = f"{self.home}/run" if is_short else f"{self.folder}-{key}"
         self._base = f"{self.folder}/{key}"
 
     @property
