@@ -7,8 +7,11 @@ Sessions of other hosts are never joined. If the host has several sessions in a 
 is joined by the folder.
 """
 
+import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
@@ -20,8 +23,14 @@ KIND = EntryKind.HOST_SESSION
 TTL_SECONDS = 86_400.0
 LOOK_SECONDS = 5.0
 MAX_HOSTS = 20
+PROC = "/proc"
+"""The system's folder of processes. macOS has none; `ps` is asked instead."""
+PS = "/bin/ps"
+PS_SECONDS = 2.0
 _WRAPPERS = frozenset({"sh", "bash", "dash", "zsh", "fish", "npx", "npm", "uv", "uvx", "env"})
 _MAX_WRAPPERS = 3
+_WORDS = 7
+"""The words that `ps` prints: the parent, `Mon Nov 30 06:49:27 2026` and the command."""
 _BELOW = "/subagent/"
 
 
@@ -39,7 +48,7 @@ class HostSessions:
         """Record that a hook of `host`, started by the process `parent`, ran in this session."""
         if not session:
             return
-        process = _process(agent_of(parent)) if parent > 1 else ""
+        process = await _looked_up(_agent_key, parent) if parent > 1 else ""
         values = {process: f"{host} {session}"} if process else {}
         if cwd:
             values[_folder(host, cwd) + session] = process
@@ -56,7 +65,7 @@ class HostSessions:
         """Return the session that hooks of `host` recorded for the agent's process or, failing
         that, the only running session that they recorded for the folder `cwd`; "" if there is
         none. `parent` is the process that started the gateway."""
-        process = _process(agent_of(parent))
+        process = await _looked_up(_agent_key, parent)
         if item := (await self._ttl_store.get(KIND, [process])).get(process):
             recorded, _, session = item.value.decode(errors="replace").partition(" ")
             if recorded == host:
@@ -68,7 +77,8 @@ class HostSessions:
         same session before, and no other one since."""
         if parent <= 1:
             return False
-        key, value = f"begun:{_process(agent_of(parent))}", session.encode(errors="replace")
+        process = await _looked_up(_agent_key, parent)
+        key, value = f"begun:{process}", session.encode(errors="replace")
         known = (await self._ttl_store.get(KIND, [key])).get(key)
         await self._ttl_store.put(KIND, {key: value}, ttl_seconds=TTL_SECONDS)
         return known is not None and known.value == value
@@ -78,7 +88,7 @@ class HostSessions:
         newest: dict[str, str] = {}
         for item in await self._ttl_store.scan(KIND, prefix):
             process = item.value.decode(errors="replace")
-            if _is_running(process):
+            if await _looked_up(_is_running, process):
                 newest[process or item.key] = item.key.removeprefix(prefix)
         return next(iter(newest.values())) if len(newest) == 1 else ""
 
@@ -139,17 +149,13 @@ def agent_of(pid: int) -> int:
     """Return the nearest process, from `pid` upwards, that is neither a shell nor a launcher.
     At most `_MAX_WRAPPERS` processes are skipped.
 
-    Returns `pid` itself where processes cannot be inspected (macOS).
+    Returns `pid` itself if the process cannot be inspected.
     """
     for _ in range(_MAX_WRAPPERS):
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:
+        process = _process(pid)
+        if process is None or process.name not in _WRAPPERS:
             return pid
-        name, _, rest = stat.partition("(")[2].rpartition(")")
-        if name not in _WRAPPERS:
-            return pid
-        pid = int(rest.split()[1])
+        pid = process.parent
     return pid
 
 
@@ -158,21 +164,72 @@ def own_parent() -> int:
     return os.getppid()
 
 
-def _process(pid: int) -> str:
+async def _looked_up[T, R](look: Callable[[T], R], subject: T) -> R:
+    """Call `look`, in a thread if it has to run `ps`, which would hold up the event loop."""
+    if os.path.exists(PROC):
+        return look(subject)
+    return await asyncio.to_thread(look, subject)
+
+
+def _agent_key(pid: int) -> str:
+    return _key(agent_of(pid))
+
+
+def _key(pid: int) -> str:
     """Return a key for a process. It contains the start time, because process ids are reused."""
+    process = _process(pid)
+    return f"pid:{pid}:{process.started if process else ''}"
+
+
+class _Process(NamedTuple):
+    name: str
+    parent: int
+    started: str
+
+
+def _process(pid: int) -> _Process | None:
+    """Return what the system knows of a process, or None if it is gone or cannot be inspected."""
+    if not os.path.exists(PROC):
+        return _listed(pid)
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        started = stat.rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        started = ""
-    return f"pid:{pid}:{started}"
+        stat = Path(f"{PROC}/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    name, _, rest = stat.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return _Process(name, int(fields[1]), fields[19])
+
+
+def _listed(pid: int) -> _Process | None:
+    """Return what `ps` knows of a process. The time zone is set, so that a process keeps its start
+    time when the user travels."""
+    import subprocess
+
+    # POSIX takes all that follows an `=` for the column's header, so each column has its own `-o`.
+    columns = [word for name in ("ppid", "lstart", "comm") for word in ("-o", f"{name}=")]
+    try:
+        listing = subprocess.run(
+            [PS, "-ww", *columns, "-p", str(pid)],
+            env={"LC_ALL": "C", "TZ": "UTC"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PS_SECONDS,
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    words = listing.strip().split(maxsplit=6)
+    if len(words) < _WORDS:
+        return None
+    parent, *started, command = words
+    # The command of macOS is a path, or a login shell's name after a hyphen.
+    return _Process(os.path.basename(command).removeprefix("-"), int(parent), " ".join(started))
 
 
 def _is_running(process: str) -> bool:
     """Return whether a recorded process is still running. True if that cannot be found out."""
     _, _, numbers = process.partition(":")
     pid, _, started = numbers.partition(":")
-    return not started or _process(int(pid)) == process
+    return not started or _key(int(pid)) == process
 
 
 def _folder(host: str, cwd: str) -> str:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.host_sessions import LOOK_SECONDS, HostSessions, JoinedSessions
+from upwell.ground import host_sessions
+from upwell.ground.host_sessions import LOOK_SECONDS, HostSessions, JoinedSessions, agent_of
 from upwell.ground.ttl_store import TtlStore
 from upwell.testing import ManualClock
 
 AGENT, OTHER, THIRD = 4_000_000, 4_000_001, 4_000_002
+LAUNCHED = "Mon Nov  2 06:49:27 2026    "
 
 
 async def test_a_gateway_joins_the_session_of_its_agent():
@@ -77,7 +79,13 @@ async def test_a_process_that_begins_a_second_session_has_left_the_first():
     assert await sessions.joined("claude", OTHER, "/repo") == "second"
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="processes have no files here")
+@pytest.fixture(params=["/proc", "/no/such/folder"], ids=["proc", "ps"])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux, and a system whose processes only `ps` knows, such as macOS."""
+    monkeypatch.setattr(host_sessions, "PROC", request.param)
+
+
+@pytest.mark.usefixtures("system")
 async def test_a_session_whose_agent_is_gone_is_not_joined_by_its_folder():
     sessions = HostSessions(TtlStore())
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as agent:
@@ -85,6 +93,35 @@ async def test_a_session_whose_agent_is_gone_is_not_joined_by_its_folder():
         assert await sessions.joined("claude", AGENT, "/repo") == "short"
         agent.communicate(b"\n")
     assert await sessions.joined("claude", AGENT, "/repo") == ""
+
+
+@pytest.mark.usefixtures("system")
+async def test_a_shell_between_the_agent_and_its_hook_is_skipped():
+    sessions = HostSessions(TtlStore())
+    script = "sh -c 'echo $$; read line; :'; :"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(["sh", "-c", script], **pipes) as shell:
+        inner = int(shell.stdout.readline())
+        await sessions.record("claude", inner, None, "s")
+        shell.communicate(b"\n")
+    assert inner != shell.pid
+    assert await sessions.joined("claude", os.getpid(), None) == "s"
+
+
+@pytest.mark.parametrize("command", ["-zsh", "/bin/zsh", "/opt/my tools/npx"])
+def test_wrappers_are_skipped_under_the_names_that_macos_gives_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+):
+    ps = tmp_path / "ps"
+    agent = "/Applications/Some Agent.app/Contents/MacOS/Some Agent"
+    lines = {11: f"   10 {LAUNCHED} {command}", 10: f"    1 {LAUNCHED} {agent}"}
+    cases = "".join(f"*' {pid}') echo '{line}';;\n" for pid, line in lines.items())
+    ps.write_text(f'#!/bin/sh\ncase "$*" in\n{cases}esac\n')
+    ps.chmod(0o755)
+    monkeypatch.setattr(host_sessions, "PROC", "/no/such/folder")
+    monkeypatch.setattr(host_sessions, "PS", str(ps))
+    assert agent_of(11) == 10
+    assert agent_of(12) == 12
 
 
 async def test_a_folder_is_the_same_through_a_link(tmp_path: Path):
