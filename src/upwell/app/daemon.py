@@ -46,8 +46,9 @@ daemon, and the agent would otherwise wait for these imports.
 
 
 class Warm:
-    """An app that stays loaded, and the `HookDoor` that answers hook events with it. When
-    `config.toml` changes, both are replaced, unless the file is invalid."""
+    """An app that stays loaded, and the doors that answer hooks, wrapped servers and tools with it.
+    When `config.toml` changes, all are replaced, unless the file is invalid. Housekeeping, lessons
+    and the folder of memories run beside them."""
 
     def __init__(self) -> None:
         self._app: App | None = None

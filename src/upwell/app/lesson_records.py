@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from upwell.capture.lessons.checks import Lesson
 from upwell.capture.lessons.condense import line_of
-from upwell.episodes.events import Kind as EventKind
+from upwell.episodes.events import Kind as StepKind
 from upwell.episodes.events import SessionEvent
 from upwell.ground.clock import Clock
 from upwell.ground.ttl_store import EntryKind, TtlStore
@@ -50,12 +50,12 @@ class SessionRead(Struct, frozen=True, kw_only=True):
 
     @property
     def prompts(self) -> list[str]:
-        return [event.text for event in self.events if event.kind is EventKind.PROMPT]
+        return [event.text for event in self.events if event.kind is StepKind.PROMPT]
 
     @property
     def origin(self) -> str:
         """A digest that a fork or copy of the session shares with it."""
-        events = [event for event in self.events if event.kind is not EventKind.START]
+        events = [event for event in self.events if event.kind is not StepKind.START]
         told = [(each.kind, each.text, each.tool, each.args, each.out) for each in events]
         return digest(*map(repr, told[:COMPARED_EVENTS]))
 

@@ -26,7 +26,7 @@ from upwell.capture.lessons.condense import condensed, is_worth_reading
 from upwell.capture.lessons.options import LessonOptions
 from upwell.capture.lessons.writer import KnownLesson, LessonPrompt, drafts_in, prompt_for
 from upwell.capture.sessions import without_excluded
-from upwell.episodes.events import Kind as EventKind
+from upwell.episodes.events import Kind as StepKind
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import LlmError, UsageError
 from upwell.ground.llm import Chat, Completion
@@ -361,7 +361,7 @@ def _strengthened(known: Memory, session: SessionRead) -> Memory:
 
 
 def _last_words(session: SessionRead) -> str:
-    said = [event.text for event in session.events if event.kind is EventKind.SAY]
+    said = [event.text for event in session.events if event.kind is StepKind.SAY]
     return said[-1] if said else ""
 
 

@@ -54,8 +54,8 @@ def server_of(options: LtmOptions, folder: str) -> ServerOptions:
 
 
 class LtmServer:
-    """Implements `Calls` with an upstream server. The first use, including `ready()`, starts the
-    server. If it fails, it restarts with backoff."""
+    """Implements `ServerCalls` with an upstream server. The first use, including `ready()`, starts
+    the server. If it fails, it restarts with backoff."""
 
     def __init__(
         self, server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]

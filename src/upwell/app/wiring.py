@@ -32,7 +32,7 @@ from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
 from upwell.hook.asking import AgentAsking
-from upwell.hook.door import HookDoor, OptIns, TurnEnd, ignore_turn_end
+from upwell.hook.door import HookDoor, HookParts, TurnEnd, ignore_turn_end
 from upwell.memory.base import Recall
 from upwell.memory.notes.stm import ping_of
 from upwell.memory.recall import FallBack, StoreRecall
@@ -175,7 +175,7 @@ class App(LearningApp):
         return Pipeline(
             Fitting(self.fitter, self.worker_pool),
             surfacing,
-            paused=partial(self._is_untouched, cwd=cwd),
+            is_untouched=partial(self._is_untouched, cwd=cwd),
             cache=self._cache,
         )
 
@@ -227,7 +227,7 @@ class App(LearningApp):
             self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, capture, past, ended),
             answered_elsewhere=partial(answered_elsewhere, self.config.home.hooks_file),
-            opt_ins=OptIns(
+            opt_ins=HookParts(
                 shorten=self._shortening(),
                 ask=self._asking(),
                 guards=self.guards,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def with_store[T](work: Callable[["StoreApp"], Awaitable[T]]) -> T:
-    """Run `work` with the memories of the user's home, and nothing else."""
+    """Run `work` with the memories of the user's home, and no search, learning or gateway."""
     from upwell.app.store import Settings, StoreApp
 
     async def opened() -> StoreApp:

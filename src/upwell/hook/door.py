@@ -30,14 +30,13 @@ from upwell.surface.guards import Guards
 from upwell.surface.offer import Offers
 from upwell.surface.options import READ_COMMAND, never_excluded
 from upwell.surface.pipeline import Outcome, Surfacer
-from upwell.surface.render import by_command
+from upwell.surface.render import ENTRY_MARK, by_command
 
 NEUTRAL = b"{}"
 DUPLICATE_SECONDS = 5.0
 """Equal events that arrive under two hosts' names within this time count as one event."""
 MAX_REMEMBERED = 200
 MAX_RECORDED_SESSIONS = 1_000
-_ENTRY = "- ["
 _DOORS = {
     EventKind.SESSION: Door.SESSION,
     EventKind.PROMPT: Door.PROMPT,
@@ -55,8 +54,8 @@ async def ignore_turn_end(_: HostEvent) -> None:
     """Do nothing."""
 
 
-class OptIns(Struct, frozen=True, kw_only=True):
-    """The parts of `HookDoor` that the user has to turn on.
+class HookParts(Struct, frozen=True, kw_only=True):
+    """The parts of `HookDoor` that depend on what the user has set.
 
     - `shorten()` shortens tools' results for the hosts in `hook.compress`.
     - `ask()` asks the agent at the end of a turn to store what it learned.
@@ -74,7 +73,7 @@ class OptIns(Struct, frozen=True, kw_only=True):
     read_command: str = READ_COMMAND
 
 
-NO_OPT_INS = OptIns()
+NO_PARTS = HookParts()
 
 
 class HookDoor:
@@ -91,7 +90,7 @@ class HookDoor:
         *,
         turn_end: TurnEnd = ignore_turn_end,
         answered_elsewhere: Callable[[str, Mapping[str, Any]], bool] = lambda host, payload: False,
-        opt_ins: OptIns = NO_OPT_INS,
+        opt_ins: HookParts = NO_PARTS,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._surfacer = surfacer
@@ -177,7 +176,7 @@ class HookDoor:
         seconds = self._seconds_for(event, left_ms)
         deadline = asyncio.get_running_loop().time() + seconds
         cue = _cue(event, host.name, self._opt_ins.read_command)
-        if self._is_unannounced(event):
+        if self._note_session(event):
             self._surfacer.missed(cue)
         shortening = self._shortening(host, event, cue)
         async with self._offers.offer(cue, seconds) as offer:
@@ -232,8 +231,8 @@ class HookDoor:
             return event
         return None if self._duplicates.is_duplicate(host.name, event) else event
 
-    def _is_unannounced(self, event: HostEvent) -> bool:
-        """Return whether this is a tool call and the first event from its session. If so, the
+    def _note_session(self, event: HostEvent) -> bool:
+        """Note the session, and return whether this tool call is its first event. If so, the
         session probably began before the daemon did, and its standing rules have not been shown.
         """
         is_new = event.session not in self._known_sessions
@@ -410,7 +409,7 @@ def _within(text: str, max_bytes: int) -> tuple[str, int]:
     even one entry fits, and the number of dropped entries.
     """
     lines = text.split("\n")
-    entries = [number for number, line in enumerate(lines) if line.startswith(_ENTRY)]
+    entries = [number for number, line in enumerate(lines) if line.startswith(ENTRY_MARK)]
     omitted = 0
     while len("\n".join(lines).encode("utf-8", "replace")) > max_bytes:
         if not entries:

@@ -163,7 +163,8 @@ class ServerFile(Struct, frozen=True, kw_only=True):
     def moved(
         self, text: str, *, only: Callable[[Mapping[str, Any]], bool] = lambda table: True
     ) -> str:
-        """As in `ConfigFile`. `only` selects servers by their content of `[server.NAME]`."""
+        """The servers that may be moved, as tables of `config.toml`. `only` selects them by the
+        content of `[server.NAME]`."""
         moved = ""
         for table, entry, raw in self._movable(text):
             if entry.table and only(entry.table):

@@ -100,7 +100,7 @@ class Deliveries:
         await self._rules.take_back(cue.session, memories)
 
     async def _offer_later(self, surfacing: Surfacing, cue: Cue) -> None:
-        # Rules are left out, because `Rules` delivers them again.
+        # Rules are left out, because `StandingRules` delivers them again.
         hits = _without_opening(surfacing.hits)
         query = self._query_of(cue) if hits else None
         if query is not None:

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
-from upwell.episodes.events import Kind as EventKind
+from upwell.episodes.events import Kind as StepKind
 from upwell.episodes.events import SessionEvent
 from upwell.episodes.triggers import triggers_of
 from upwell.ground.project import link_into, project_of, real_folder
@@ -180,7 +180,7 @@ def as_session_event(cue: Cue) -> SessionEvent:
         session=cue.session,
         i=0,
         t=cue.at or 0.0,
-        kind=EventKind.PROMPT if cue.tool is None else EventKind.TOOL,
+        kind=StepKind.PROMPT if cue.tool is None else StepKind.TOOL,
         text=cue.text,
         tool=tool,
         args=args,

@@ -208,7 +208,7 @@ class Gate:
 
     def silencing(self, cue: Event, triggers: Sequence[str] = ()) -> Skip | None:
         """The reason to show no memories for this cue, whatever its query; None if there is none.
-        `Rules` decides separately about standing rules."""
+        `StandingRules` decides separately about standing rules."""
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Event, query: Query | None, intent: Intent) -> Skip | None:

@@ -38,8 +38,9 @@ class LateHits:
     async def keep(
         self, cue: Cue, query: Query, hits: Sequence[Hit], *, judged: bool = False
     ) -> None:
-        """Keep the hits that came too late for this cue, except standing rules, which `Rules`
-        delivers. With `judged`, the session's next call gets the hits, whatever it is about."""
+        """Keep the hits that came too late for this cue, except standing rules, which
+        `StandingRules` delivers. With `judged`, the session's next call gets the hits, whatever it
+        is about."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
         # `changes()` is called before `known()`, so that the hits also lapse if a memory is deleted

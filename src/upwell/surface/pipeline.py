@@ -170,7 +170,7 @@ class Surfacer:
         """Decide like `surface()`, but do not record a delivery. The caller must tell `deliveries`
         as soon as it knows whether the memories reached the agent. Until then, but for at most a
         minute, they count as delivered."""
-        if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
+        if self._is_excluded(cue):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         started = self._clock.monotonic()
         event = Event.of(cue, self._options, self._clock.now())
@@ -187,7 +187,7 @@ class Surfacer:
 
     async def preview(self, cue: Cue) -> Outcome:
         """Decide as in a new session, without recording anything."""
-        if cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd):
+        if self._is_excluded(cue):
             return Skip(reason=SkipReason.EXCLUDED_PROJECT)
         now = self._clock.now()
         event = Event.of(replace(cue, session="", at=now), self._options, now)
@@ -238,7 +238,7 @@ class Surfacer:
     async def _outcome(self, cue: Event) -> Outcome:
         if self._judge:
             self._judge.note(cue)
-        moment = self._moment(cue)
+        moment = self._note_moment(cue)
         if cue.door == Door.SESSION:
             return await self._start_session(cue)
         lessons: Sequence[Hit] = ()
@@ -259,7 +259,10 @@ class Surfacer:
             return Skip(reason=SkipReason.PAUSED)
         return await self._session_start.begin(cue, self._clock.now())
 
-    def _moment(self, cue: Event) -> Moment | None:
+    def _is_excluded(self, cue: Cue) -> bool:
+        return cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd)
+
+    def _note_moment(self, cue: Event) -> Moment | None:
         """Note a cue in its session's sketch, and return its moment. None if `surface.moments` is
         `all`. An explicit request is not noted and has no moment."""
         if not cue.is_unasked:

@@ -41,7 +41,8 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-LARGE_BYTES = 500_000
+THREAD_BYTES = 500_000
+"""Longer input is split in a thread, so that the event loop goes on."""
 
 
 class NotJson(ValueError):
@@ -127,7 +128,7 @@ class RawObject(Struct, frozen=True):
         Raises:
             NotJson: `raw` is not one JSON object.
         """
-        if len(raw) <= LARGE_BYTES:
+        if len(raw) <= THREAD_BYTES:
             return cls.parse(raw)
         opened = await asyncio.to_thread(cls.parse, raw)
         # Until the next step of the event loop, the thread's future would keep `opened`.

@@ -152,7 +152,7 @@ class WrapDoor:
             read_command=self._read_command,
         )
         with span("upwell.wrapped", server=call.server, tool=call.tool) as current:
-            result = await self._pipeline(asking.relay).answered(
+            result = await self._pipeline(asking.relay).given(
                 call, given, asking, seconds=seconds, fits=not asking.has_schema
             )
             conclude(current, "unchanged" if result is None else "changed")

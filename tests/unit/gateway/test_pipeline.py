@@ -66,7 +66,7 @@ def never_paused(session):
 
 def pipeline_of(surfacing, fit=unchanged):
     fitter = SimpleNamespace(fit=fit)
-    return Pipeline(Fitting(fitter, fitter), surfacing, paused=never_paused)
+    return Pipeline(Fitting(fitter, fitter), surfacing, is_untouched=never_paused)
 
 
 def hurried(server, tool):

@@ -16,7 +16,7 @@ from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.hook.client import IGNORED_TOOLS
-from upwell.hook.door import HookDoor, OptIns
+from upwell.hook.door import HookDoor, HookParts
 from upwell.hook.options import REPLACING, HookOptions
 from upwell.hook.tool_output import Shorten, texts_in, with_texts
 from upwell.hosts import HOSTS
@@ -230,7 +230,7 @@ def shortening_door(shorten: Shorten, **options: Any) -> HookDoor:
     ttl_store, recall = TtlStore(), FakeRecall(hits(SAID))
     surfacer = Surfacer(recall, ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all")))
     chosen = HookOptions(compress=("claude",), **options)
-    return HookDoor(surfacer, HostSessions(ttl_store), chosen, opt_ins=OptIns(shorten=shorten))
+    return HookDoor(surfacer, HostSessions(ttl_store), chosen, opt_ins=HookParts(shorten=shorten))
 
 
 async def test_an_answer_can_be_shortened_and_have_a_memory_beside_it() -> None:

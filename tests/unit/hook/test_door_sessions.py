@@ -10,7 +10,7 @@ from tests.unit.hook.test_door import RULE, door_with_a_rule
 
 from upwell.ground.host_sessions import HostSessions
 from upwell.ground.ttl_store import TtlStore
-from upwell.hook.door import HookDoor, OptIns, TurnEnd, ignore_turn_end
+from upwell.hook.door import HookDoor, HookParts, TurnEnd, ignore_turn_end
 from upwell.hook.options import HookOptions
 from upwell.hosts.events import EventKind, HostEvent
 from upwell.surface.options import PipelineOptions, SurfaceOptions
@@ -30,7 +30,7 @@ def door_at(
         FakeRecall(rules=[rule]), ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all"))
     )
     options = HookOptions(prompt_ms=5_000, tool_ms=5_000)
-    sessions, chosen = HostSessions(ttl_store), OptIns(**opt_ins)
+    sessions, chosen = HostSessions(ttl_store), HookParts(**opt_ins)
     return HookDoor(surfacer, sessions, options, turn_end=turn_end, opt_ins=chosen), surfacer
 
 

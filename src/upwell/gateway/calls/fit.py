@@ -34,7 +34,7 @@ from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.compression import Budget, Compressed, Passage
 from upwell.ground.types.rpc import ToolCall
-from upwell.wire.rawjson import LARGE_BYTES, RawObject
+from upwell.wire.rawjson import THREAD_BYTES, RawObject
 
 DEFAULT_RESULT_TOKENS = 4000
 NOTICE_TOKENS, NOTICE_CHARS = 120, 320
@@ -140,7 +140,7 @@ class Fitter:
         self._tools = tools
         self.result_tokens = result_tokens
         self._ratios = {} if ratios is None else ratios
-        self._shortened = shortened
+        self._on_shortened = shortened
         self._summaries = SummaryThreads()
 
     def budget_of(
@@ -256,7 +256,7 @@ class Fitter:
         if call.read_command and not _are_readable(fitted):
             return result
         if any(fitted):
-            self._shortened(call, _cut(texts, fitted))
+            self._on_shortened(call, _cut(texts, fitted))
         how_to_read = by_command(call.read_command) if call.read_command else by_tool
         return _rebuilt(result, remaining_blocks, texts, fitted, how_to_read)
 
@@ -289,7 +289,7 @@ class Fitter:
         replacements = _with_notice(counted_texts, fitted, how_to_read)
         if replacements is None or not any(fitted):
             return [None] * len(texts)
-        self._shortened(call, _cut(counted_texts, fitted))
+        self._on_shortened(call, _cut(counted_texts, fitted))
         return replacements
 
     async def _shorten(
@@ -410,7 +410,7 @@ def _scaled(limit: int | None, ratio: float) -> int | None:
 
 async def blocks_of(result: RawObject) -> list[bytes] | None:
     """Return the content blocks of a result. Large results are parsed in a thread."""
-    if len(result.get("content") or b"") > LARGE_BYTES:
+    if len(result.get("content") or b"") > THREAD_BYTES:
         return await asyncio.to_thread(content_of, result)
     return content_of(result)
 

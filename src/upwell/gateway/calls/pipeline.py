@@ -1,4 +1,5 @@
-"""A proxied call, from the agent's request to the reply. Read `Pipeline.call()` first."""
+"""A proxied call, from the agent's request to the reply. Read `Pipeline.call()` and
+`Pipeline._handled()` first."""
 
 import asyncio
 import math
@@ -259,12 +260,12 @@ class Pipeline:
         fitting: Fitting,
         surfacing: CallSurfacing,
         *,
-        paused: Callable[[str], bool],
+        is_untouched: Callable[[str], bool],
         cache: Cache | None = None,
     ) -> None:
         self._fitting = fitting
         self._surfacing = surfacing
-        self._paused = paused
+        self._is_untouched = is_untouched
         self._cache = cache
 
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
@@ -273,7 +274,7 @@ class Pipeline:
         names = {"server": call.server, "tool": call.tool}
         with span("upwell.call", trace_id=call.trace_id, **names) as current:
             began = time.monotonic()
-            reply = await self._answered(call, upstream, client, current)
+            reply = await self._handled(call, upstream, client, current)
             outcome = await _outcome_of(reply)
             CALLS.add(call.server, outcome)
             CALL_SECONDS.observe(time.monotonic() - began, call.server)
@@ -282,12 +283,12 @@ class Pipeline:
                 conclude(current, outcome, failed=outcome in _FAILED)
             return reply
 
-    async def _answered(
+    async def _handled(
         self, call: ToolCall, upstream: Upstream, client: Client, current: Any
     ) -> Reply:
         """Return the reply for the client. An error, or a question that the client must answer
         first, is passed on unchanged."""
-        if self._paused(self._surfacing.session_of(client)):
+        if self._is_untouched(self._surfacing.session_of(client)):
             current.set_attribute("paused", True)
             # Without the cache, which would store results of excluded projects.
             return await self._send(call, upstream, client, None)
@@ -310,7 +311,7 @@ class Pipeline:
             added = await self._with_memories(fitted, offer, call, client)
             return Reply(result=(added or fitted).encode())
 
-    async def answered(
+    async def given(
         self, call: ToolCall, result: bytes, client: Client, *, seconds: float, fits: bool
     ) -> bytes | None:
         """Treat a result that a server has already given like a reply in `call()`. It is shortened
@@ -320,7 +321,7 @@ class Pipeline:
         Raises:
             NotJson: the result is malformed.
         """
-        if self._paused(self._surfacing.session_of(client)) or wants_input(result):
+        if self._is_untouched(self._surfacing.session_of(client)) or wants_input(result):
             return None
         call = self._surfacing.with_request(call, client)
         # A large result is not split in this process, where others would wait for that.

@@ -394,7 +394,7 @@ def uri_of(params: RawObject, method: str) -> str:
     """Return the `uri` parameter of a request.
 
     Raises:
-        Refused: the parameter is missing.
+        RequestRefused: the parameter is missing.
     """
     uri = text_of(params, "uri")
     if not uri:

@@ -215,7 +215,7 @@ class Router:
         """Find the tool with this public name. If its server is starting, wait for the server.
 
         Raises:
-            Refused: no server has such a tool.
+            RequestRefused: no server has such a tool.
             UpstreamError: the server with the name's prefix has failed, and none of its tools are
                 known. If the name has no prefix, the same holds for any server without a prefix.
         """
@@ -299,12 +299,13 @@ def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) 
     `_context_query` is removed if the tool does not declare it.
     """
     arguments = RawObject.parse(_arguments(params))
-    value = arguments.decoded().get(CONTEXT_QUERY)
+    args = arguments.decoded()
+    value = args.get(CONTEXT_QUERY)
     query = value if isinstance(value, str) else ""
     if CONTEXT_QUERY in arguments and not target.declares_query:
         arguments = arguments.without(CONTEXT_QUERY)
         params = params.replaced("arguments", arguments.encode())
-    args = arguments.decoded()
+        args.pop(CONTEXT_QUERY, None)
     return ToolCall(
         server=target.upstream.name if target.upstream else "",
         tool=target.tool,

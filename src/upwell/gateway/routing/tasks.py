@@ -35,7 +35,8 @@ class Tasks:
 
         Raises:
             UpstreamError: the server that owns the task is down, or the call to it failed.
-            Refused: the task belongs to another principal, or no call of this gateway began it.
+            RequestRefused: the task belongs to another principal, or no call of this gateway began
+                it.
         """
         task = text_of(params, "taskId")
         if task and not self._may_see(task, context):
