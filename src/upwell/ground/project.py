@@ -1,10 +1,12 @@
 """Projects: the repository that a folder belongs to, and what a project may see.
 
 A folder has one project, however it is reached: links are resolved, as git and the shell do. A
-workspace that is opened through a link therefore has the memories and rules of the real folder.
+workspace that is opened through a link therefore has the memories and rules of the real folder. So
+has one whose path is typed in another case, on macOS.
 """
 
 import os
+import sys
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
@@ -20,6 +22,8 @@ MAX_POINTER_CHARS = 65_536
 """Limits on git's files, far above what ordinary repositories need."""
 MAX_LINK_DEPTH = 40
 """A link into a project is looked for in at most this many of a path's first parts."""
+FOLDS_CASE = sys.platform == "darwin"
+"""Whether file systems usually take names that differ in case for the same."""
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
@@ -50,9 +54,38 @@ def _real(path: str) -> str:
     """Return `path` with links resolved, or `path` itself if that cannot be done: for a NUL or a
     lone surrogate, which no file's name contains, or for a long chain of links."""
     try:
-        return os.path.realpath(path)
+        real = os.path.realpath(path)
+        return _as_stored(real) if FOLDS_CASE else real
     except (ValueError, OSError, RecursionError):
         return path
+
+
+@lru_cache(maxsize=256)
+def _as_stored(path: str) -> str:
+    """Return `path` with the case, and the form of accents, of the names that the disk has. Parts
+    that do not exist or cannot be listed stay as they are."""
+    stored = ""
+    for name in path.split("/")[1:]:
+        stored = f"{stored}/{_stored_name(stored or '/', name)}"
+    return stored
+
+
+def _stored_name(folder: str, name: str) -> str:
+    try:
+        names = os.listdir(folder)
+        if name in names:
+            return name
+        alike = (each for each in names if _folded(each) == _folded(name))
+        path = os.path.join(folder, name)
+        return next((each for each in alike if os.path.samefile(f"{folder}/{each}", path)), name)
+    except OSError:
+        return name
+
+
+def _folded(name: str) -> str:
+    import unicodedata
+
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def link_into(project: str, path: str) -> tuple[str, str] | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from upwell.ground import project
 from upwell.ground.project import in_project, link_into, project_named, project_of, tracks
 
 
@@ -148,3 +149,36 @@ def test_a_long_chain_of_links_is_not_followed(tmp_path: Path) -> None:
     for place in (tmp_path / "l0", tmp_path / "l0" / "src"):
         assert project_of(str(place)) is not None
         assert link_into(str(tmp_path / "repo"), str(place)) is None
+
+
+@pytest.fixture
+def folding(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a repository `repo` on a disk that takes names in any case."""
+
+    def on_disk(path: str) -> str:
+        every = (str(each) for each in repository.parent.rglob("*"))
+        return next((each for each in every if each.casefold() == path.casefold()), path)
+
+    exists, is_same = os.path.lexists, os.path.samefile
+    monkeypatch.setattr(project, "FOLDS_CASE", True)
+    monkeypatch.setattr(os.path, "lexists", lambda path: exists(on_disk(path)))
+    monkeypatch.setattr(os.path, "samefile", lambda *paths: is_same(*map(on_disk, paths)))
+    return repository.parent
+
+
+def test_a_folder_has_one_project_in_whatever_case_it_is_typed(folding: Path) -> None:
+    root = str(folding / "repo")
+    for folder in ("repo", "REPO", "Repo/.GIT", "rEPO/not/yet"):
+        assert project_of(f"{folding}/{folder}") == root
+    assert in_project(f"{folding}/REPO/src/A.py", root) == f"{root}/src/A.py"
+    assert project_of(f"{folding}/Repo2") == f"{folding}/Repo2"
+
+
+def test_folders_that_differ_in_case_are_two_on_a_disk_that_tells_them_apart(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project, "FOLDS_CASE", True)
+    missing = str(repository.parent / "REPO")
+    assert project_of(missing) == missing
+    (repository.parent / "Repo").mkdir()
+    assert project_of(str(repository.parent / "Repo")) == str(repository.parent / "Repo")
