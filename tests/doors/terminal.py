@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,10 @@ def typed(
     environment: Mapping[str, str],
     cwd: Path,
     status: int = 0,
+    then: signal.Signals | None = None,
 ) -> str:
-    """Run the command on a terminal and press each of the keys when it asks. Returns the text on
-    the terminal. The command must end with this status."""
+    """Run the command on a terminal and press each of the keys when it asks, `then` send a signal
+    when it asks again. Returns the text on the terminal. The command must end with this status."""
     parent, child = pty.openpty()
     process = subprocess.Popen(
         command,
@@ -37,6 +39,9 @@ def typed(
         for key in keys:
             shown += _until_asked(parent)
             os.write(parent, key.encode())
+        if then is not None:
+            shown += _until_asked(parent)
+            process.send_signal(then)
         shown += _rest(parent)
         assert process.wait(SECONDS) == status, shown.decode()
         return shown.decode()

@@ -1,6 +1,7 @@
 """The inbox on a terminal, where a user presses keys, and its bulk verbs without a terminal."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,15 @@ def test_ctrl_c_keeps_the_answers_and_undo_takes_the_last_back(house: House, box
     press(house, "k", "d", "u", "k", "\x03")
     assert texts(house, "recall") == ["One rule.", "Two rules."]
     assert texts(house, "inbox") == ["Three rules."]
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_closed_terminal_keeps_the_answers(
+    house: House, box: Inbox, number: signal.Signals
+) -> None:
+    box.propose([rule(house, "One rule.")])
+    typed(INBOX, ["k"], house.environment, house.project, then=number)
+    assert texts(house, "recall") == ["One rule."]
 
 
 def test_never_again_holds_for_duplicates(house: House, box: Inbox) -> None:

@@ -132,6 +132,14 @@ def test_it_serves_the_tools_once_upwell_is_installed(machine: Machine) -> None:
     assert machine.calls == [f"pipx install {machine.wheel}"]
 
 
+def test_a_home_in_the_working_directory_is_not_used(machine: Machine) -> None:
+    machine.give("uv")
+    machine.start()
+    shutil.copytree(machine.house.home, machine.house.project / "up")
+    machine.house.environment["UPWELL_HOME"] = "up"
+    assert machine.run("hook", "claude") == (0, "", "")
+
+
 def test_nothing_is_installed_from_a_package_index(machine: Machine) -> None:
     machine.wheel.unlink()
     machine.give("uv")

@@ -56,6 +56,10 @@ def test_replacing_changes_one_member_only(value, name, new):
     assert json.loads(changed.encode()) == {**value, name: new}
 
 
+def test_a_name_that_is_not_utf_8_stays_as_written():
+    assert RawObject.parse(b'{"\xff":1}').members == ((b'"\xff"', b"1"),)
+
+
 @given(st.binary(max_size=60))
 def test_rubbish_is_read_or_refused_and_never_crashes(raw):
     try:

@@ -3,6 +3,7 @@
 import os
 import select
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -76,9 +77,11 @@ def decisions[T](
     cards: Sequence[Card[T]], edit: Callable[[str], str], read_key: Callable[[], str] | None = None
 ) -> Iterator[Sequence[TriageDecision[T]]]:
     """Ask about the cards one by one. An answer can be undone until the next one is given, so its
-    decisions are yielded only then. If the process is killed, at most the last answer is lost, and
-    the next run asks about its items again. `edit()` lets the user change a text."""
+    decisions are yielded only then, or when the terminal is closed. If the process is killed with
+    SIGKILL, at most the last answer is lost, and the next run asks about its items again. `edit()`
+    lets the user change a text."""
     key = read_key or _key
+    _quit_at_hangup()
     waiting, earlier = list(cards), None
     latest: Sequence[TriageDecision[T]] = ()
     _say_keys()
@@ -161,9 +164,20 @@ def _known(key: Callable[[], str]) -> str:
 def _pressed(key: Callable[[], str]) -> str:
     try:
         pressed = key().lower()
-    except (KeyboardInterrupt, EOFError):
+    except (KeyboardInterrupt, EOFError, OSError):  # OSError: the terminal is gone
         return QUIT
     return _OTHER_KEYS.get(pressed, pressed)
+
+
+def _quit_at_hangup() -> None:
+    """Make a closed terminal, or `kill`, end the questions like the key for quitting, so that the
+    latest answer is kept."""
+
+    def quit_now(*_: object) -> None:
+        raise EOFError
+
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, quit_now)
 
 
 def _key() -> str:
@@ -192,7 +206,8 @@ def _raw(terminal: int) -> Iterator[Callable[[], str]]:
         tty.setraw(terminal, termios.TCSADRAIN)
         yield lambda: _read_key(terminal)
     finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 def _read_key(terminal: int) -> str:

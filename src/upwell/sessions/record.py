@@ -69,7 +69,9 @@ class SessionRecord(Struct, frozen=True):
         last: dict[str, bool] = {}
         for request in self.requests:
             for check, worked in request.facts.checks.items():
-                last.pop(check, None)
+                # A command line that worked is joined by `&&`: so did each command in it.
+                for done in (check, *(part.strip() for part in check.split("&&") if worked)):
+                    last.pop(done, None)
                 last[check] = worked
         return tuple(check for check, worked in reversed(last.items()) if not worked)
 

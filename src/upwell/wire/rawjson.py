@@ -236,7 +236,7 @@ def _compact_members(raw: bytes) -> tuple[tuple[bytes, bytes], ...]:
     a lone surrogate, deep nesting. The length of the input shows all of these."""
     try:
         found = _OBJECT.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ()
     members = tuple((b'"%b"' % name.encode(), bytes(value)) for name, value in found.items())
     length = 1 + sum(len(name) + len(value) + 2 for name, value in members)
@@ -246,7 +246,7 @@ def _compact_members(raw: bytes) -> tuple[tuple[bytes, bytes], ...]:
 def _compact_items(raw: bytes) -> tuple[bytes, ...]:
     try:
         items = tuple(map(bytes, _ARRAY.decode(raw)))
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ()
     return items if 1 + sum(len(item) + 1 for item in items) == len(raw) else ()
 

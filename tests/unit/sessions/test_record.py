@@ -80,3 +80,5 @@ def test_a_check_that_works_later_is_not_red() -> None:
     )
     assert record(failed).red == ("make lint", "make test")
     assert record(failed, fixed).red == ("make lint",)
+    joined = Facts(checks={"make db && make test": True})
+    assert record(failed, joined).red == ("make lint",)

@@ -34,8 +34,13 @@ def telling_words(query: Query) -> list[str]:
 
 
 QUERY = "query"
-SEARCHING = ("search", "find", "recall", "retrieve", "query")
-"""Words in the names of search tools."""
+SEARCHING = frozenset({"search", "find", "recall", "retrieve"})
+CHANGING = frozenset(
+    "add create delete edit execute forget insert merge put remove replace run save set start store"
+    " update upsert write".split()
+)
+"""Words in the names of tools that search, and of tools that change something."""
+_WORD = re.compile(r"[A-Z]?[a-z]{1,40}|[A-Z]{1,40}")
 MAX_HITS = 20
 MAX_UPWELL_HITS = 10
 """How many hits to request from another upwell. Its responses have room for this many long
@@ -270,13 +275,14 @@ DIALECTS = (
 
 def dialect_of(tools: Mapping[str, frozenset[str]]) -> Dialect | None:
     """Return the dialect that matches a server with these tools, each with its arguments. Of an
-    unknown server, the first tool that is named like a search and takes a `query` is used. None if
-    there is no such tool."""
+    unknown server, a tool that is named like a search and takes a `query` is used, preferably the
+    one with the shortest name. None if there is no such tool."""
     for dialect in DIALECTS:
         if not tools.keys().isdisjoint(dialect.tools):
             return dialect
-    for tool, declared in tools.items():
-        if QUERY in declared and any(word in tool.lower() for word in SEARCHING):
+    for tool in sorted(tools, key=len):
+        words = {word.lower() for word in _WORD.findall(tool)}
+        if QUERY in tools[tool] and words & SEARCHING and not words & CHANGING:
             return Dialect(name=tool, tools=(tool,), read=any_list, requests=whole)
     return None
 

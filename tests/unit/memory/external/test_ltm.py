@@ -217,6 +217,16 @@ async def test_an_unknown_server_is_searched_with_the_tool_named_so() -> None:
     assert hits[0].signals["ltm"] == 3
 
 
+@pytest.mark.parametrize(
+    "tool", ["delete_by_query", "find_and_replace", "forgetRecalled", "run_query", "researchStart"]
+)
+async def test_a_tool_that_may_change_something_is_not_called(tool: str) -> None:
+    server = Server({tool: ["query"]}, lambda _: text("[]"))
+    with pytest.raises(RecallUnavailable, match="no search tool"):
+        await found(server)
+    assert server.asked == []
+
+
 async def test_a_server_without_a_search_tool_is_reported_with_its_tools() -> None:
     with pytest.raises(RecallUnavailable, match="its tools: read_file, write_file"):
         await found(Server({"write_file": [], "read_file": []}, lambda _: text("")))
