@@ -39,6 +39,7 @@ SLOW_DOORS = frozenset(
     dashboard delivery demo docs_commands documents drills entry excluded faults first_start
     first_steps fit floods folder full_disk given_back guards hook_cold hook_compress hook_events
     hook_faults hook_http hook_sessions hook_setup hostile_client hostile_memory hostile_server
+    hostile_team
     http_behind http_eras http_front http_resume hygiene inbox issuer judge launcher learning
     lessons life local_copy login ltm many_tools meaning memory_faults metrics mirrors
     move_attacks moving_in moving_in_real names notes odd_exchanges past_sessions postgres

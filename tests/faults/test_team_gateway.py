@@ -234,6 +234,18 @@ async def test_a_write_cannot_claim_another_session_or_a_later_time(site: Site) 
     assert "name" in await ada.refusal({"supersedes": "x" * 1_001})
 
 
+async def test_a_rule_of_a_writer_is_always_the_teams(site: Site) -> None:
+    ada, amy = await site.attacker("ada"), await site.attacker("admin")
+    for id, namespace in (("a", "context"), ("b", "patterns"), ("c", "team/web")):
+        rule = {"namespace": namespace, "pinned": True, "supersedes": "01victim"}
+        assert await ada.refusal(rule, id=id) == ""
+    assert await amy.refusal({"namespace": "standards", "pinned": True}, id="d") == ""
+    wes = await site.attacker("web")
+    assert "may not write" in await wes.refusal({"namespace": "context", "pinned": True}, id="e")
+    found = {memory.id: memory.namespace for memory in await site.store.pinned(Scope())}
+    assert found == {"a": "team", "b": "team/patterns", "c": "team/web", "d": "standards"}
+
+
 async def test_a_secret_is_masked_before_it_is_stored(site: Site) -> None:
     ada = await site.attacker("ada")
     key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

@@ -17,11 +17,11 @@ from upwell.ground.project import project_of
 from upwell.ground.trace import LOG, contained
 from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.cue import Cue
-from upwell.ground.types.memory import Memory, Scope, Trust
+from upwell.ground.types.memory import Memory, Scope
 from upwell.memory.recall import MemoryReader
 from upwell.surface.event import with_real_paths
 from upwell.surface.render import citation, preview
-from upwell.surface.scopes import RuleScope, in_force, scope_of
+from upwell.surface.scopes import RuleScope, in_force, is_own, scope_of
 
 GUARD = "guard"
 """The tag of a guard."""
@@ -121,8 +121,8 @@ class Guards:
 
 
 def is_guard(rule: Memory) -> bool:
-    """True if a person made this standing rule a guard."""
-    return rule.pinned and GUARD in rule.tags and rule.trust is Trust.USER
+    """True if the user made this standing rule a guard. A rule of the team never refuses a call."""
+    return rule.pinned and GUARD in rule.tags and is_own(rule)
 
 
 def check_guard(scope: RuleScope) -> None:

@@ -46,6 +46,10 @@ class Stage:
         return await self.guards.refusal(cue) is not None
 
 
+async def test_a_rule_of_the_team_refuses_nothing() -> None:
+    assert not await Stage(replace(RULE, namespace="team")).refuses("git push --force origin")
+
+
 async def test_a_matching_command_is_refused_once_in_a_session() -> None:
     stage = Stage(RULE)
     cue = Cue(door=Door.TOOL, tool="Bash", args={"command": "git push --force origin"}, session="s")

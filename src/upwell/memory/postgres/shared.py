@@ -21,10 +21,8 @@ from upwell.memory.postgres.rows import COLUMNS, from_row
 from upwell.memory.postgres.writing import LOCK_TENANT, insert, remove
 from upwell.memory.records import from_json, to_json
 from upwell.memory.team.access import Received
-from upwell.memory.team.base import Outgoing, RefusedWrite, Removal, Snapshot
+from upwell.memory.team.base import MAX_MEMORIES, Outgoing, RefusedWrite, Removal, Snapshot
 
-MAX_MEMORIES = 20_000
-"""A snapshot with this many memories takes 2.7 MB on the network, and a gateway 1 s of CPU."""
 TOKEN_SECONDS = 90 * 86_400.0
 """How long the token of a received write is stored. A machine resends an unacknowledged write when
 it next connects, and the token shows that the write has already arrived."""

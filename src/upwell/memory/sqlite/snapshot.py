@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.sqlite.database import Owner
 from upwell.ground.sqlite.readable import DamagedFile
@@ -104,14 +105,20 @@ def differing(
     db: sqlite3.Connection, memories: Sequence[Memory], copied: Collection[str]
 ) -> list[Memory]:
     """Return the memories of a snapshot that the file lacks or has in another version. If an id
-    happens to belong to one of the developer's own memories, that one is left alone. `copied` has
-    the ids of the team's memories in the file."""
+    happens to belong to one of the developer's own memories, that one is left alone. It is not
+    superseded either, unless the developer shared a memory that supersedes it. `copied` has the ids
+    of the team's memories in the file."""
     stored = by_id(db, DEFAULT_TENANT, [memory.id for memory in memories])
-    return [
-        memory
-        for memory in memories
-        if memory.id not in stored or (memory.id in copied and stored[memory.id] != memory)
-    ]
+    own = by_id(db, DEFAULT_TENANT, [m.supersedes for m in memories if m.supersedes])
+    own = {id: memory for id, memory in own.items() if id not in copied}
+    found = []
+    for memory in memories:
+        old = stored.get(memory.id)
+        if memory.supersedes in own and (old is None or old.supersedes != memory.supersedes):
+            memory = replace(memory, supersedes=None)
+        if old is None or (memory.id in copied and old != memory):
+            found.append(memory)
+    return found
 
 
 def store(db: sqlite3.Connection, memories: Sequence[Memory]) -> None:

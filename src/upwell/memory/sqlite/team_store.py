@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.sqlite.database import Database
-from upwell.ground.types.memory import Memory
+from upwell.ground.types.memory import Memory, Scope
 from upwell.ground.types.principal import PRIVATE
 from upwell.memory.base import Added
 from upwell.memory.embedding.questions import QuestionVectors
@@ -23,7 +23,7 @@ from upwell.memory.sqlite.snapshot import SnapshotState
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.memory.team.base import Outgoing, Removal, TeamMemories
 from upwell.memory.team.queue import QueuedWrite, WriteQueue
-from upwell.memory.team.sharing import for_team, is_for_team
+from upwell.memory.team.sharing import for_team, is_for_team, teams_namespace
 
 BATCH = 250
 """How many memories of a new snapshot are stored at once, which takes about 0.1 s."""
@@ -91,6 +91,20 @@ class TeamStore(SqliteStore):
             self._has_removed = False
             await self.drop_deleted_words()
         return count
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        """Like `SqliteStore.pinned`, but with every rule of the snapshot in one of the team's
+        namespaces, whatever namespace it was sent with: nobody else's rule counts as the user's
+        own."""
+        rules = await super().pinned(scope, limit=limit)
+        if not rules:
+            return rules
+        look = partial(snapshot.rows_among, ids=[rule.id for rule in rules])
+        teams = await self._database.inline_read(look)
+        return [
+            replace(rule, namespace=teams_namespace(rule.namespace)) if rule.id in teams else rule
+            for rule in rules
+        ]
 
     async def _share(self, memories: Sequence[Memory]) -> None:
         """Queue the team's memories among these, and those that were the team's until now."""

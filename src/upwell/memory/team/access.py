@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from upwell.ground.clock import SYSTEM_CLOCK
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Provenance
-from upwell.ground.types.principal import EVERY, PRIVATE, Principal
-from upwell.memory.records import check, check_pin, masked, memory_of, stamped
+from upwell.ground.types.principal import EVERY, PRIVATE, Principal, Role
+from upwell.memory.records import check, check_pin, masked, memory_of, namespace, stamped
 from upwell.memory.team.base import Outgoing, RefusedWrite, Removal, Snapshot
 from upwell.memory.team.exchange import Malformed, check_name, storable
+from upwell.memory.team.sharing import teams_namespace
 
 MAX_DOOR_CHARS = 40
 _FOLDERS = ("/", "~")
@@ -145,7 +146,8 @@ class AccessedMemories:
 
     def _checked(self, id: str, sent: Memory) -> Memory:
         """Return the memory as it will be stored: without secrets, folders on the sender's machine
-        or references to sessions.
+        or references to sessions. A writer's standing rule goes into one of the team's namespaces:
+        in another, it would look like a rule of the person who reads it.
 
         Raises:
             UsageError: the memory is invalid, or the principal may not store it.
@@ -163,6 +165,8 @@ class AccessedMemories:
         memory = memory_of(storable(sent))
         if memory.namespace.startswith(PRIVATE):
             raise UsageError(f"{memory.namespace!r} is private")
+        if memory.pinned and self._principal.role is not Role.ADMIN:
+            memory = replace(memory, namespace=namespace(teams_namespace(memory.namespace)))
         if not self._may_change(memory.namespace):
             raise UsageError(f"you may not write to {memory.namespace!r}")
         now = SYSTEM_CLOCK.now()

@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from upwell.ground.types.memory import Memory
 
+MAX_MEMORIES = 20_000
+"""A snapshot with this many memories takes 2.7 MB on the network, and a gateway 1 s of CPU."""
+
 
 class Snapshot(Struct, frozen=True):
     """The memories of the store `source` that a machine may see, as they were at one moment. `etag`

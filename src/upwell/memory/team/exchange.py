@@ -15,21 +15,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.terms import sound
 from upwell.memory.records import MAX_COUNT, MAX_ID_CHARS, MAX_TIME
-from upwell.memory.team.base import Outgoing, RefusedWrite, Snapshot
+from upwell.memory.team.base import MAX_MEMORIES, Outgoing, RefusedWrite, Snapshot
 
 PROTOCOL = 2
 """The version of these messages. Both sides reject any other version."""
 PATH, SNAPSHOT_PATH, WRITES_PATH = "/team", "/team/snapshot", "/team/writes"
 MAX_WRITES = 100
 MAX_REQUEST_BYTES = 4_000_000
-MAX_REPLY_BYTES, MAX_UNPACKED_BYTES = 50_000_000, 500_000_000
-"""The maximum size of a response, as it is sent and when it is unpacked."""
+MAX_REPLY_BYTES, MAX_UNPACKED_BYTES = 50_000_000, 100_000_000
+"""The maximum size of a response, as it is sent and when it is unpacked: 5 KB for each memory of a
+full snapshot. 20,000 memories of 30 words take 13 MB."""
+MAX_MEMORY_BYTES = 8_000_000
+MAX_LIST_ITEMS = 100 * MAX_MEMORIES
+"""The maximum number of tags, paths, symbols and triggers in a whole snapshot."""
 MAX_NAME_CHARS = 1_000
 _GZIP = 16 + zlib.MAX_WBITS
 _MAX_LINE = 2**31 - 1
@@ -53,7 +57,7 @@ class SnapshotReply(Struct, frozen=True, kw_only=True):
 
     protocol: int
     source: str
-    memories: tuple[Memory, ...]
+    memories: tuple[Raw, ...]
 
 
 class WritesRequest(Struct, frozen=True, kw_only=True):
@@ -88,6 +92,10 @@ class Malformed(Exception):
     """The body is not one of these messages."""
 
 
+class TooLarge(Malformed):
+    """The body would take too much memory. The message says what there is too much of."""
+
+
 class OtherProtocol(Malformed):
     """The sender uses another version of the protocol."""
 
@@ -110,12 +118,33 @@ def decoded[T](kind: type[T], body: bytes) -> T:
     protocol = _decoded(_Any, body).protocol
     if protocol != PROTOCOL:
         raise OtherProtocol(str(protocol))
+    if kind is SnapshotReply:
+        _check_count(body)
     return _decoded(kind, body)
+
+
+def memories_in(reply: SnapshotReply) -> list[Memory]:
+    """Decode the memories of a snapshot one by one.
+
+    Raises:
+        TooLarge: a memory is too long, or they have too many tags and paths.
+        Malformed: a row is not a memory.
+    """
+    memories, items = list[Memory](), 0
+    for row in reply.memories:
+        if len(memoryview(row)) > MAX_MEMORY_BYTES:
+            raise TooLarge(f"a memory of more than {MAX_MEMORY_BYTES:,} bytes")
+        memory = _decoded(Memory, row)
+        items += sum(map(len, (memory.tags, memory.paths, memory.symbols, memory.triggers)))
+        if items > MAX_LIST_ITEMS:
+            raise TooLarge(f"more than {MAX_LIST_ITEMS:,} tags and paths")
+        memories.append(storable(memory))
+    return memories
 
 
 def packed(snapshot: Snapshot) -> bytes:
     """Encode and compress a snapshot."""
-    memories = tuple(snapshot.memories)
+    memories = tuple(Raw(encoded(memory)) for memory in snapshot.memories)
     reply = SnapshotReply(protocol=PROTOCOL, source=snapshot.source, memories=memories)
     return zlib.compress(encoded(reply), wbits=_GZIP)
 
@@ -197,7 +226,35 @@ def storable(memory: Memory) -> Memory:
     )
 
 
-def _decoded[T](kind: type[T], body: bytes) -> T:
+def _check_count(body: bytes) -> None:
+    """Reject a snapshot with more than `MAX_MEMORIES` memories, before any of them takes memory: a
+    few kilobytes unpack to millions of rows.
+
+    Raises:
+        TooLarge: there are too many.
+        Malformed: it is not a list of objects.
+    """
+    count = 0
+
+    class Row(Struct):
+        def __post_init__(self) -> None:
+            nonlocal count
+            count += 1
+            if count > MAX_MEMORIES:
+                raise ValueError
+
+    class Rows(Struct):
+        memories: list[Row]
+
+    try:
+        _decoded(Rows, body)
+    except Malformed as error:
+        if count > MAX_MEMORIES:
+            raise TooLarge(f"more than {MAX_MEMORIES:,} memories") from error
+        raise
+
+
+def _decoded[T](kind: type[T], body: bytes | Raw) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:

@@ -8,7 +8,8 @@ one-line message and a hint. No error message contains the token.
 import asyncio
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from upwell import __version__
 from upwell.ground.errors import StoreError
 from upwell.ground.secrets.mask import masked_address
 from upwell.ground.secrets.redact import redacted_start
+from upwell.ground.types.principal import PRIVATE
 from upwell.memory.team import exchange
 from upwell.memory.team.base import Outgoing, RefusedWrite, Snapshot
 from upwell.memory.team.exchange import (
@@ -25,6 +27,7 @@ from upwell.memory.team.exchange import (
     Malformed,
     OtherProtocol,
     SnapshotReply,
+    TooLarge,
     WritesReply,
     WritesRequest,
 )
@@ -74,8 +77,11 @@ class GatewayMemories:
         return await asyncio.to_thread(self._snapshot_in, body, current)
 
     def _snapshot_in(self, body: bytes, etag: str) -> Snapshot:
+        """Return the snapshot without private memories, which no upwell gateway sends."""
         reply = self._read(SnapshotReply, body)
-        memories = [exchange.storable(memory) for memory in reply.memories]
+        with self._understanding():
+            sent = exchange.memories_in(reply)
+        memories = [memory for memory in sent if not memory.namespace.startswith(PRIVATE)]
         return Snapshot(reply.source, etag, memories)
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
@@ -173,14 +179,22 @@ class GatewayMemories:
         raise self._failed(f"answers {status}{reason}")
 
     def _read[T](self, kind: type[T], body: bytes) -> T:
-        try:
+        with self._understanding():
             return exchange.decoded(kind, body)
+
+    @contextmanager
+    def _understanding(self) -> Iterator[None]:
+        """Turn what is wrong with a message into a StoreError."""
+        try:
+            yield
         except OtherProtocol as error:
             raise self._failed(
                 f"speaks version {_line(str(error))} of the protocol, and upwell {__version__} "
                 f"speaks version {PROTOCOL}",
                 "upgrade the older of the two",
             ) from error
+        except TooLarge as error:
+            raise self._wrong(str(error)) from error
         except Malformed as error:
             raise self._wrong("something else") from error
 

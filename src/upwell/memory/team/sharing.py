@@ -35,6 +35,11 @@ def shared_namespace(namespace: str) -> str:
         raise UsageError(
             f"{namespace!r} is private", hint=f"leave out --share, or the start {PRIVATE!r}"
         )
+    return teams_namespace(namespace)
+
+
+def teams_namespace(namespace: str) -> str:
+    """Return the namespace of the team that corresponds to `namespace`."""
     if is_teams(namespace):
         return namespace
     return TEAM if namespace == DEFAULT_NAMESPACE else f"{TEAM}/{namespace}"

@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 import re
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -149,6 +150,47 @@ async def test_every_failure_is_one_line(
     monkeypatch.setattr(exchange, "MAX_UNPACKED_BYTES", 1_000_000)
     async with server(reply) as source:
         assert expected in (await failure_of(source)).message
+
+
+def snapshot_of(rows: bytes) -> bytes:
+    body = gzip.compress(b'{"protocol": 2, "source": "s", "memories": [' + rows + b"]}")
+    return answer(200, body, etag='"e"', content_encoding="gzip")
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (b'{"text":""},' * 1_000_000 + b'{"text":""}', "sent more than 20,000 memories, which"),
+        (b'{"text":"' + b"x" * 8_000_000 + b'"}', "sent a memory of more than 8,000,000 bytes"),
+        (
+            b",".join([b'{"text":"","tags":[' + b'"a",' * 1_000_000 + b'"a"]}'] * 3),
+            "sent more than 2,000,000 tags and paths",
+        ),
+        (b"0," * 1_000_000 + b"0", "sent something else"),
+    ],
+    ids=["rows", "text", "tags", "numbers"],
+)
+async def test_a_snapshot_that_unpacks_to_too_much_is_refused_before_it_takes_memory(
+    rows: bytes, expected: str
+) -> None:
+    async with server(snapshot_of(rows)) as source:
+        tracemalloc.start()
+        try:
+            with pytest.raises(StoreError, match=expected):
+                await source.snapshot()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 250_000_000
+
+
+async def test_a_full_snapshot_without_its_private_memories_is_accepted() -> None:
+    rows = [b'{"text":"tide","id":"%d"}' % n for n in range(19_999)]
+    private = b'{"text":"tide","id":"p","namespace":"me/x"}'
+    async with server(snapshot_of(b",".join([private, *rows]))) as source:
+        snapshot = await source.snapshot()
+    assert snapshot is not None
+    assert [memory.id for memory in snapshot.memories] == [str(n) for n in range(19_999)]
 
 
 async def test_a_redirect_is_not_followed_with_the_token() -> None:

@@ -137,6 +137,25 @@ async def test_a_folder_without_a_remote_address_stays_local(team, tmp_path: Pat
     assert (await ada.store.state()).memories == 0
 
 
+async def test_a_foreign_memory_supersedes_no_own_one(team) -> None:
+    ada, ben, remote = team
+    await ada.store.add([Memory(text="tide mine", id="mine"), Memory(text="tide old", id="old")])
+    await ada.store.add([Memory(text="tide new", id="new", namespace="team", supersedes="old")])
+    await remote.add([Memory(text="tide theirs", id="theirs")])
+    await remote.add(
+        [
+            Memory(text="tide attack", id="attack", namespace="team", supersedes="mine"),
+            Memory(text="tide change", id="change", namespace="team", supersedes="theirs"),
+        ]
+    )
+    for machine in (ada, ben, ada):
+        await machine.sync()
+    await remote.add([Memory(text="tide later", id="later")])
+    await ada.sync()
+    superseded = await ada.store.superseded(["mine", "old", "theirs"])
+    assert superseded == {"old": "new", "theirs": "change"}
+
+
 async def test_a_memory_of_the_same_id_is_not_overwritten(team) -> None:
     ada, _, remote = team
     await ada.store.add([Memory(text="tide mine", id="m")])
