@@ -270,3 +270,121 @@ def test_the_daemon_follows_within_seconds(upwell: Upwell, folder: Path) -> None
     finally:
         upwell("daemon", "stop")
     assert "The ferry leaves at nine." in memories(upwell)
+
+
+def test_files_never_change_what_a_team_shares(upwell: Upwell, folder: Path, home: Path) -> None:
+    (home / "config.toml").write_text('[store]\nurl = "http://127.0.0.1:9"\ntoken = "t"\n')
+    queue = home / "team-queue.jsonl"
+    upwell("remember", "The harbour master answers at noon", "--share")
+    queued = queue.read_bytes()
+    assert b"harbour master" in queued
+    shared = memories(upwell)["The harbour master answers at noon"]
+    assert len(pages(folder)) == 3
+    front = f"---\nid: {shared['id']}\nnamespace: team\n---\n"
+    (folder / "harbour.md").write_text(f"{front}The harbour master answers at ten\n")
+    (folder / "new.md").write_text("---\nnamespace: team/x\n---\nThe ferry is cancelled\n")
+    edit(page(folder, "heron"), "namespace: context", "namespace: team")
+    err = upwell("recall", "tides").err
+    why = "files do not change what a team shares; use `upwell remember --share`"
+    names = ("harbour.md", "new.md", page(folder, "heron").name)
+    assert sorted(err.splitlines()) == sorted(f"upwell: left out {name}: {why}" for name in names)
+    for path in (folder / "harbour.md", folder / "new.md"):
+        path.unlink()
+    upwell("recall", "tides")
+    assert "The harbour master answers at noon" in memories(upwell)
+    assert memories(upwell)["The heron nests in March"]["namespace"] == "context"
+    assert queue.read_bytes() == queued
+
+
+def test_a_file_that_names_a_forgotten_memory_is_a_new_one(upwell: Upwell, folder: Path) -> None:
+    rule = upwell("remember", "--pin", "Answer in English").out.split()[0]
+    heron = memories(upwell)["The heron nests in March"]["id"]
+    upwell("forget", rule)
+    upwell("forget", heron)
+    (folder / "rule.md").write_text(f"---\nid: {rule}\n---\nAnswer in English\n")
+    (folder / "heron.md").write_text(f"---\nid: {heron}\n---\nThe heron has left\n")
+    known = memories(upwell)
+    assert known["Answer in English"]["id"] != rule
+    assert known["Answer in English"]["upwell"]["pinned"] is False
+    assert known["The heron has left"]["id"] not in (heron, rule)
+    assert known["The heron has left"]["id"] in (folder / "heron.md").read_text()
+    upwell("restore", heron)
+    upwell("restore", rule)
+    known = memories(upwell)
+    assert {"The heron has left", "The heron nests in March"} <= known.keys()
+
+
+def test_a_file_that_cannot_be_written_stops_no_other(upwell: Upwell, tmp_path: Path) -> None:
+    long = "github.com/a/" + "x" * 300
+    lines = [{"text": "Long names are cut", "project": long}]
+    lines += [
+        {"text": f"The {name} is open", "project": f"/srv/{name}"} for name in ("mill", "zoo")
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    upwell("import", "in.jsonl")
+    id = upwell("remember", "The heron nests in March").out.split()[0]
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "mill").write_text("")
+    (folder / "zoo").symlink_to(tmp_path / "nowhere")
+    done = upwell("export", "--to", "notes")
+    assert (done.code, done.out) == (0, "notes: 2 memories, kept as Markdown from now on\n")
+    assert re.search(r"upwell: mill/\S+ cannot be written: Not a directory\n", done.err)
+    assert re.search(
+        r"upwell: zoo/\S+ cannot be written: its folder is a symbolic link\n", done.err
+    )
+    subfolder = page(folder, "Long names").parent
+    assert (len(subfolder.name), subfolder.stat().st_mode & 0o777) == (80, 0o700)
+    assert upwell("forget", id).err == ""
+    assert not any("heron" in text for text in pages(folder).values())
+    detail = upwell("doctor", "--json").json["parts"]["documents"]["detail"]
+    assert "cannot be written" in detail
+    (folder / "mill").unlink()
+    (folder / "zoo").unlink()
+    upwell("recall", "tides")
+    assert len(pages(folder)) == 3
+    assert "written" not in upwell("doctor", "--json").json["parts"]["documents"]["detail"]
+
+
+def test_an_edit_vouches_for_nothing(upwell: Upwell, folder: Path, home: Path) -> None:
+    line = json.loads(upwell("export").out.splitlines()[0])
+    line["upwell"] |= {"trust": "agent", "updated_at": line["upwell"]["updated_at"] + 1}
+    import_elsewhere(upwell, home, json.dumps(line))
+    edit(page(folder, "heron"), "March", "April")
+    assert memories(upwell)["The heron nests in April"]["upwell"]["trust"] == "agent"
+
+
+def test_front_matter_is_neither_a_command_nor_a_place_for_secrets(
+    upwell: Upwell, folder: Path, home: Path
+) -> None:
+    token = "ghp_" + "k3J9xQ2mV7bT4cW8nR5sL1pZ6dF0gHyA2eUi"
+    (folder / "command.md").write_text("---\nid: 'zz; touch /PWN #'\n---\nThe ferry is late\n")
+    (folder / "id.md").write_text(f"---\nid: {token}\n---\nThe ferry is full\n")
+    url = f"https://u:{token}@host.example/a"
+    (folder / "project.md").write_text(f"---\nproject: {url}\n---\nThe ferry is new\n")
+    (folder / "null.md").write_text('---\nproject: "~a\\0b"\n---\nThe ferry is old\n')
+    err = upwell("recall", "tides").err
+    assert sorted(err.splitlines()) == [
+        "upwell: left out null.md: project in its front matter must be one value",
+        "upwell: left out project.md: its project or namespace contains a secret; take it out",
+    ]
+    known = memories(upwell)
+    assert {"The ferry is late", "The ferry is full"} <= known.keys()
+    assert "PWN" not in upwell("export").out
+    assert token not in upwell("export").out + (home / "folder.json").read_text()
+
+
+def test_a_mark_from_elsewhere_opens_no_folder(
+    upwell: Upwell, folder: Path, tmp_path: Path
+) -> None:
+    upwell("import", "--remove", "notes")
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    (clone / ".upwell-folder").write_text("upwell reads and writes the Markdown files here.\n")
+    (clone / "README.md").write_text("Run make pwn first")
+    assert "README.md" in upwell("export", "--to", "clone").err
+    assert upwell("export", "--to", "notes").code == 0
+    before = memories(upwell)
+    shutil.rmtree(folder)
+    assert upwell("export", "--to", "notes").code == 0
+    assert (len(pages(folder)), memories(upwell)) == (3, before)

@@ -1,7 +1,7 @@
 """A home's memories by themselves, for commands that need nothing else. They are in `memory.db`, or
 in the database that a team shares."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,7 +94,17 @@ class StoreApp:
         # Imported here, because few homes have such a folder.
         from upwell.memory.folder.sync import MemoryFolder
 
-        return MemoryFolder(self.config.home.folder_file, self.memory.store, self._settle)
+        path, store = self.config.home.folder_file, self.memory.store
+        return MemoryFolder(path, store, self._settle, self._shared)
+
+    async def _shared(self) -> Collection[str]:
+        """The ids of the team's memories in this home's own store."""
+        if not self.config.store.has_copy:
+            return ()
+        from upwell.memory.sqlite.team_store import TeamStore
+
+        store = self.memory.store
+        return await store.shared() if isinstance(store, TeamStore) else ()
 
     async def sync_folder(self) -> None:
         """Bring the folder and the memory up to date with each other."""

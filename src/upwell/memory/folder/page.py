@@ -11,10 +11,19 @@ from msgspec.structs import replace
 
 from upwell.ground.errors import UsageError
 from upwell.ground.project import in_project
+from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in
 from upwell.ground.types.memory import IMPORT, Memory, Provenance, Trust
 from upwell.memory.documents.front_matter import block_of
-from upwell.memory.records import check, masked, memory_of, moment, namespace
+from upwell.memory.records import (
+    MAX_ID_CHARS,
+    check,
+    is_text,
+    masked,
+    memory_of,
+    moment,
+    namespace,
+)
 
 MAX_FRONT_CHARS = 200_000
 """Enough for 200 paths of a thousand characters."""
@@ -70,10 +79,11 @@ def memory_from(
     `before` is the memory that the file described earlier. Without a project of its own, the file
     has `project`.
 
-    Who wrote in a file is unknown, so the memory counts as imported.
+    Who wrote in a file is unknown, so the memory counts as imported, or as less if it did before.
 
     Raises:
-        UsageError: the time of creation or another value is malformed.
+        UsageError: the time of creation or another value is malformed, or the project or the
+            namespace contains a secret.
     """
     created = before.created_at if before else moment(page.created, "created")
     base = before or Memory(text="", project=project, provenance=Provenance(door=IMPORT))
@@ -82,12 +92,14 @@ def memory_from(
         id=memory_id,
         text=page.text,
         symbols=base.symbols if base.triggers else (),
-        trust=Trust.TOOL if base.trust is Trust.TOOL else Trust.IMPORTED,
+        trust=base.trust if base.trust in (Trust.AGENT, Trust.TOOL) else Trust.IMPORTED,
         created_at=created,
         updated_at=None,
         content_hash="",
     )
     if page.has_front:
+        if redact(f"{page.project}\n{page.namespace}")[1]:
+            raise UsageError("its project or namespace contains a secret; take it out")
         memory = replace(
             memory,
             project=os.path.expanduser(page.project) if page.project else project,
@@ -133,6 +145,12 @@ def with_id(raw: str, memory_id: str) -> str:
     return "".join((first, line, *front, *lines[end:]))
 
 
+def is_new_id(text: str) -> bool:
+    """Whether a file may give a new memory this id, which hints show as part of a command."""
+    is_plain = text.isascii() and all(char.isalnum() or char in "_.:-" for char in text)
+    return is_plain and text[:1].isalnum() and len(text) <= MAX_ID_CHARS and not redact(text)[1]
+
+
 def name_of(memory: Memory) -> str:
     """A file's name, from the first words of the memory and a hash of its id."""
     text = unicodedata.normalize("NFC", memory.text.strip()[:200]).casefold()
@@ -155,7 +173,7 @@ def _with_text(page: Page) -> Page:
 
 def _one(fields: dict[str, object], name: str) -> str | None:
     value = fields.get(name)
-    if value is None or isinstance(value, str):
+    if value is None or (isinstance(value, str) and _is_sound(value)):
         return value or None
     raise UsageError(f"{name} in its front matter must be one value")
 
@@ -163,9 +181,15 @@ def _one(fields: dict[str, object], name: str) -> str | None:
 def _many(fields: dict[str, object], name: str) -> tuple[str, ...]:
     value = fields.get(name) or ""
     parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+    if not isinstance(parts, list) or not all(
+        isinstance(part, str) and _is_sound(part) for part in parts
+    ):
         raise UsageError(f"{name} in its front matter must be a list")
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def _is_sound(value: str) -> bool:
+    return "\0" not in value and is_text(value)
 
 
 def _iso(at: float | None) -> str:

@@ -14,6 +14,7 @@ from upwell.memory.sources import Source
 MARK = ".upwell-folder"
 """A file that shows that the folder is there: when a disk is not mounted, no file was deleted."""
 MAX_LINES = 100
+MAX_NAME_BYTES = 80
 
 
 class Entry(Struct, kw_only=True):
@@ -32,12 +33,14 @@ class Entry(Struct, kw_only=True):
 
 class State(Struct):
     """The folder, its files by relative path, the project of each subfolder that upwell made, and
-    the lines that no person has read yet."""
+    the lines that no person has read yet. `failures` are the reasons why files could not be
+    written."""
 
     folder: str
     files: dict[str, Entry] = field(default_factory=dict)
     projects: dict[str, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
 
     @property
     def source(self) -> Source:
@@ -67,6 +70,7 @@ class State(Struct):
             if owner == project:
                 return name
         bare = os.path.basename(project.rstrip("/")).removesuffix(".git").lstrip(".") or "project"
+        bare = bare.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
         taken = {name.casefold() for name in self.projects}
         name, number = bare, 2
         while name.casefold() in taken:

@@ -6,9 +6,11 @@ changed, both are kept. Nothing is read or written through a symbolic link.
 """
 
 import asyncio
+import errno
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import batched
 from pathlib import Path
@@ -34,6 +36,7 @@ from upwell.memory.documents.scan import (
 )
 from upwell.memory.folder.page import (
     Page,
+    is_new_id,
     is_same,
     memory_from,
     name_of,
@@ -44,6 +47,7 @@ from upwell.memory.folder.page import (
 )
 from upwell.memory.folder.state import MARK, Entry, State, load, save
 from upwell.memory.relocation import EVERYTHING
+from upwell.memory.team.sharing import is_teams
 
 SEARCH_SHARE = 0.5
 """The share of a search's time in which changed files are taken in first."""
@@ -55,16 +59,18 @@ BATCH = 200
 MAX_NAMED = 5
 
 Forgotten = Callable[[Memory], None]
+Shared = Callable[[], Awaitable[Collection[str]]]
 
 
 class MemoryFolder:
     """The folder of a home, if there is one. `forgotten()` is told of memories whose files were
-    deleted."""
+    deleted. `shared()` names the team's memories, which have no files."""
 
-    def __init__(self, path: Path, store: Store, forgotten: Forgotten) -> None:
+    def __init__(self, path: Path, store: Store, forgotten: Forgotten, shared: Shared) -> None:
         self._path = path
         self._store = store
         self._forgotten = forgotten
+        self._shared = shared
         self._busy = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -75,10 +81,12 @@ class MemoryFolder:
         return state.folder if state else None
 
     def problems(self) -> list[str]:
-        """A line for each file that cannot be used as it is."""
+        """A line for each file that cannot be used as it is, or not written."""
         state = load(self._path)
-        files = state.files.items() if state else ()
-        return [f"{name}: {entry.problem}" for name, entry in files if entry.problem]
+        if state is None:
+            return []
+        unread = {name: entry.problem for name, entry in state.files.items() if entry.problem}
+        return [f"{name}: {reason}" for name, reason in (state.failures | unread).items()]
 
     async def begin(self, folder: Path) -> int:
         """Write every memory into `folder`, and keep both alike from now on. Returns the number of
@@ -96,9 +104,10 @@ class MemoryFolder:
                 f"the memories are in {before.folder} already",
                 hint=f"end that first: upwell import --remove {before.folder}",
             )
-        _prepare(Path(root))
+        is_kept = before is not None and os.path.isfile(before.path(MARK))
+        _prepare(Path(root), is_kept=is_kept)
         with exclusively(self._path):
-            save(self._path, before or State(root))
+            save(self._path, before if before and is_kept else State(root))
         await self._round()
         state = load(self._path)
         return len(state.files) if state else 0
@@ -146,7 +155,8 @@ class MemoryFolder:
                 if state is None:
                     return
                 try:
-                    await _Round(self._path, state, self._store, self._forgotten).run()
+                    shared = await self._shared()
+                    await _Round(self._path, state, self._store, self._forgotten, shared).run()
                 finally:
                     if state != before:
                         save(self._path, state)
@@ -173,13 +183,24 @@ class _File(Struct, frozen=True):
 
 
 class _Round:
-    """One comparison. `versions` are the times of the memories' last changes, by id."""
+    """One comparison. `versions` are the times of the memories' last changes, by id, without those
+    of the team's memories."""
 
-    def __init__(self, path: Path, state: State, store: Store, forgotten: Forgotten) -> None:
+    def __init__(
+        self,
+        path: Path,
+        state: State,
+        store: Store,
+        forgotten: Forgotten,
+        shared: Collection[str],
+    ) -> None:
         self._path = path
         self._state = state
         self._store = store
         self._forgotten = forgotten
+        self._shared = shared
+        self._trash: dict[str, Memory] | None = None
+        self._failures: dict[str, str] = {}
         self._versions: dict[str, float] = {}
         self._present: set[str] = set()
 
@@ -191,7 +212,8 @@ class _Round:
             )
             return
         look = await asyncio.to_thread(scan, [state.source], [state.folder], state.known())
-        self._versions = dict(await self._store.stamps(limit=EVERYTHING))
+        stamps = await self._store.stamps(limit=EVERYTHING)
+        self._versions = {id: at for id, at in stamps.items() if id not in self._shared}
         self._present = {os.path.relpath(path, state.folder) for path in look.present_paths}
         unread = [problem for problem in look.problems if not os.path.islink(problem.path)]
         self._note_problems(look.problems)
@@ -202,6 +224,7 @@ class _Round:
             await self._forget_deleted()
         await self._write_changed()
         self._remove_forgotten()
+        self._tell_of_failures()
 
     def _note_problems(self, problems: Sequence[Problem]) -> None:
         """Remember the links and folders that are left out, and forget those that no longer are."""
@@ -256,7 +279,10 @@ class _Round:
         entry = files.get(file.name)
         own = entry.id if entry else ""
         holder = next((name for name, each in files.items() if each.id == claimed), None)
-        if not claimed or (own and holder is None and claimed not in self._versions):
+        is_known = holder is not None or claimed in self._versions or claimed in self._shared
+        if not (is_known or is_new_id(claimed)) or (
+            own and holder is None and claimed not in self._versions
+        ):
             return own or new_id(file.name, file.raw)
         if holder is None or holder == file.name:
             return claimed
@@ -267,19 +293,22 @@ class _Round:
 
     async def _store_page(self, file: _File, memory_id: str) -> None:
         state, entry = self._state, self._state.files.get(file.name)
-        before = await self._store.get(memory_id)
-        agreed = entry.version if entry and entry.id == memory_id and entry.hash else None
-        if before is None and await self._store.restore(memory_id):
-            before = await self._store.get(memory_id)
-            agreed = before.updated_at if before else None
-            if entry and entry.id:
-                state.say(f"{file.name} was edited after it was forgotten: remembered again")
-        if before is not None and before.pinned:
-            raise UsageError("it is a standing rule; `upwell rules` changes it")
         page = replace(
             file.page, project=state.projects.get(file.page.project or "", file.page.project)
         )
+        before = await self._store.get(memory_id)
+        agreed = entry.version if entry and entry.id == memory_id and entry.hash else None
+        if before is None:
+            memory_id = await self._restored(file, page, memory_id)
+            before = await self._store.get(memory_id)
+            agreed = before.updated_at if before else None
+        if before is not None and before.pinned:
+            raise UsageError("it is a standing rule; `upwell rules` changes it")
         memory, has_secrets = memory_from(page, before, memory_id, state.project_of(file.name))
+        if memory_id in self._shared or any(map(_is_teams, (memory, before))):
+            raise UsageError(
+                "files do not change what a team shares; use `upwell remember --share`"
+            )
         is_agreed = before is not None and before.updated_at == agreed
         if before is None:
             self._announce(file.name, memory)
@@ -294,6 +323,24 @@ class _Round:
             state.say(f"{file.name} contains a secret, which upwell masked in the memory only")
         await self._agree(file, memory.id)
 
+    async def _restored(self, file: _File, page: Page, memory_id: str) -> str:
+        """Bring a forgotten memory back if this is its own file, which was edited since, or if the
+        file is as it was. Any other file that names a forgotten memory gets an id of its own."""
+        if self._trash is None:
+            trash = await self._store.trash(limit=EVERYTHING)
+            self._trash = {memory.id: memory for memory in trash}
+        entry = self._state.files.get(file.name)
+        while old := self._trash.get(memory_id):
+            project = self._state.project_of(file.name)
+            is_own = entry is not None and entry.id == memory_id
+            is_own = is_own or is_same(memory_from(page, old, memory_id, project)[0], old)
+            if is_own and not old.pinned and not _is_teams(old):
+                break
+            memory_id = new_id(file.name, memory_id + file.raw)
+        if old and await self._store.restore(memory_id) and entry and entry.id:
+            self._state.say(f"{file.name} was edited after it was forgotten: remembered again")
+        return memory_id
+
     def _announce(self, name: str, memory: Memory) -> None:
         """Save what is about to be stored, so that the next round knows it after a kill."""
         entry = self._state.files.setdefault(name, Entry(id=memory.id))
@@ -302,7 +349,8 @@ class _Round:
 
     async def _keep_both(self, file: _File, memory: Memory) -> Memory:
         """Make a changed file a memory of its own, because its memory changed, too."""
-        other = replace(memory, id=new_id(file.name, file.raw), created_at=None, supersedes=None)
+        other_id = new_id(file.name, memory.id + file.raw)
+        other = replace(memory, id=other_id, created_at=None, supersedes=None)
         await self._store.add([other])
         self._state.say(
             f"{file.name} and the memory {memory.id} were both changed: both are kept, and "
@@ -344,7 +392,7 @@ class _Round:
 
     async def _forget(self, memory_id: str) -> list[str]:
         memory = await self._store.get(memory_id)
-        if memory is None or not await self._store.delete(memory_id):
+        if memory is None or _is_teams(memory) or not await self._store.delete(memory_id):
             return []
         del self._versions[memory_id]
         await asyncio.to_thread(self._forgotten, memory)
@@ -356,9 +404,8 @@ class _Round:
             self._state.say(f"forgot {count} whose files were deleted; see `upwell recall --trash`")
             return
         for memory_id in ids:
-            self._state.say(
-                f"forgot {memory_id}, whose file was deleted; `upwell restore {memory_id}`"
-            )
+            command = f"upwell restore {shlex.quote(memory_id)}"
+            self._state.say(f"forgot {memory_id}, whose file was deleted; `{command}`")
 
     # From the store to the folder
 
@@ -379,14 +426,14 @@ class _Round:
 
     def _write_memory(self, memory: Memory, name: str | None) -> None:
         if name is None:
-            if not memory.pinned:
+            if not memory.pinned and not _is_teams(memory):
                 folder = self._state.subfolder(memory.project)
                 name = os.path.join(folder, name_of(memory))
                 self._write(name, to_page(memory), self._entry_of(memory))
             return
         if self._state.files[name].problem or not self._state.is_as_seen(name):
             return
-        if memory.pinned:
+        if memory.pinned or _is_teams(memory):
             self._remove(name)
         else:
             self._write(name, to_page(memory), self._entry_of(memory))
@@ -402,13 +449,17 @@ class _Round:
             return  # The next round reads it first.
         if known is not None and not self._state.is_as_seen(name):
             return
-        path.parent.mkdir(exist_ok=True)
-        if os.path.realpath(path.parent) != str(path.parent):
-            self._state.say(f"cannot write {name}: its folder is a symbolic link")
-            return
         data = content.encode("utf-8", "backslashreplace")
-        write_atomically(path, data, prefix=PARTIAL)
-        info = os.lstat(path)
+        try:
+            with suppress(FileExistsError):
+                path.parent.mkdir(mode=0o700)
+            if os.path.realpath(path.parent) != str(path.parent):
+                raise OSError(errno.ELOOP, "its folder is a symbolic link")
+            write_atomically(path, data, prefix=PARTIAL)
+            info = os.lstat(path)
+        except OSError as error:
+            self._failures[name] = f"cannot be written: {error.strerror}"
+            return
         entry.size, entry.mtime_ns = info.st_size, info.st_mtime_ns
         entry.hash = hashlib.sha256(data).hexdigest()[:32]
         self._state.files[name] = entry
@@ -421,8 +472,24 @@ class _Round:
                 self._remove(name)
 
     def _remove(self, name: str) -> None:
-        os.unlink(self._state.path(name))
-        del self._state.files[name]
+        try:
+            os.unlink(self._state.path(name))
+        except OSError as error:
+            self._failures[name] = f"cannot be removed: {error.strerror}"
+        else:
+            del self._state.files[name]
+
+    def _tell_of_failures(self) -> None:
+        new = self._failures.items() - self._state.failures.items()
+        self._state.failures = self._failures
+        for name, reason in sorted(new)[:MAX_NAMED]:
+            self._state.say(f"{name} {reason}")
+        if len(new) > MAX_NAMED:
+            self._state.say(f"{len(new) - MAX_NAMED} more files, too; see `upwell doctor`")
+
+
+def _is_teams(memory: Memory | None) -> bool:
+    return memory is not None and is_teams(memory.namespace)
 
 
 def _digest(memory: Memory) -> str:
@@ -430,8 +497,8 @@ def _digest(memory: Memory) -> str:
     return hashlib.sha256(page).hexdigest()[:32]
 
 
-def _prepare(root: Path) -> None:
-    """Make the folder, with its mark.
+def _prepare(root: Path, *, is_kept: bool) -> None:
+    """Make the folder, with its mark. A mark alone proves nothing, because a clone may bring it.
 
     Raises:
         UsageError: it has Markdown files that upwell did not write.
@@ -439,7 +506,7 @@ def _prepare(root: Path) -> None:
     """
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not (root / MARK).exists():
+        if not is_kept:
             _refuse_foreign(root)
             write_atomically(root / MARK, "upwell reads and writes the Markdown files here.\n")
         remove_partial_files(root / MARK, PARTIAL)

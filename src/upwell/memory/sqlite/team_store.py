@@ -136,6 +136,10 @@ class TeamStore(SqliteStore):
     async def state(self) -> SnapshotState:
         return await self._database.read(snapshot.state)
 
+    async def shared(self) -> Collection[str]:
+        """The ids of the team's memories in the file."""
+        return await self._database.read(snapshot.rows)
+
     async def begin(self, source: str) -> None:
         """Prepare for a snapshot of the store named `source`. If the file has one of another store,
         that team is left, because the new one must not receive its writes."""
