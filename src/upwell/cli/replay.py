@@ -133,7 +133,8 @@ def _timeline(
         transcripts = transcripts_of_user(Path.home(), Path.cwd(), format)
     if not transcripts:
         raise UsageError(
-            "no transcripts were found", hint="give a file or folder: upwell replay PATH"
+            "no transcripts were found",
+            hint="give a file or folder: upwell replay PATH; or try upwell demo",
         )
     folder = repo.resolve() if repo and not paths else None
     with progress("reading sessions") as show:

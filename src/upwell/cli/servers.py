@@ -154,7 +154,11 @@ def list_servers(as_json: Json = False) -> None:
         say_json({"servers": rows})
     else:
         columns = ("name", "command", "enabled", "login")
-        table(columns, rows, "No servers yet: upwell add NAME -- CMD ARGS…")
+        table(
+            columns,
+            rows,
+            "No servers behind the gateway. Wrapped servers stay in their agents' files.",
+        )
 
 
 def remove(name: Annotated[str, Argument(metavar="NAME")]) -> None:
