@@ -24,7 +24,7 @@ from upwell.memory.postgres.null_scores import measure_if_due
 from upwell.memory.postgres.rows import COLUMNS
 from upwell.memory.postgres.writing import Changes, PostgresTally
 from upwell.memory.records import complete
-from upwell.memory.sqlite.lookup import measure
+from upwell.memory.sqlite.null_scores import measure
 from upwell.memory.sqlite.store import OWNER
 from upwell.memory.sqlite.writing import insert
 

@@ -161,7 +161,7 @@ def test_import_refuses_its_files(
     done = upwell("import", str(secret / "notes.md"))
     assert done.code == 2
     assert "excluded project" in done.err
-    assert upwell("import", "--json").json == {"sources": []}
+    assert upwell("import", "--json").json == {"sources": [], "folder": None}
 
 
 def test_learning_reads_neither_its_commits_nor_its_sessions(

@@ -24,7 +24,7 @@ def test_a_folder_without_notes_is_not_watched(upwell: Upwell, tmp_path: Path) -
     done = upwell("import", str(folder))
     assert done.code == 2
     assert "has no Markdown files" in done.err
-    assert upwell("import", "--json").json == {"sources": []}
+    assert upwell("import", "--json").json == {"sources": [], "folder": None}
 
 
 def test_a_home_folder_and_its_parents_are_refused(upwell: Upwell, tmp_path: Path) -> None:

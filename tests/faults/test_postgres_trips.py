@@ -8,7 +8,7 @@ import pytest
 
 from tests.postgres import cluster
 from upwell.app import Settings, build
-from upwell.app import memory as home_memory
+from upwell.app import store as home_store
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
@@ -25,7 +25,7 @@ TEXT = "which retry limit does the queue of invoices have when the broker is dow
 async def test_a_decision_waits_for_two_round_trips(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: FakeEmbedder | None
 ) -> None:
-    monkeypatch.setattr(home_memory, "embedder_of", lambda options: embedder)
+    monkeypatch.setattr(home_store, "embedder_of", lambda options: embedder)
     # Round trips are slow in this test, so the version of the memories counts as current longer.
     monkeypatch.setattr(counts, "RECENT_SECONDS", 10 * DELAY)
     flags = {"store.url": cluster().database()}

@@ -39,7 +39,7 @@ def join(
 
 @team.command("status")
 def status(as_json: Json = False) -> None:
-    """Show the state of the team's memories on this machine, and whether the store answers."""
+    """Show the team's memories here, and whether its store answers."""
 
     async def ping(app: "App") -> "tuple[str, Ping | None]":
         from upwell.app.joining import described
