@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import cluster
-from tests.unit.migration.test_mem0 import DECISION, store
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -31,7 +30,6 @@ FAILS = {
     "upwell learn sessions --lessons": "no model writes lessons by default",
     "upwell setup --lessons": "no model can write lessons in the test",
     "upwell lessons from l_": "the lesson of the example does not exist",
-    "upwell import --from mem0 ~/Downloads": "the file of the example does not exist",
 }
 """Commands that must fail with one line, because the example names a thing that is not here."""
 DATABASE = "postgresql://upwell@db.example.org/upwell"
@@ -56,7 +54,7 @@ def commands(page: str) -> Iterator[str]:
 
 @pytest.fixture
 def shell(environment: Mapping[str, str], tmp_path: Path) -> dict[str, str]:
-    """The environment of a user with a project, a past session, notes, and an export of mem0."""
+    """The environment of a user with a project, a past session, notes, and JSON lines."""
     user = Path(environment["HOME"])
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -72,7 +70,7 @@ def shell(environment: Mapping[str, str], tmp_path: Path) -> dict[str, str]:
     reason = "Reuse the key of a charge\n\nA retry sent a new key, so order 7 was charged twice."
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", reason]):
         subprocess.run([*git, *words], cwd=shop, check=True)
-    store(user, DECISION)
+    (shop / "memories.jsonl").write_text('{"text": "Prices are integers", "project": "shop"}\n')
     transcripts = user / "transcripts"
     transcripts.mkdir()
     projects = user / ".claude" / "projects" / "shop"

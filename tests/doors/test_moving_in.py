@@ -1,6 +1,10 @@
-"""Moving in from other programs, by the command line, and what the tools then find."""
+"""The scripts that print the memories of other programs, and the import of what they print."""
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,43 +12,187 @@ import pytest
 from tests.conftest import Upwell
 from tests.doors.conftest import Gateway
 from tests.doors.peer import text_of
-from tests.unit.migration.test_mem0 import DECISION, store
-from tests.unit.migration.test_memtomem_stm import SERVER, proxy
-from upwell.migration.registry import PROGRAMS
 
+SCRIPTS = Path(__file__).parents[2] / "examples" / "import"
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+JULY = 1_753_012_800.0
+NOTE = """---
+title: Checkout
+type: note
+permalink: specs/checkout
+tags:
+- shop
+created: '2025-07-20T12:00:00+00:00'
+---
+
+# Checkout
+
+How the checkout works.
+
+## Observations
+- [decision] Prices are integers of cents #money #cents (floats lost one)
+- [security] Tokens are never logged
+- [ ] write tests
+
+## Relations
+- depends_on [[Payment]]
+"""
+MEMORY = """---
+name: feedback_testing
+description: Tests use the real database
+metadata:
+  type: feedback
+---
+
+Mocks hid a broken migration.
+"""
+INDEX = """# Memory
+- [Testing](feedback_testing.md): real database
+
+## Build
+- `make all` builds everything
+
+See also the wiki.
+"""
+ROW = {
+    "id": "7",
+    "memory": f"Prices are integers. Floats lost a cent. The token is {TOKEN}.",
+    "categories": ["decision"],
+    "metadata": {"project": "shop", "files": ["src/price.py"]},
+    "created_at": "2025-07-20T12:00:00+00:00",
+}
 
 
-def test_a_dry_run_and_a_run_have_the_same_counts(upwell: Upwell, user: Path, shop: Path) -> None:
-    blog = {**DECISION, "id": "8", "metadata": {"project": "blog"}}
-    store(user, {**DECISION, "memory": f"{DECISION['memory']} The token is {TOKEN}."}, blog)
-    shown = upwell("import", "--from", "mem0", "--dry-run", cwd=shop)
-    assert shown.out.splitlines()[-1] == "would import 1; nothing was written"
-    assert "left out 1: no known folder is called blog" in shown.err
-    assert "1 secret masked" in shown.err
-    assert upwell("recall", "prices", "--json", cwd=shop).json["hits"] == []
-
-    done = upwell("import", "--from", "mem0", cwd=shop)
-    assert done.out.splitlines()[:-1] == shown.out.splitlines()[:-1]
-    assert done.out.splitlines()[-1] == "imported 1"
-    (hit,) = upwell("recall", "prices", "--json", cwd=shop).json["hits"]
-    assert hit["source"] == "mem0:7"
-    assert TOKEN not in hit["text"]
-
-    again = upwell("import", "--from", "mem0", "--everywhere", "--json", cwd=shop).json
-    assert again["imported"] == [{"kind": "decisions", "place": "", "count": 1}]
-    last = upwell("import", "--from", "mem0", "--everywhere", "--json", cwd=shop).json
-    assert (last["total"], last["left_out"][0]["why"]) == (0, "already here")
+def basic_memory(user: Path, shop: Path) -> list[str]:
+    notes = shop / "notes"
+    notes.mkdir()
+    (notes / "Checkout.md").write_text(NOTE)
+    (user / "private.md").write_text("a key")
+    (notes / "linked.md").symlink_to(user / "private.md")
+    (user / ".basic-memory").mkdir()
+    projects = {"main": {"path": str(notes)}, "home": str(user)}
+    (user / ".basic-memory" / "config.json").write_text(json.dumps({"projects": projects}))
+    return []
 
 
-def test_the_context_and_the_search_tool_find_imported_memories(
-    upwell: Upwell, user: Path, shop: Path
+def claude_code(user: Path, shop: Path) -> list[str]:
+    project = user / ".claude" / "projects" / "-code-shop"
+    memory = project / "memory"
+    memory.mkdir(parents=True)
+    (memory / "feedback_testing.md").write_text(MEMORY)
+    (memory / "MEMORY.md").write_text(INDEX)
+    (memory / "broken.md").write_bytes(b"\xff\xfe")
+    (user / "private.md").write_text("a key")
+    (memory / "linked.md").symlink_to(user / "private.md")
+    entries = [{"type": "summary"}, {"type": "user", "cwd": str(shop / "src")}]
+    (project / "s1.jsonl").write_text("\n".join(map(json.dumps, entries)))
+    return []
+
+
+def mem0(user: Path, shop: Path) -> list[str]:
+    deleted = {**ROW, "id": "8", "state": "deleted"}
+    (user / "export.json").write_text(json.dumps({"results": [ROW, deleted, 3]}))
+    return [str(user / "export.json")]
+
+
+STORES: dict[str, tuple[Callable[[Path, Path], list[str]], dict[str, str]]] = {
+    "basic_memory": (
+        basic_memory,
+        {
+            "basic-memory:specs/checkout": "Checkout\nHow the checkout works.\n\n\n"
+            "- depends_on [[Payment]]",
+            "basic-memory:specs/checkout#decision: Prices are integers of cents #money #cents "
+            "(floats lost one)": "Checkout: Prices are integers of cents (floats lost one)",
+            "basic-memory:specs/checkout#security: Tokens are never logged": "Checkout: Tokens are "
+            "never logged",
+        },
+    ),
+    "claude_code": (
+        claude_code,
+        {
+            "claude-code:-code-shop/feedback_testing.md": "Tests use the real database:\n"
+            "Mocks hid a broken migration.",
+            "claude-code:-code-shop/MEMORY.md#`make all` builds everything": "Build: `make all` "
+            "builds everything",
+        },
+    ),
+    "mem0": (
+        mem0,
+        {"mem0:7": "Prices are integers. Floats lost a cent. The token is [REDACTED:github-pat]."},
+    ),
+}
+"""Each script with a store that it reads, and the texts that upwell then has, by their sources."""
+
+
+def printed(script: str, user: Path, *args: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-I", str(SCRIPTS / f"{script}.py"), *args]
+    env = {**os.environ, "HOME": str(user)}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+
+
+def exported(upwell: Upwell) -> list[dict[str, object]]:
+    return [json.loads(line) for line in upwell("export").out.splitlines()]
+
+
+@pytest.mark.parametrize("script", STORES)
+def test_what_a_script_prints_is_imported_once(
+    upwell: Upwell, user: Path, shop: Path, script: str
 ) -> None:
-    store(user, DECISION)
-    upwell("import", "--from", "mem0", cwd=shop)
+    store, texts = STORES[script]
+    done = printed(script, user, *store(user, shop))
+    lines = shop / "memories.jsonl"
+    lines.write_text(done.stdout)
+    named = ("--project", f"shop={shop}")
+    assert upwell("import", "memories.jsonl", *named, cwd=shop).code == 0
+    memories = exported(upwell)
+    assert {memory["source"]: memory["text"] for memory in memories} == texts
+    assert {memory["project"] for memory in memories} == {str(shop.resolve())}
+    assert upwell("import", "memories.jsonl", *named, cwd=shop).code == 0
+    assert exported(upwell) == memories
+
+
+def test_kinds_tags_files_and_times_are_kept(upwell: Upwell, user: Path, shop: Path) -> None:
+    both = [printed(name, user, *STORES[name][0](user, shop)) for name in ("mem0", "basic_memory")]
+    assert "--project shop=FOLDER" in both[0].stderr
+    (shop / "memories.jsonl").write_text("".join(done.stdout for done in both))
+    upwell("import", "memories.jsonl", cwd=shop)
+    found = {str(memory["source"])[:30]: memory for memory in exported(upwell)}
+    row, note = found["mem0:7"], found["basic-memory:specs/checkout#de"]
+    assert (row["namespace"], row["paths"], row["tags"]) == (
+        "decisions",
+        ["src/price.py"],
+        ["decision"],
+    )
+    assert (note["namespace"], note["tags"]) == (
+        "decisions",
+        ["decision", "money", "cents", "shop"],
+    )
+    assert {row["created_at"], note["created_at"]} == {JULY}
+
+
+def test_the_context_finds_imported_memories(upwell: Upwell, user: Path, shop: Path) -> None:
+    lines = printed("mem0", user, *mem0(user, shop)).stdout
+    (shop / "memories.jsonl").write_text(lines)
+    upwell("import", "memories.jsonl", "--project", f"shop={shop}", cwd=shop)
     answer = upwell("context", "Why are prices integers?", "--format", "json", cwd=shop).json
-    assert answer["found"]
     assert "Floats lost a cent" in json.dumps(answer["entries"])
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (("--from", "mem0", "--dry-run"), "examples/import/mem0.py EXPORT > memories.jsonl"),
+        (("--from=basic-memory",), "examples/import/basic_memory.py > memories.jsonl"),
+        (("notes", "--from", "claude-code"), "examples/import/claude_code.py > memories.jsonl"),
+        (("--from", "memtomem-stm"), "docs/moving-in.md"),
+        (("--from",), "docs/moving-in.md"),
+    ],
+)
+def test_the_old_option_names_the_script(upwell: Upwell, args: tuple[str, ...], hint: str) -> None:
+    done = upwell("import", *args)
+    assert done.code == 2
+    assert hint in done.err
+    assert len(done.err.splitlines()) == 1
 
 
 def test_the_tools_of_stm_find_the_notes_of_gemini(
@@ -72,78 +220,18 @@ def test_the_tools_of_stm_find_the_notes_of_gemini(
     assert note["content"] == "The kettle is in the galley."
 
 
-def test_settings_and_servers_of_memtomem_become_ours(
-    upwell: Upwell, user: Path, home: Path
-) -> None:
-    proxy(user, upstream_servers={"files": SERVER}, min_result_retention=0.5)
-    home.mkdir()
-    (home / "config.toml").write_text("# mine\n[surface]\ncooldown_seconds = 1.0\n")
-    variables = {
-        "MEMTOMEM_STM_SURFACING__COOLDOWN_SECONDS": "9",
-        "MEMTOMEM_STM_SURFACING__MAX_INJECTION_CHARS": "many",
-    }
-    done = upwell("import", "--from", "memtomem-stm", env=variables)
-    assert done.code == 0
-    assert "left out 1: already set in config.toml" in done.err
-    assert "surface.max_injection_chars in config.toml:" in done.err
-    shown = upwell("config", "show", "--json").json
-    assert shown["compress.min_result_retention"]["value"] == 0.5
-    assert shown["surface.cooldown_seconds"]["value"] == 1.0
-    assert (home / "config.toml").read_text().startswith("# mine\n")
-    assert "fs" in upwell("list").out
-    assert upwell("import", "--from", "memtomem-stm", "--json", env=variables).json["total"] == 0
-
-
 def test_the_servers_behind_memtomem_are_copied(upwell: Upwell, user: Path, home: Path) -> None:
-    path = proxy(user, upstream_servers={"files": SERVER})
+    server = {"prefix": "fs", "transport": "stdio", "command": "npx", "args": ["-y", "files-mcp"]}
+    path = user / ".memtomem" / "stm_proxy.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"enabled": True, "upstream_servers": {"files": server}}))
     (user / ".cursor").mkdir()
     settings = user / ".cursor" / "mcp.json"
-    env = {"MEMTOMEM_STM_SURFACING__PERSIST_QUERY_TEXT": "false"}
-    entry = {"command": "python", "args": ["-m", "memtomem_stm"], "env": env}
+    entry = {"command": "python", "args": ["-m", "memtomem_stm"]}
     settings.write_text(json.dumps({"mcpServers": {"memtomem-stm": entry}}, indent=4))
     before = settings.read_bytes()
-    done = upwell("add", "--from-clients")
-    assert "cursor: memtomem-stm: fs → fs" in done.out
-    assert "upwell import --from memtomem-stm" in done.err
+    assert "cursor: memtomem-stm: fs → fs" in upwell("add", "--from-clients").out
     assert settings.read_bytes() == before
     assert "memtomem" not in (home / "config.toml").read_text()
-    upwell("import", "--from", "memtomem-stm")
-    assert upwell("config", "show", "--json").json["surface.persist_query_text"]["value"] is False
     path.unlink()
     assert "memtomem-stm → memtomem-stm" in upwell("add", "--from-clients").out
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_that_is_not_there(upwell: Upwell, program: str) -> None:
-    done = upwell("import", "--from", program)
-    assert done.code == 2
-    assert f"no {program} on this machine" in done.err
-    assert f"upwell import --from {program} PATH" in done.err
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("--from", "mem"), "did you mean mem0?"),
-        (("--from", "mem0", "no/such.json"), "no such file"),
-        (("--from", "mem0", "--format", "stm"), "--from takes none of"),
-        (("--dry-run",), "need --from"),
-        (("--from", "mem0", "--project", "shop"), "is not NAME=FOLDER"),
-    ],
-)
-def test_wrong_usage_is_reported_in_one_line(
-    upwell: Upwell, args: tuple[str, ...], message: str
-) -> None:
-    done = upwell("import", *args)
-    assert done.code == 2
-    assert message in done.err
-    assert len(done.err.splitlines()) == 1
-
-
-def test_setup_lists_the_stores_that_it_finds(upwell: Upwell, user: Path, shop: Path) -> None:
-    (user / ".claude").mkdir()
-    assert "import --from" not in upwell("setup", "--dry-run", cwd=shop).out
-    path = store(user, DECISION)
-    lines = upwell("setup", "--dry-run", cwd=shop).out.splitlines()
-    (line,) = (line for line in lines if "import --from" in line)
-    assert line.split() == ["upwell", "import", "--from", "mem0", str(path)]

@@ -41,8 +41,6 @@ def add_from_clients(project: bool) -> None:
     clients = clients_of_user(project)
     plan = clients.adding()
     clients.take(plan.config)
-    if any(server.proxy for server in plan.servers):
-        note("upwell: `upwell import --from memtomem-stm` also takes over the proxy's settings")
     for server in plan.servers:
         if server.left:
             say(f"{server.client}: {server.original} is left out: {server.left}")

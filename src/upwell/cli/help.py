@@ -8,6 +8,7 @@ from click.exceptions import NoSuchCommand
 
 from upwell.cli.command import Command, Group
 from upwell.cli.output import note
+from upwell.ground.errors import UsageError
 
 GROUPS = {
     "Start": {
@@ -72,6 +73,12 @@ OLD = {
     "tune": "stats tune",
 }
 """Names of commands in version 0.2.0, and what they are called now. They work for one version."""
+SCRIPTS = {
+    "basic-memory": "basic_memory.py",
+    "claude-code": "claude_code.py",
+    "mem0": "mem0.py EXPORT",
+}
+"""The programs of `import --from PROGRAM` in version 0.2.0, and the script for each."""
 
 
 class Commands(Group):
@@ -95,6 +102,8 @@ class Commands(Group):
         if args and (now := OLD.get(args[0])):
             note(f"upwell: `upwell {args[0]}` is now `upwell {now}`")
             args = [*now.split(), *args[1:]]
+        if args[:1] == ["import"]:
+            _refuse_program(args)
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as error:
@@ -112,3 +121,17 @@ class Commands(Group):
                         if command
                     ]
                 )
+
+
+def _refuse_program(args: list[str]) -> None:
+    """Raise UsageError for `import --from PROGRAM` of version 0.2.0. For one version, the message
+    says what does its work now."""
+    words = " ".join(args).replace("--from=", "--from ").split()
+    if "--from" not in words:
+        return
+    (name,) = words[words.index("--from") + 1 :][:1] or ["PROGRAM"]
+    hint = SCRIPTS.get(name, "docs/moving-in.md in upwell's repository says what to do")
+    if name in SCRIPTS:
+        hint = f"in upwell's repository: `python examples/import/{hint} > memories.jsonl`"
+        hint = f"{hint}, then `upwell import memories.jsonl`"
+    raise UsageError(f"`upwell import --from {name}` is gone", hint=hint)

@@ -25,7 +25,6 @@ from upwell.cli.command import Option
 from upwell.cli.hooks import has_guards, hook_installation, installer_of
 from upwell.cli.inbox import open_inbox
 from upwell.cli.lessons import offer_question, offer_state, write_past_lessons
-from upwell.cli.moving import say_stores
 from upwell.cli.output import note, say
 from upwell.cli.past import index_sessions
 from upwell.cli.plans import confirm, refuse, reporting, show_plans, state
@@ -243,8 +242,6 @@ def _summarise(
         say(f"  lessons  {offer_state(offer, is_chosen='lessons' in parts)}")
     if plan.changes or "hooks" in parts:
         say("`upwell setup --undo` reverts all of it.")
-    if "hooks" in parts:
-        say_stores()
     if replays and parts & LEARNING:
         _say_heard(transcripts)
     refuse(plan.refused)

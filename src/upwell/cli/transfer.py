@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec.structs import asdict
 
 from upwell.cli.command import Argument, Option
-from upwell.cli.moving import import_from
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_memory
 from upwell.ground.errors import UsageError
 from upwell.ground.project import is_own, project_named
 from upwell.ground.text.format import counted
-from upwell.migration.registry import PROGRAMS
 
 if TYPE_CHECKING:
     from upwell.app import MemoryApp
@@ -33,25 +31,12 @@ Form = Annotated[
     str,
     Option("--format", help="auto, markdown, stm or jsonl; auto decides by the file name."),
 ]
-From = Annotated[
-    str | None,
-    Option("--from", metavar="PROGRAM", help=f"Another program: {', '.join(PROGRAMS)}."),
-]
-DryRun = Annotated[bool, Option("--dry-run", help="With --from: only count, and write nothing.")]
 Projects = Annotated[
     list[str] | None,
     Option(
         "--project",
         metavar="OLD=NEW",
-        help="Replace project OLD in the import with folder NEW; with --from, OLD is a name. "
-        "Repeatable.",
-    ),
-]
-Everywhere = Annotated[
-    bool,
-    Option(
-        "--everywhere",
-        help="With --from: memories from a project without a known folder apply to every project.",
+        help="Replace project OLD in the import with folder NEW. Repeatable.",
     ),
 ]
 Own = Annotated[
@@ -67,40 +52,20 @@ Remove = Annotated[bool, Option("--remove", help="Stop reading these files and f
 def import_memories(
     paths: Paths = None,
     form: Form = "auto",
-    program: From = None,
-    dry_run: DryRun = False,
     project: Projects = None,
-    everywhere: Everywhere = False,
     own: Own = False,
     remove: Remove = False,
     as_json: Json = False,
 ) -> None:
     """Import memories. Markdown files and folders stay in place: upwell reads them from now on and
     cites them relative to this folder. JSON lines are copied, and the notes of an stm.json are
-    copied into the one in use. --project OLD=NEW replaces a project in JSON lines. --from imports
-    the store of another program.
+    copied into the one in use. --project OLD=NEW replaces a project in JSON lines.
 
     What this home exported is restored as it was. Standing rules from anywhere else wait in the
     inbox for your review, and no import changes a memory that you have.
     """
     import_paths = paths or []
-    if program is None and (dry_run or everywhere):
-        raise UsageError(
-            "--dry-run and --everywhere need --from",
-            hint="upwell import --from mem0 --dry-run",
-        )
-    if program is not None:
-        if remove or own or form != "auto":
-            raise UsageError("--from takes none of --format, --own and --remove")
-        import_from(
-            program,
-            import_paths,
-            projects=project or [],
-            everywhere=everywhere,
-            dry_run=dry_run,
-            as_json=as_json,
-        )
-    elif remove:
+    if remove:
         with_memory(lambda app: _remove(app, import_paths))
     elif import_paths:
         _import_files(import_paths, form, _new_projects(project or []), own=own, as_json=as_json)

@@ -37,15 +37,7 @@ def read_json(path: Path, max_bytes: int = MAX_FILE_BYTES) -> Any:
     Raises:
         UsageError: as for `read_text()`, or the content is not JSON.
     """
-    return parsed_json(read_text(path, max_bytes), path)
-
-
-def parsed_json(text: str, path: Path) -> Any:
-    """Return the value of the JSON `text`, which was read from `path`.
-
-    Raises:
-        UsageError: the text is not JSON.
-    """
+    text = read_text(path, max_bytes)
     try:
         return json.loads(text)
     except RecursionError as error:

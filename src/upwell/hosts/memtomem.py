@@ -8,20 +8,14 @@ Source: memtomem-stm 0.6 (`cli/proxy`, `proxy/config`).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
-from upwell.ground.errors import ConfigError, UsageError
-from upwell.ground.files import read_regular_file
+from upwell.ground.errors import UsageError
 from upwell.ground.foreign import read_json
 from upwell.hosts.entries import ServerEntry, is_upwell, read_entry
-from upwell.hosts.install import BACKUP
-from upwell.hosts.installation import Installation
-from upwell.hosts.servers import ServerFile
 
 PROGRAMS = ("memtomem-stm", "memtomem-stm-proxy", "mms")
 MODULE = "memtomem_stm"
@@ -37,13 +31,6 @@ _LIMITS = {
     "max_result_tokens": "max_result_tokens",
     "retention_floor": "min_result_retention",
 }
-
-
-class ProxiedServer(Struct, frozen=True):
-    """A server behind the proxy. `tools` maps the name of each tool to its settings."""
-
-    entry: ServerEntry
-    tools: Mapping[str, Mapping[str, Any]]
 
 
 def is_memtomem(table: Mapping[str, Any]) -> bool:
@@ -76,13 +63,13 @@ def read_proxy(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def proxied_servers(content: Mapping[str, Any]) -> list[ProxiedServer]:
+def proxied_servers(content: Mapping[str, Any]) -> list[ServerEntry]:
     """The servers behind the proxy. Empty if the proxy is switched off."""
     servers = content.get("upstream_servers")
     if content.get("enabled") is not True or not isinstance(servers, Mapping):
         return []
     return [
-        ProxiedServer(_entry(str(name), raw), _tools(raw))
+        _entry(str(name), raw)
         for name, raw in servers.items()
         if isinstance(raw, Mapping) and not is_upwell(raw)
     ]
@@ -101,30 +88,8 @@ def servers_behind(
         content = read_proxy(proxy_file(merged, user_folder))
     except UsageError:
         return []
-    entries = [server.entry for server in proxied_servers(content)]
+    entries = proxied_servers(content)
     return entries if all(entry.table for entry in entries) else []
-
-
-def registered_environment(
-    files: Iterable[ServerFile], installation: Installation
-) -> dict[str, str]:
-    """The environment that the agents' files give memtomem-stm. Their backups count as well,
-    because upwell may already have replaced the proxy."""
-    environment: dict[str, str] = {}
-    for file in files:
-        path = file.path(installation)
-        for copy in (*sorted(path.parent.glob(f"{path.name}{BACKUP}*")), path):
-            for entry in _entries_in(copy, file):
-                if is_memtomem(entry.table):
-                    environment |= entry.table.get("env", {})
-    return environment
-
-
-def _entries_in(path: Path, file: ServerFile) -> list[ServerEntry]:
-    try:
-        return file.entries(read_regular_file(path).decode("utf-8-sig"))
-    except (OSError, ValueError, ConfigError):
-        return []
 
 
 def _entry(name: str, raw: Mapping[str, Any]) -> ServerEntry:
@@ -137,7 +102,7 @@ def _entry(name: str, raw: Mapping[str, Any]) -> ServerEntry:
     entry = read_entry(public_name, server, placeholders=_NO_PLACEHOLDERS)
     if not entry.table:
         return entry
-    extra: dict[str, Any] = {"compress": compress_settings(raw)}
+    extra: dict[str, Any] = {"compress": _limits(raw)}
     if raw.get("surfacing_enabled") is False:
         extra["surface"] = {"enabled": False}
     seconds = raw.get("call_timeout_seconds")
@@ -146,7 +111,7 @@ def _entry(name: str, raw: Mapping[str, Any]) -> ServerEntry:
     return ServerEntry(public_name, {**entry.table, **{k: v for k, v in extra.items() if v}})
 
 
-def compress_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _limits(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The proxy's limits as `compress.*` settings. `auto` and booleans are left out."""
     settings = {ours: raw.get(theirs) for theirs, ours in _LIMITS.items()}
     return {
@@ -154,10 +119,3 @@ def compress_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in settings.items()
         if isinstance(value, int | float | str) and value not in ("auto", True, False)
     }
-
-
-def _tools(raw: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    overrides = raw.get("tool_overrides")
-    named: Iterable[Any] = overrides.items() if isinstance(overrides, Mapping) else ()
-    tools = {str(name): compress_settings(it) for name, it in named if isinstance(it, Mapping)}
-    return {name: settings for name, settings in tools.items() if settings}

@@ -33,8 +33,7 @@ from upwell.setup.wrapping import Wrapping
 
 class AgentServer(Struct, frozen=True):
     """A server in an agent's file. `name` is its name behind the gateway, or "" if it cannot be
-    there for the reason in `left`. `known` is True if the gateway already has it. `proxy` is the
-    name of the proxy in front of it.
+    there for the reason in `left`. `known` is True if the gateway already has it.
     """
 
     client: str
@@ -43,7 +42,6 @@ class AgentServer(Struct, frozen=True):
     name: str = ""
     left: str = ""
     known: bool = False
-    proxy: str = ""
 
 
 class Addition(Struct):
@@ -121,11 +119,7 @@ class Clients:
         user = self._installation
         behind = servers_behind(entry.table, user.environment, user.user_folder)
         return [
-            replace(
-                _added(client, agent, inner, servers),
-                original=f"{entry.name}: {inner.name}",
-                proxy=entry.name,
-            )
+            replace(_added(client, agent, inner, servers), original=f"{entry.name}: {inner.name}")
             for inner in behind
         ] or [_added(client, agent, entry, servers)]
 

@@ -16,7 +16,6 @@ from tests.doors.npm.install import ROOT
 HERE = Path(__file__).parent
 PREFIX = ROOT / ".tools" / "programs"
 BASIC_MEMORY = "basic-memory==0.24.1"
-MEMTOMEM_STM = "memtomem-stm==0.6.9"
 
 
 def python_with(*packages: str) -> Path:

@@ -54,7 +54,7 @@ def test_its_servers_are_recognised_by_their_command(table: dict[str, Any], expe
 
 
 def test_the_servers_keep_the_prefix_of_their_tools() -> None:
-    files, hub = (server.entry for server in proxied_servers(PROXY))
+    files, hub = proxied_servers(PROXY)
     assert files.name == "fs"
     assert files.table == {
         "command": "npx",

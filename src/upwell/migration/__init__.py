@@ -1,1 +1,0 @@
-"""Imports the memories, rules, notes and settings of other programs."""
