@@ -55,6 +55,7 @@ from upwell.surface.options import (
     scaled_to,
 )
 from upwell.tools.options import ToolsOptions
+from upwell.usage.prices import FREE, prices_of
 from upwell.web.options import OidcOptions
 
 SECTIONS: Mapping[str, type] = {
@@ -83,9 +84,11 @@ _NOT_PER_TOOL = {"surface": SURFACE_NOT_PER_TOOL, "compress": COMPRESS_NOT_PER_T
 PER_TOOL = ("compress", "surface")
 GONE = frozenset(
     """
-    cache.max_bytes gateway.lazy_tools_tokens gateway.max_in_flight hook.idle_minutes ltm.arguments
-    ltm.profile ltm.result ltm.tool store.deletions_days store.secret surface.judge_calls
-    surface.session_max_bytes surface.write_tools
+    cache.max_bytes gateway.drain_seconds gateway.lazy_tools_tokens gateway.max_in_flight
+    gateway.notice_seconds hook.enabled hook.idle_minutes learn.implicit_signals lessons.models
+    llm.input_price llm.output_price ltm.args ltm.arguments ltm.profile ltm.result ltm.tool
+    memory.qmd_command oidc.keys_url store.deletions_days store.secret surface.judge_calls
+    surface.session_max_bytes surface.write_tools tools.hide
     """.split()
 )
 """Keys of 0.2.0. They are reported, but stop no command."""
@@ -142,10 +145,7 @@ class Config:
             memory_context=self.memory_context,
             lexicon=self.lexicon,
             is_excluded=self.projects.excludes,
-            judge=JudgeOptions(
-                input_price=self.llm.input_price,
-                output_price=self.llm.output_price,
-            ),
+            judge=JudgeOptions(prices=prices_of(self.llm.model) or FREE),
         )
 
     def shows_status(self) -> bool:

@@ -39,7 +39,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     (house.home / "config.toml").write_text(
         "[surface]\nrate_per_minute = 100000\ncooldown_seconds = 0\n"
         # Notes that several sessions of these tests ignored would otherwise be held back.
-        "[learn]\nimplicit_signals = false\n"
+        "[learn]\nauto_tune = false\n"
     )
     notes = [
         {"id": f"n{number}", "text": text_of(number), "paths": [f"src/{file_of(number)}"]}

@@ -22,14 +22,13 @@ from tests.conftest import ROOT
 from tests.doors.conformance.run import free_port
 from tests.postgres import cluster
 from upwell.config import SECTIONS, load
-from upwell.gateway.options import GatewayOptions
+from upwell.web.server import DRAIN_SECONDS, NOTICE_SECONDS
 
 DEPLOY = ROOT / "deploy"
 MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes/upwell.yaml").read_text()))
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
 USER = 10_001
-GATEWAY = GatewayOptions()
 
 
 def of_kind(kind: str) -> dict[str, Any]:
@@ -83,7 +82,7 @@ def test_a_gateway_under_systemd_may_end_in_peace() -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.read_string((DEPLOY / "upwell.service").read_text())
     service = unit["Service"]
-    assert float(service["TimeoutStopSec"]) > GATEWAY.notice_seconds + GATEWAY.drain_seconds
+    assert float(service["TimeoutStopSec"]) > NOTICE_SECONDS + DRAIN_SECONDS
     assert service["ExecStart"].split()[1:] == ["serve", "--http", "127.0.0.1:8765"]
     assert service["Environment"] == f"UPWELL_HOME=/var/lib/{service['StateDirectory']}"
 

@@ -95,7 +95,7 @@ async def test_a_rolling_restart_drops_no_call(tmp_path: Path, rounds: int) -> N
     for name in "ab":  # both accept the same token, as behind a load balancer
         (tmp_path / name).mkdir()
         (tmp_path / name / "token").write_text("the-token-of-both-gateways\n")
-    with replicas(tmp_path, url, "a", "b", gateway={"notice_seconds": 0.5}) as pair:
+    with replicas(tmp_path, url, "a", "b") as pair:
         async with Proxy([replica.port for replica in pair]) as proxy:
             done, counts = asyncio.Event(), Counter[str]()
             clients = [Client(proxy.port, pair[0].token) for _ in range(4)]
@@ -115,7 +115,7 @@ async def test_a_rolling_restart_drops_no_call(tmp_path: Path, rounds: int) -> N
 
 
 async def test_a_replica_that_ends_says_so_and_finishes_its_calls(tmp_path: Path) -> None:
-    with replicas(tmp_path, cluster().database(), "a", gateway={"notice_seconds": 1.0}) as (one,):
+    with replicas(tmp_path, cluster().database(), "a") as (one,):
         client = Client(one.port, one.token)
         slow = asyncio.create_task(client.modern("up__slow", seconds=3))
         await asyncio.sleep(0.5)

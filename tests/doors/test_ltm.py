@@ -36,11 +36,11 @@ PATIENT = {"race_ms": 3000}
 
 
 def ltm(command: Sequence[str]) -> dict[str, object]:
-    return {"command": command[0], "args": list(command[1:])}
+    return {"command": list(command)}
 
 
 def env_of(command: Sequence[str]) -> Mapping[str, str]:
-    return {"UPWELL_LTM__COMMAND": command[0], "UPWELL_LTM__ARGS": json.dumps(list(command[1:]))}
+    return {"UPWELL_LTM__COMMAND": json.dumps(list(command))}
 
 
 def echo(peer: Peer) -> bytes:

@@ -60,13 +60,11 @@ def test_the_daemon_may_end_at_any_time(house: House) -> None:
             assert names(agent) == FEW
 
 
-def test_tools_can_be_hidden_and_added(house: House) -> None:
-    write_config(house.home, {}, tools={"all": True, "hide": ["delete_memory"]})
+def test_tools_can_be_added(house: House) -> None:
+    write_config(house.home, {}, tools={"all": True})
     with tools(house) as agent:
         agent.hello()
-        offered = names(agent)
-        assert {"search_memory", "memory_context", "select_sections"} <= set(offered)
-        assert "delete_memory" not in offered
+        assert {"search_memory", "memory_context", "select_sections", *FEW} <= set(names(agent))
 
 
 def test_odd_messages_get_one_error_each_or_nothing(house: House) -> None:

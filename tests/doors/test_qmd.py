@@ -1,18 +1,17 @@
 """`memory.backend = qmd` through the real doors, over a stand-in for the program."""
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, Upwell
+from tests.conftest import Upwell
 from tests.doors.conftest import Gateway
+from tests.doors.qmd import qmd_env
 from tests.doors.reading import everything
 
 FACT = "The settlement job runs before midnight UTC, or refunds double."
-FAKE = ROOT / "tests" / "unit" / "memory" / "external" / "fake_qmd.py"
 
 
 @pytest.fixture
@@ -20,11 +19,7 @@ def env(tmp_path: Path) -> Mapping[str, str]:
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "billing.md").write_text(f"# Billing\n\n{FACT}\n")
-    return {
-        "UPWELL_MEMORY__BACKEND": "qmd",
-        "UPWELL_MEMORY__QMD_COMMAND": json.dumps([sys.executable, str(FAKE)]),
-        "FAKE_QMD_ROOT": str(notes),
-    }
+    return qmd_env(tmp_path, notes)
 
 
 def test_qmd_is_searched_beside_the_stored_memories(upwell: Upwell, env: Mapping[str, str]) -> None:

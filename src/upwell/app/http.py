@@ -26,7 +26,7 @@ from upwell.web.dashboard.routes import dashboard_routes
 from upwell.web.metrics import Metric
 from upwell.web.oidc import open_oidc
 from upwell.web.routes import health_routes, hook_routes, http_app
-from upwell.web.server import address_of, http_server, is_loopback, listen, url_of
+from upwell.web.server import NOTICE_SECONDS, address_of, http_server, is_loopback, listen, url_of
 from upwell.web.team import TeamDoor
 from upwell.web.tokens import Tokens, token_of
 
@@ -70,8 +70,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
         draining = server.drain(
             front.end_streams,
             # Without a team's database there is no other gateway for the clients to go to.
-            notice_seconds=limits.notice_seconds if app.postgres else 0.0,
-            drain_seconds=limits.drain_seconds,
+            notice_seconds=NOTICE_SECONDS if app.postgres else 0.0,
         )
         work.start(draining)
 

@@ -18,6 +18,7 @@ from upwell.hosts.headless import Headless, HeadlessQuestion, server_names
 from upwell.hosts.installation import Installation
 from upwell.memory.library import Library
 from upwell.usage.counts import Counts
+from upwell.usage.prices import FREE, prices_of
 from upwell.wire.headless import HeadlessChat
 
 SAME_VENDOR = {"vscode": "copilot"}
@@ -41,8 +42,7 @@ class Models:
             return Model(
                 chat=OpenAIChat(llm),
                 name=llm.model or llm.base_url,
-                input_price=llm.input_price,
-                output_price=llm.output_price,
+                prices=prices_of(llm.model) or FREE,
             )
         return None
 
@@ -70,7 +70,7 @@ class Models:
         def invoke(system: str, folder: Path) -> Invocation:
             question = HeadlessQuestion(
                 system=system,
-                model=self._config.lessons.models.get(host.name, headless.model),
+                model=headless.model,
                 folder=folder,
                 servers=server_names(headless.servers or host.servers, installation),
             )

@@ -86,14 +86,13 @@ OVER_BUDGET = "beyond the budget"
 
 
 class Model(Struct, frozen=True, kw_only=True):
-    """A model, its name for people, and what a million of its tokens cost in the user's currency.
+    """A model, its name for people, and what a million of its input and output tokens cost.
     `is_agent`: it is that of an agent on this machine, rather than the endpoint."""
 
     chat: Chat
     name: str = ""
     is_agent: bool = False
-    input_price: float = 0.0
-    output_price: float = 0.0
+    prices: tuple[float, float] = (0.0, 0.0)
 
 
 class LessonReader:
@@ -215,7 +214,8 @@ class LessonReader:
         await self.records.spend(max(0, tokens_in + tokens_out - expected))
         gain.tokens_in += tokens_in
         gain.tokens_out += tokens_out
-        price = tokens_in * work.model.input_price + tokens_out * work.model.output_price
+        price_in, price_out = work.model.prices
+        price = tokens_in * price_in + tokens_out * price_out
         self._count("tokens_in", tokens_in)
         self._count("tokens_out", tokens_out)
         self._count("millionths", round(price))

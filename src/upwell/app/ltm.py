@@ -50,7 +50,9 @@ def server_of(options: LtmOptions, folder: str) -> ServerOptions:
         return ServerOptions(
             name=NAME, url=options.url, headers=options.headers, transport=transport
         )
-    return ServerOptions(name=NAME, command=options.command, args=options.args, cwd=folder)
+    command = options.command
+    program, *args = (command,) if isinstance(command, str) else command
+    return ServerOptions(name=NAME, command=program, args=tuple(args), cwd=folder)
 
 
 class LtmServer:

@@ -46,7 +46,7 @@ KEYS_AT_ONCE = frozenset({"surface.race_ms", "surface.injection_mode"})
 KEYS_AT_START = frozenset(
     """
     compress.original_ttl_seconds compress.original_max_bytes
-    gateway.drain_seconds gateway.hosts gateway.notice_seconds
+    gateway.hosts
     """.split()
 )
 

@@ -25,10 +25,8 @@ class GatewayOptions:
     """The `gateway.*` settings.
 
     `hosts` are additional host names that `serve --http` accepts, for use behind a proxy. `leave`
-    names servers that setup leaves as they are. A gateway that is told to shut down reports for
-    `notice_seconds` that it is not ready, but still accepts requests. Open calls then have
-    `drain_seconds` to finish. The call timeout is a little shorter than the 60 seconds after which
-    most clients give up, so that they still receive the reason.
+    names servers that setup leaves as they are. The call timeout is a little shorter than the 60
+    seconds after which most clients give up, so that they still receive the reason.
     """
 
     connect_timeout_seconds: float = 30.0
@@ -37,8 +35,6 @@ class GatewayOptions:
     max_line_bytes: int = 64 * 1024 * 1024
     hosts: tuple[str, ...] = ()
     leave: tuple[str, ...] = ()
-    notice_seconds: float = 2.0
-    drain_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,12 +21,7 @@ MAX_TOKENS = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmOptions(Endpoint):
-    """The `llm.*` settings. Prices are per million tokens, in the user's currency. Tokens with a
-    price of 0 count as free.
-    """
-
-    input_price: float = 0.0
-    output_price: float = 0.0
+    """The `llm.*` settings."""
 
 
 class Completion(Struct, frozen=True):

@@ -126,8 +126,8 @@ class HookDoor:
         delivered.
         """
         known, name = HOSTS.get(host), "" if name == UNNAMED else name
-        if known is None or not self._options.enabled:
-            self.outcomes[host if known else "unknown", "not eligible"] += 1
+        if known is None:
+            self.outcomes["unknown", "not eligible"] += 1
             return NEUTRAL
         payload = _payload(body)
         if isinstance(payload, str):

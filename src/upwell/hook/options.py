@@ -18,7 +18,6 @@ class HookOptions:
     - `compress`: the hosts whose hooks shorten long results of tools.
     """
 
-    enabled: bool = True
     prompt_ms: int = 200
     tool_ms: int = 300
     cold_ms: int = 800

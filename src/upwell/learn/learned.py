@@ -237,7 +237,7 @@ class Learned:
         since = self._clock.now() - WINDOW_SECONDS
         samples_by_tool = await ratings.by_tool(since)
         samples_by_tool.pop(Door.SESSION, None)
-        if not self._options.implicit_signals:
+        if not self._options.auto_tune:
             return samples_by_tool
         rated = {
             (sample.surfacing, sample.memory)
@@ -261,7 +261,7 @@ class Learned:
             evidence = negatives(samples)
             # Ignored surfacings add at most 1, so they matter only if the evidence is at most 1
             # below the limit.
-            if limit - 1 <= evidence < limit and self._options.implicit_signals:
+            if limit - 1 <= evidence < limit and self._options.auto_tune:
                 observed = [sighting.sample for sighting in await self._uses.all(memory)]
                 evidence = negatives([*samples, *observed])
             if evidence >= limit:

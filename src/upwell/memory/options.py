@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 from upwell.ground.types.memory import DEFAULT_TENANT
 
@@ -24,10 +27,9 @@ class QmdMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryOptions:
-    """`memory.*`: the backend, and how to run `qmd`."""
+    """`memory.*`: the backend, and how `qmd` searches."""
 
     backend: Backend = Backend.BUILTIN
-    qmd_command: tuple[str, ...] = ("qmd",)
     qmd_mode: QmdMode = QmdMode.SEARCH
 
 
@@ -95,10 +97,10 @@ class LtmTransport(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LtmOptions:
-    """`ltm.*`: another memory server to recall from over MCP."""
+    """`ltm.*`: another memory server to recall from over MCP. `command` is a program, or a program
+    and its arguments."""
 
     transport: LtmTransport | None = None
-    command: str = "memtomem-server"
-    args: tuple[str, ...] = ()
+    command: str | Annotated[tuple[str, ...], Meta(min_length=1)] = "memtomem-server"
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -157,10 +157,8 @@ class JudgeModel:
         return completion
 
     def _count_cost(self, completion: Completion) -> None:
-        price = (
-            completion.tokens_in * self._options.input_price
-            + completion.tokens_out * self._options.output_price
-        )
+        price_in, price_out = self._options.prices
+        price = completion.tokens_in * price_in + completion.tokens_out * price_out
         # Prices are per million tokens, so this is the cost in millionths of the currency unit.
         for kind, number in (
             ("tokens_in", completion.tokens_in),

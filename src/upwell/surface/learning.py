@@ -61,14 +61,14 @@ class Learning:
         self._mark_used = mark_used
         self._watching = (
             Watching(ttl_store, self._uses, rare, self._conclude, clock, _case_of)
-            if options.implicit_signals
+            if options.auto_tune
             else None
         )
 
     @classmethod
     def none(cls, ttl_store: TtlStore, surface: SurfaceOptions, clock: Clock) -> "Learning":
         """A `Learning` that counts decisions and learns nothing."""
-        options = LearnOptions(auto_tune=False, implicit_signals=False)
+        options = LearnOptions(auto_tune=False)
         limits = LearnedLimits(min_score=surface.min_score)
         return cls(Learned(None, Uses(ttl_store), options, limits), ttl_store, options, clock=clock)
 

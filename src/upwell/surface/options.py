@@ -107,12 +107,12 @@ def scaled_to(size: str) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """`calls` is the maximum number of questions per session. Prices are per million tokens; 0
-    means that no cost is counted. With `waits`, every event waits for its verdict."""
+    """`calls` is the maximum number of questions per session. `prices` are those of a million input
+    and output tokens; 0 means that no cost is counted. With `waits`, every event waits for its
+    verdict."""
 
     calls: int = 40
-    input_price: float = 0.0
-    output_price: float = 0.0
+    prices: tuple[float, float] = (0.0, 0.0)
     waits: bool = False
 
 

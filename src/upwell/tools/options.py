@@ -10,11 +10,10 @@ FEW = ("read_more", "memory_search", "memory_get", "add_memory", "delete_memory"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsOptions:
     """The `tools.*` settings. With `all`, `upwell serve --tools` offers every tool of upwell, not
-    only `FEW`. The tools in `hide` are offered nowhere."""
+    only `FEW`."""
 
     all: bool = False
-    hide: tuple[str, ...] = ()
 
     def hidden(self, names: Collection[str], *, few: bool) -> set[str]:
         """Those of the tools that are not offered. `few`: for `upwell serve --tools`."""
-        return {*self.hide, *(set(names) - set(FEW) if few and not self.all else ())}
+        return set(names) - set(FEW) if few and not self.all else set()

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import math
 import select
 import socket
 import time
@@ -34,6 +33,10 @@ REQUEST_SECONDS = 10.0
 first request, from the start of the connection.
 """
 LINGER_SECONDS = 0.5
+NOTICE_SECONDS = 2.0
+"""How long a gateway that ends says so before it stops listening, if there may be others."""
+DRAIN_SECONDS = 20
+"""How long its open requests may then take."""
 """How long a draining server keeps reading requests after it stopped accepting connections."""
 UNREAD_SECONDS = 0.01
 STARTUP_FAILURE = 3
@@ -173,13 +176,12 @@ class HttpServer(uvicorn.Server):
         end_streams: Callable[[], None],
         *,
         notice_seconds: float,
-        drain_seconds: float,
     ) -> None:
         """Exit, if possible without dropping a request. For `notice_seconds`, the server still
         accepts connections, but asks clients to go elsewhere: `/readyz` fails, and responses say
-        `Connection: close`. Then the server stops listening, and open requests get `drain_seconds`
+        `Connection: close`. Then the server stops listening, and open requests get `DRAIN_SECONDS`
         to finish. `end_streams()` ends the streams, which would otherwise stay open."""
-        self.config.timeout_graceful_shutdown = math.ceil(drain_seconds)
+        self.config.timeout_graceful_shutdown = DRAIN_SECONDS
         self.is_draining = True
         if notice_seconds:
             await asyncio.sleep(notice_seconds)

@@ -85,7 +85,7 @@ def program(command: list[str], port: int, env: Mapping[str, str], log: Path) ->
         yield
     finally:
         running.terminate()
-        running.wait(10)
+        running.wait(30)
 
 
 @dataclass(frozen=True)

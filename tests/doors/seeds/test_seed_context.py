@@ -1,19 +1,17 @@
 """Seed 003: `memory_context`. The tests of its rows in `tests/NAMES.md`."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, Upwell
+from tests.conftest import Upwell
 from tests.doors.address import Conversation
+from tests.doors.qmd import qmd_env
 from tests.doors.reading import everything, texts
 from tests.doors.seeds.conftest import FACTS, Lab
 from tests.doors.seeds.rows import row
 from upwell import Surfacing
-
-FAKE_QMD = ROOT / "tests/unit/memory/external/fake_qmd.py"
 
 
 @pytest.fixture
@@ -100,20 +98,10 @@ async def test_a_hit_of_several_queries_appears_once(lab: Lab) -> None:
 @row("`memory.backend` builtin, qmd")
 @pytest.mark.parametrize("backend", ["builtin", "qmd"])
 def test_both_backends_answer(upwell: Upwell, notes: Path, backend: str) -> None:
-    env = qmd_env(notes) if backend == "qmd" else {}
+    env = qmd_env(notes.parent, notes) if backend == "qmd" else {}
     done = upwell("context", "does Cookie love carrots?", "--door", "ask", env=env, cwd=notes)
     assert "Cookie loves carrots" in done.out
     assert ("qmd://" in done.out) == (backend == "qmd")
-
-
-def qmd_env(notes: Path) -> Mapping[str, str]:
-    import sys
-
-    return {
-        "UPWELL_MEMORY__BACKEND": "qmd",
-        "UPWELL_MEMORY__QMD_COMMAND": json.dumps([sys.executable, str(FAKE_QMD)]),
-        "FAKE_QMD_ROOT": str(notes),
-    }
 
 
 @row("`memory_search`, `memory_get`")

@@ -412,7 +412,7 @@ async def test_another_memory_server_over_http(lab: Lab, address: Address) -> No
 
 @row("LTM over stdio, the default, and over sse")
 async def test_another_memory_server_over_stdio_and_sse(lab: Lab, tmp_path: Path) -> None:
-    command, *args = script("ltm", "--fact", "Brass lanterns are trimmed on Fridays")
+    command = script("ltm", "--fact", "Brass lanterns are trimmed on Fridays")
     (tmp_path / "server.py").write_text(SSE)
     port = free_port()
     sse = {
@@ -421,7 +421,7 @@ async def test_another_memory_server_over_stdio_and_sse(lab: Lab, tmp_path: Path
     }
     running = [sys.executable, str(tmp_path / "server.py"), str(port)]
     with program(running, port, dict(os.environ), tmp_path / "sse.log"):
-        for flags in ({"ltm.command": command, "ltm.args": args}, sse):
+        for flags in ({"ltm.command": command}, sse):
             async with lab(flags, facts=False) as bench:
                 found = await bench.app.memory.find("when are the brass lanterns trimmed?")
             assert [hit.memory.text for hit in found.hits] == [
@@ -432,8 +432,8 @@ async def test_another_memory_server_over_stdio_and_sse(lab: Lab, tmp_path: Path
 @row("LTM answers bypass compression and cache")
 async def test_answers_of_a_memory_server_are_not_shortened(lab: Lab) -> None:
     fact = "Brass lanterns are trimmed on Fridays. " + "Oil is in the shed. " * 150
-    command, *args = script("ltm", "--fact", fact)
-    flags = {"ltm.command": command, "ltm.args": args, "compress.max_result_tokens": 50}
+    command = script("ltm", "--fact", fact)
+    flags = {"ltm.command": command, "compress.max_result_tokens": 50}
     async with lab(flags, facts=False) as bench:
         found = await bench.app.memory.find("when are the brass lanterns trimmed?")
     assert [hit.memory.text for hit in found.hits] == [fact.strip()]

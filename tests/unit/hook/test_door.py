@@ -104,11 +104,6 @@ async def test_a_folder_whose_name_is_not_utf_8_costs_no_decision() -> None:
     assert {decision["session"] for decision in decisions} == {"whole", "odd?"}
 
 
-async def test_switched_off_it_is_neutral() -> None:
-    door, _ = door_over(FakeRecall(hits(SAID)), enabled=False)
-    assert await door.answer("claude", "", prompt()) == b"{}"
-
-
 async def test_a_late_memory_is_given_at_the_next_event() -> None:
     recall = SlowRecall(hits(SAID))
     door, ttl_store = door_over(recall, prompt_ms=50)

@@ -111,7 +111,7 @@ async def test_being_ignored_counts_weakly_against_a_memory(house):
     assert not learned.is_demoted("m")
     await rate(learned, house, Rating.NOT_RELEVANT, 2)
     assert learned.is_demoted("m")
-    deaf = house.learned(implicit_signals=False)
+    deaf = house.learned(auto_tune=False)
     await deaf.load_learned()
     assert not deaf.is_demoted("m")
 

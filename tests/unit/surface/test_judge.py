@@ -64,7 +64,7 @@ class Stage:
         chat = OpenAIChat(Endpoint(base_url=model.address, model="scripted"))
         options = PipelineOptions(
             surface=SurfaceOptions(**{"judge": True, "cooldown_seconds": 0.0, **surface}),
-            judge=JudgeOptions(calls=calls, input_price=2.0, output_price=10.0),
+            judge=JudgeOptions(calls=calls, prices=(2.0, 10.0)),
         )
         self.surfacer = Surfacer(self.recall, TtlStore(), options, chat=chat)
 

@@ -36,6 +36,7 @@ from upwell.memory.external.waiting import Patience, Waiting
 from upwell.memory.options import MemoryOptions, QmdMode
 from upwell.memory.sqlite.rescore import rescored
 
+COMMAND = ("qmd",)
 ID = "qmd:"
 """The prefix of passage ids, which look like `qmd:collection/path.md:first:count`."""
 MAX_OUTPUT_BYTES = 4_000_000
@@ -60,8 +61,8 @@ class QmdPassages(Struct, frozen=True):
 
 
 class QmdRecall:
-    """`Recall` from qmd's index. The program runs in `folder` with `environment`, except upwell's
-    own variables."""
+    """`Recall` from qmd's index. `command` runs in `folder` with `environment`, except upwell's own
+    variables."""
 
     name = "qmd"
 
@@ -72,9 +73,11 @@ class QmdRecall:
         environment: Mapping[str, str],
         patience: Patience | None = None,
         *,
+        command: Sequence[str] = COMMAND,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._options = options
+        self._command = command
         self._folder = folder
         self._environment = {
             name: value for name, value in environment.items() if not name.startswith("UPWELL_")
@@ -225,7 +228,7 @@ class QmdRecall:
     async def _output(self, args: Sequence[str]) -> bytes:
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._options.qmd_command,
+                *self._command,
                 *args,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,

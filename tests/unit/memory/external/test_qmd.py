@@ -39,9 +39,11 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def make(root: Path, tmp_path: Path) -> Make:
     def maker(*, command: tuple[str, ...] = FAKE, mode: str = "search", how: str = "") -> QmdRecall:
-        options = MemoryOptions(qmd_command=command, qmd_mode=QmdMode(mode))
+        options = MemoryOptions(qmd_mode=QmdMode(mode))
         environment = {"FAKE_QMD_ROOT": str(root), "FAKE_QMD": how, "UPWELL_LLM__API_KEY": "x"}
-        return QmdRecall(options, tmp_path, environment, Patience(race_seconds=30.0))
+        return QmdRecall(
+            options, tmp_path, environment, Patience(race_seconds=30.0), command=command
+        )
 
     return maker
 
@@ -182,8 +184,8 @@ async def test_with_the_program_the_other_place_is_not_asked(make: Make) -> None
 
 async def test_one_that_fails_is_left_alone_and_tried_again(tmp_path: Path) -> None:
     clock = ManualClock()
-    options = MemoryOptions(qmd_command=("no-such-program-anywhere",))
-    recall = QmdRecall(options, tmp_path, {}, clock=clock)
+    command = ("no-such-program-anywhere",)
+    recall = QmdRecall(MemoryOptions(), tmp_path, {}, command=command, clock=clock)
     for _ in range(PATIENCE.max_failures):
         with pytest.raises(RecallUnavailable, match="cannot be run"):
             await found(recall, "when does the settlement job run?")
@@ -213,8 +215,8 @@ async def test_overlapping_windows_are_one_passage(tmp_path: Path) -> None:
     lines = [f"line {n} of the harbour" for n in range(1, 30)]
     lines[9], lines[11], lines[25] = "settlement in May", "the job runs", "another job"
     (root / "notes.md").write_text("\n".join(lines))
-    options = MemoryOptions(qmd_command=FAKE)
-    recall = QmdRecall(options, tmp_path, {"FAKE_QMD_ROOT": str(root), "FAKE_QMD": ""})
+    environment = {"FAKE_QMD_ROOT": str(root), "FAKE_QMD": ""}
+    recall = QmdRecall(MemoryOptions(), tmp_path, environment, command=FAKE)
     hits = await found(recall, "settlement job runs harbour")
     assert {hit.memory.lines for hit in hits} == {(9, 14), (1, 3)}
     for hit in hits:
@@ -232,9 +234,10 @@ async def test_the_texts_that_qmd_was_asked_for_are_named(make: Make) -> None:
 async def test_a_late_answer_serves_the_next_search_about_the_subject(
     make: Make, root: Path
 ) -> None:
-    options = MemoryOptions(qmd_command=FAKE)
     patience = Patience(race_seconds=0.003)
-    recall = QmdRecall(options, root.parent, {"FAKE_QMD_ROOT": str(root)}, patience)
+    recall = QmdRecall(
+        MemoryOptions(), root.parent, {"FAKE_QMD_ROOT": str(root)}, patience, command=FAKE
+    )
     cue = Query(texts=("settlement job",), awaited=False)
     with pytest.raises(RecallUnavailable, match="did not answer within"):
         await recall.search(cue, Deadline.after(20.0))
