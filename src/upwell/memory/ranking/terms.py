@@ -65,6 +65,8 @@ MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 4_096, 2_000
 _SPEAKER_CHARS = 100
 
 _WORD = re.compile(r"[^\W_]+")
+_ASCII = "".join(chr(code).lower() if chr(code).isalnum() else " " for code in range(128))
+"""The characters of ASCII text in lower case, with a space for each that belongs to no word."""
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
@@ -124,7 +126,7 @@ def word_list(text: str) -> list[str]:
     """Return the words of `text` in order, folded and split as in the index. Overlong words are
     left out."""
     if text.isascii():
-        return [word for word in _WORD.findall(text.lower()) if len(word) <= MAX_WORD_CHARS]
+        return [word for word in text.translate(_ASCII).split() if len(word) <= MAX_WORD_CHARS]
     return [
         word if word.isascii() else fold(word)
         for word in _WORD.findall(text.lower())
@@ -177,21 +179,18 @@ class Worded(Struct, frozen=True):
     speaker: str
 
 
-_cached_texts: dict[str, Worded] = {}
-
-
 def words_of(text: str) -> Worded:
     """Return the words of `text`. Short texts are cached, because searches read the same candidates
     repeatedly."""
-    cached = _cached_texts.get(text)
-    if cached is not None:
-        return cached
-    worded = Worded(word_list(sound(text)), speaker(text[:_SPEAKER_CHARS]))
-    if len(text) <= MAX_CACHED_TEXT_CHARS:
-        if len(_cached_texts) >= MAX_CACHED_TEXTS:
-            _cached_texts.clear()
-        _cached_texts[text] = worded
-    return worded
+    return _short(text) if len(text) <= MAX_CACHED_TEXT_CHARS else _worded(text)
+
+
+def _worded(text: str) -> Worded:
+    # The garbage collector need not follow a tuple of strings.
+    return Worded(tuple(word_list(sound(text))), speaker(text[:_SPEAKER_CHARS]))
+
+
+_short = lru_cache(maxsize=MAX_CACHED_TEXTS)(_worded)
 
 
 MAX_TEXTS = 3

@@ -167,11 +167,14 @@ def by_words(
         return []
     if len(lookup.clauses) > FEW_CLAUSES:
         return _by_rarity(db, lookup, corpus, keep)[:limit]
+    spans = list(ranges(corpus.scopes))
     order = "w.rowid DESC" if lookup.newest_only else "w.rank"
-    sql = _match_sql(keep, "w.rank, w.rowid", f"ORDER BY {order} LIMIT {limit:d}")
+    # To rank any memory, FTS5 counts all that have the word. Finding the newest takes less time.
+    rank = "0.0" if lookup.newest_only and len(spans) == 1 else "w.rank"
+    sql = _match_sql(keep, f"{rank}, w.rowid", f"ORDER BY {order} LIMIT {limit:d}")
     match = " OR ".join(map(matching, lookup.clauses))
     rows: list[tuple[float, int]] = []
-    for span in ranges(corpus.scopes):
+    for span in spans:
         rows += db.execute(sql, (match, *span, *keep.values)).fetchall()
     return [n for _, n in sorted(rows)[:limit]]
 
@@ -186,7 +189,7 @@ def _by_rarity(
         for span in ranges(corpus.scopes):
             for (n,) in db.execute(sql, (matching(clause), *span, *keep.values)):
                 total[n] = total.get(n, 0.0) + rarity
-    return [n for _, n in sorted(((rarity, n) for n, rarity in total.items()), reverse=True)]
+    return [n for _, n in sorted(zip(total.values(), total, strict=True), reverse=True)]
 
 
 def _match_sql(keep: SqliteFilter, columns: str, rest: str = "") -> str:
