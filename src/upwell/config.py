@@ -84,14 +84,17 @@ _NOT_PER_TOOL = {"surface": SURFACE_NOT_PER_TOOL, "compress": COMPRESS_NOT_PER_T
 PER_TOOL = ("compress", "surface")
 GONE = frozenset(
     """
-    cache.max_bytes gateway.drain_seconds gateway.lazy_tools_tokens gateway.max_in_flight
-    gateway.notice_seconds hook.enabled hook.idle_minutes learn.implicit_signals lessons.models
-    llm.input_price llm.output_price ltm.args ltm.arguments ltm.profile ltm.result ltm.tool
-    memory.qmd_command oidc.keys_url store.deletions_days store.secret surface.judge_calls
-    surface.session_max_bytes surface.write_tools tools.hide
+    cache.max_bytes cache.ttl_seconds gateway.drain_seconds gateway.lazy_tools_tokens
+    gateway.max_in_flight gateway.notice_seconds hook.cold_ms hook.enabled hook.idle_minutes
+    hook.prompt_ms hook.tool_ms learn.implicit_signals lessons.models llm.input_price
+    llm.output_price ltm.args ltm.arguments ltm.profile ltm.result ltm.tool memory.qmd_command
+    oidc.keys_url store.deletions_days store.secret surface.exclude_tools surface.judge_calls
+    surface.session_max_bytes surface.tool_count surface.write_tools tools.hide
     """.split()
 )
 """Keys of 0.2.0. They are reported, but stop no command."""
+HOOK_VARIABLES = frozenset(f"UPWELL_HOOK__{name}_MS" for name in ("PROMPT", "TOOL", "COLD"))
+"""How long an agent's hook waits. The process that the agent runs reads them itself."""
 MAX_TOOLS_CACHED = 512
 DEFAULT = "default"
 _PREFIX = "UPWELL_"
@@ -318,6 +321,8 @@ class _Reading:
 
     def take_environment(self, environment: Mapping[str, str]) -> None:
         for variable, text in sorted(environment.items()):
+            if variable in HOOK_VARIABLES:
+                continue
             if variable.startswith(_PREFIX) and "__" in variable:
                 section, _, name = variable.removeprefix(_PREFIX).lower().partition("__")
                 with self.mistakes_noted():

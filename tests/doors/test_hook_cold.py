@@ -15,8 +15,7 @@ from upwell.hook.client import COLD_SECONDS
 
 EXPORT = "The nightly invoice export moved to bucket harbour-seven in March"
 REAL_DEADLINES = dict.fromkeys(PATIENCE)
-"""Removes the variables of `PATIENCE`, so that the deadlines of config.toml or the defaults hold.
-"""
+"""Removes the variables of `PATIENCE`, so that the defaults hold."""
 START_OF_PYTHON_SECONDS = 3.0
 """Allowance for starting a process on a busy machine."""
 
@@ -53,25 +52,24 @@ def test_a_tool_starts_the_daemon_and_does_not_wait_for_it(house: House) -> None
 
 
 @pytest.mark.parametrize(
-    ("config", "seconds"),
-    [("", COLD_SECONDS), ("[hook]\ncold_ms = 0\n", 0.0), ("hook.cold_ms = 100", 0.1)],
-    ids=["default", "zero", "dotted"],
+    ("env", "seconds"),
+    [(REAL_DEADLINES, COLD_SECONDS), ({**REAL_DEADLINES, "UPWELL_HOOK__COLD_MS": "100"}, 0.1)],
+    ids=["default", "shorter"],
 )
 def test_a_prompt_waits_until_its_deadline_at_most(
-    house: House, config: str, seconds: float
+    house: House, env: Mapping[str, str | None], seconds: float
 ) -> None:
     """Another process is starting a daemon that never answers."""
-    (house.home / "config.toml").write_text(config)
     starting = Path(house.place.starting)
     starting.parent.mkdir(mode=0o700, exist_ok=True)
     starting.touch()
     try:
-        answer = house.hook("claude", event=prompt(house), env=REAL_DEADLINES)
+        answer = house.hook("claude", event=prompt(house), env=env)
     finally:
         starting.unlink()
     assert answer.json == {}
     assert answer.seconds < seconds + START_OF_PYTHON_SECONDS
-    if not config:
+    if seconds == COLD_SECONDS:
         assert answer.seconds > seconds - 0.1, "it did not wait"
 
 

@@ -57,9 +57,9 @@ LONG = f"{FACT} " + "The settlement job of src/billing/settle.py locks its table
 @pytest.mark.parametrize(
     ("sizes", "most"),
     [
-        ({"tool_count": 1}, 3000),
-        ({"tool_count": 1, "injection_mode": "section"}, 3000),
-        ({"tool_count": 1, "max_injection_chars": 1500}, 1500),
+        ({"max_count": 1}, 3000),
+        ({"max_count": 1, "injection_mode": "section"}, 3000),
+        ({"max_count": 1, "max_injection_chars": 1500}, 1500),
         ({"max_injection_chars": 300}, 300),
     ],
 )

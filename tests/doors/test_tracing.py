@@ -87,7 +87,6 @@ def home_of(folder: Path, **more: Any) -> Path:
     tables: dict[str, Any] = {
         "surface": {"moments": "all", "race_ms": 5000},
         "compress": {"max_result_tokens": 500},
-        "hook": {"prompt_ms": 8000, "tool_ms": 8000},
         **more,
     }
     write_config(home, {"up": script("upstream", "--state", str(folder))}, **tables)
@@ -257,7 +256,7 @@ def test_an_endpoint_that_is_down_holds_nothing_up(gateway: Gateway, tmp_path: P
 def test_a_read_of_a_result_that_a_hook_shortened_joins_the_trace_of_the_hook(
     tmp_path: Path,
 ) -> None:
-    home = home_of(tmp_path, hook={"tool_ms": 8000, "compress": ["claude"]})
+    home = home_of(tmp_path, hook={"compress": ["claude"]})
     event = bash(str(tmp_path), LONG)
     with receiving() as receiver:
         with serving(

@@ -122,7 +122,7 @@ def test_hooks_answer_with_every_valid_setting(tmp_path: Path) -> None:
             *({"id": word, "text": f"The tide gauge of pier {word} is blue"} for word in PIERS),
         ]
     )
-    (house.home / "config.toml").write_text("[surface]\nmax_cuont = 3\n[hook]\nprompt_ms = 'x'\n")
+    (house.home / "config.toml").write_text("[surface]\nmax_cuont = 3\n[hook]\nport = 'x'\n")
     try:
         house.start()
         prompt = HOSTS["claude"].prompt

@@ -93,8 +93,8 @@ def test_flags_from_the_environment(home, text, value):
 
 
 def test_lists_from_the_environment(home):
-    config = load(home, environment={"UPWELL_SURFACE__EXCLUDE_TOOLS": '["a*", "b"]'})
-    assert config.surface.exclude_tools == ("a*", "b")
+    config = load(home, environment={"UPWELL_CACHE__TOOLS": '["a*", "b"]'})
+    assert config.cache.tools == ("a*", "b")
 
 
 def test_weights_of_an_intent_replace_its_own_and_no_other(home):
@@ -237,7 +237,6 @@ def test_the_reported_line_belongs_to_the_key_and_not_to_its_namesake(home):
 @pytest.mark.parametrize("key", sorted(NOT_PER_TOOL))
 def test_a_key_that_cannot_differ_by_tool_is_refused_with_its_place(home, key):
     values = {
-        "exclude_tools": "[]",
         "templates": "{ a = 'b' }",
         "moments": "'all'",
         "judge": "true",

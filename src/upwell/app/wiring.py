@@ -224,11 +224,12 @@ class App(LearningApp):
         return HookDoor(
             self.surfacer,
             sessions,
-            self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, capture, past, ended),
             answered_elsewhere=partial(answered_elsewhere, self.config.home.hooks_file),
             opt_ins=HookParts(
                 shorten=self._shortening(),
+                shortened=self.config.hook.compress,
+                limit_seconds=self.config.surface.race_ms / 1000,
                 ask=self._asking(),
                 guards=self.guards,
                 is_excluded=self.config.projects.excludes,

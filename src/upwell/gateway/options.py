@@ -43,7 +43,6 @@ class CacheOptions:
     `server__tool`, matches a pattern in `tools`."""
 
     tools: tuple[str, ...] = ()
-    ttl_seconds: float = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

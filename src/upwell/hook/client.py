@@ -29,7 +29,7 @@ TOOL_SECONDS = 0.3
 """Hard deadlines for the answer to a prompt and to any other event, counted from the start of
 `main()`. `UPWELL_HOOK__PROMPT_MS` and `UPWELL_HOOK__TOOL_MS` change them."""
 COLD_SECONDS = 0.8
-"""The deadline for a prompt if no daemon is running. `hook.cold_ms` changes it."""
+"""The deadline for a prompt if no daemon is running. `UPWELL_HOOK__COLD_MS` changes it."""
 SESSION_SECONDS = 2.0
 STARTING_SECONDS = 5.0
 """The deadlines for the start of a session if no daemon is running. `STARTING_SECONDS` applies as
@@ -349,16 +349,11 @@ def _start_and_ask(place: DaemonPlace, host: str, name: str, event: bytes, began
     """Start the daemon, wait until it answers, and return its answer. Returns the neutral answer
     after the deadline, or if the event is a prompt and no daemon is starting.
     """
-    from upwell.hook.start import configured_cold_seconds, is_starting, start
+    from upwell.hook.start import is_starting, start
 
     daemon = start(place)
     is_prompt = name not in SESSIONS
-    if is_prompt:
-        configured = configured_cold_seconds(place.home)
-        default = COLD_SECONDS if configured is None else configured
-        deadline = began + _seconds("COLD_MS", default)
-    else:
-        deadline = began + STARTING_SECONDS
+    deadline = began + (_seconds("COLD_MS", COLD_SECONDS) if is_prompt else STARTING_SECONDS)
     _set_deadline(deadline)
     while deadline - MARGIN_SECONDS - time.monotonic() > LOOK_SECONDS:
         time.sleep(LOOK_SECONDS)

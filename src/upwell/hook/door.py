@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping
 from typing import Any
 
 import orjson
@@ -21,7 +21,6 @@ from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.hook.asking import is_question
 from upwell.hook.client import UNNAMED, decoded
-from upwell.hook.options import HookOptions
 from upwell.hook.tool_output import Shorten, may_shorten, no_shortening, shortened_output
 from upwell.hosts import HOSTS
 from upwell.hosts.base import Host
@@ -57,16 +56,19 @@ async def ignore_turn_end(_: HostEvent) -> None:
 class HookParts(Struct, frozen=True, kw_only=True):
     """The parts of `HookDoor` that depend on what the user has set.
 
-    - `shorten()` shortens tools' results for the hosts in `hook.compress`.
+    - `shorten()` shortens tools' results for the hosts in `shortened`.
     - `ask()` asks the agent at the end of a turn to store what it learned.
     - `guards` blocks calls according to the user's rules.
     - `is_excluded()` returns whether the user has excluded a folder. Events in it are neither
       answered nor recorded.
+    - `limit_seconds` is how long a caller waits that names no time limit: a hook over HTTP.
     - `read_command` is the shell command that prints the full text of a memory, for an agent
       without upwell's MCP tools.
     """
 
     shorten: Shorten = no_shortening
+    shortened: Collection[str] = ()
+    limit_seconds: float = 0.3
     ask: Asking | None = None
     guards: Guards | None = None
     is_excluded: Callable[[str | None], bool] = never_excluded
@@ -86,7 +88,6 @@ class HookDoor:
         self,
         surfacer: Surfacer,
         sessions: HostSessions,
-        options: HookOptions,
         *,
         turn_end: TurnEnd = ignore_turn_end,
         answered_elsewhere: Callable[[str, Mapping[str, Any]], bool] = lambda host, payload: False,
@@ -95,7 +96,6 @@ class HookDoor:
     ) -> None:
         self._surfacer = surfacer
         self._sessions = sessions
-        self._options = options
         self._turn_end = turn_end
         self._answered_elsewhere = answered_elsewhere
         self._opt_ins = opt_ins
@@ -104,7 +104,6 @@ class HookDoor:
         self._tasks = BackgroundTasks("hooks")
         self._recorded: set[tuple[str, str, str | None, int]] = set()
         self._known_sessions = _Recent()
-        self._is_cold = True
         self.outcomes: Counter[tuple[str, str]] = Counter()
         """The number of events for each host and outcome."""
 
@@ -173,7 +172,7 @@ class HookDoor:
     async def _answer(
         self, host: Host, event: HostEvent, left_ms: int | None, receipt: Receipt
     ) -> bytes:
-        seconds = self._seconds_for(event, left_ms)
+        seconds = self._seconds_for(left_ms)
         deadline = asyncio.get_running_loop().time() + seconds
         cue = _cue(event, host.name, self._opt_ins.read_command)
         if self._note_session(event):
@@ -193,7 +192,6 @@ class HookDoor:
                 if context:
                     offer.deliver(receipt, omitted)
         replacement = await self._output_in_time(shortening, deadline) if shortening else {}
-        self._is_cold = False
         return orjson.dumps(merged(context, replacement))
 
     async def _refusal(self, host: Host, event: HostEvent, receipt: Receipt) -> bytes:
@@ -208,7 +206,7 @@ class HookDoor:
         self, host: Host, event: HostEvent, asking: "asyncio.Task[str]", left_ms: int | None
     ) -> bytes:
         with contained("asking the agent what it learned"):
-            done, _ = await asyncio.wait({asking}, timeout=self._seconds_for(event, left_ms))
+            done, _ = await asyncio.wait({asking}, timeout=self._seconds_for(left_ms))
             if done and (question := await asking):
                 self.outcomes[host.name, "asked"] += 1
                 return orjson.dumps(host.events.question_output(event, question))
@@ -239,20 +237,13 @@ class HookDoor:
         self._known_sessions.add(event.session)
         return is_new and event.kind is EventKind.TOOL
 
-    def _seconds_for(self, event: HostEvent, left_ms: int | None) -> float:
-        """Return the time limit for an answer. The start of a session and the daemon's first
-        answers may take as long as the caller can wait, because they load code and data.
-        """
-        if left_ms is not None and (event.kind is EventKind.SESSION or self._is_cold):
-            return left_ms / 1000
-        is_prompt = event.kind is EventKind.PROMPT
-        limit_ms = self._options.prompt_ms if is_prompt else self._options.tool_ms
-        return min(limit_ms, limit_ms if left_ms is None else left_ms) / 1000
+    def _seconds_for(self, left_ms: int | None) -> float:
+        return self._opt_ins.limit_seconds if left_ms is None else left_ms / 1000
 
     def _shortening(
         self, host: Host, event: HostEvent, cue: Cue
     ) -> "asyncio.Task[Mapping[str, Any]] | None":
-        if host.name not in self._options.compress or not may_shorten(event, cue):
+        if host.name not in self._opt_ins.shortened or not may_shorten(event, cue):
             return None
         return self._tasks.start(self._shortened(host, event))
 

@@ -42,22 +42,3 @@ def is_starting(place: DaemonPlace, seconds: float) -> bool:
     except FileNotFoundError:
         return False
     return 0 <= age < seconds
-
-
-def configured_cold_seconds(home: str) -> float | None:
-    """Return `hook.cold_ms` from `config.toml` in seconds, or None if it is not set."""
-    path = os.path.join(home, "config.toml")
-    if not os.path.isfile(path):
-        return None
-    with open(path, "rb") as file:
-        text = file.read()
-    # Importing tomllib and parsing take 10 ms, so a file without the key is not parsed.
-    if b"cold_ms" not in text:
-        return None
-    import tomllib
-
-    try:
-        value = tomllib.loads(text.decode())["hook"]["cold_ms"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return value / 1000 if type(value) is int and value >= 0 else None

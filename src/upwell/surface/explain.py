@@ -29,7 +29,6 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.NO_QUERY: "the call contains nothing to search for",
     SkipReason.UNSUITABLE_QUERY: "no word of the query is specific enough to search for",
     SkipReason.WRITE_TOOL: "the tool changes something; upwell never comments on writes",
-    SkipReason.EXCLUDED_TOOL: "surface.exclude_tools lists this tool",
     SkipReason.RESPONSE_TOO_SHORT: "the response is shorter than surface.min_response_chars",
     SkipReason.ROUTINE: "memory does not help with an event like this; see surface.moments",
     SkipReason.UNSUITED: "the matches are of a kind that does not help with an event like this",

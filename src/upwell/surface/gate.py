@@ -14,7 +14,7 @@ position or the other words settle its meaning.
 import re
 from collections.abc import Sequence
 
-from upwell.ground.names import first_match, names_tool
+from upwell.ground.names import first_match
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Query
 from upwell.ground.types.surfacing import Intent, Skip, SkipReason
@@ -236,9 +236,6 @@ class Gate:
     def _check_tool(self, cue: Event) -> Skip | None:
         if cue.tool is None:
             return None
-        surface = self._options.surface
-        if any(names_tool(name, cue.tool, cue.joined) for name in surface.exclude_tools):
-            return Skip(reason=SkipReason.EXCLUDED_TOOL, detail=cue.tool)
         if why := writes(cue):
             return Skip(reason=SkipReason.WRITE_TOOL, detail=why)
         return None

@@ -29,7 +29,6 @@ _FINAL = frozenset(
         SkipReason.DISABLED,
         SkipReason.PAUSED,
         SkipReason.EXCLUDED_PROJECT,
-        SkipReason.EXCLUDED_TOOL,
         SkipReason.WRITE_TOOL,
     }
 )

@@ -51,7 +51,6 @@ class SurfaceOptions:
     max_injection_chars: int = 3000
     max_tokens: int = 4000
     max_count: int = 15
-    tool_count: int = 3
     preview_chars: int = 200
     timeout_seconds: float = 3.0
     race_ms: int = 300
@@ -63,7 +62,6 @@ class SurfaceOptions:
     circuit_reset_seconds: float = 60.0
     min_score: float = 0.5
     min_response_chars: int = 0
-    exclude_tools: tuple[str, ...] = ()
     templates: Mapping[str, str] = field(default_factory=dict)
     namespace_weights: Weights = field(default_factory=dict)
     multi_match_boost: float = 1.15
@@ -84,7 +82,6 @@ NOT_PER_TOOL = frozenset(
         "dedup_ttl_seconds",
         "circuit_max_failures",
         "circuit_reset_seconds",
-        "exclude_tools",
         "templates",
         "feedback_demotion_negative_threshold",
         "judge",
@@ -95,8 +92,8 @@ NOT_PER_TOOL = frozenset(
 whole home."""
 
 _SCALES: Mapping[str, Mapping[str, int]] = {
-    "small": {"max_injection_chars": 1500, "max_tokens": 1500, "max_count": 5, "tool_count": 2},
-    "large": {"max_injection_chars": 4500, "max_tokens": 6000, "max_count": 20, "tool_count": 5},
+    "small": {"max_injection_chars": 1500, "max_tokens": 1500, "max_count": 5},
+    "large": {"max_injection_chars": 4500, "max_tokens": 6000, "max_count": 20},
 }
 
 

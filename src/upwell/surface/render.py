@@ -5,6 +5,7 @@ The text of a memory is data, and the frame says so in one neutral sentence. Tex
 the frame, move the cursor or reverse the reading direction is escaped or replaced by spaces.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ from upwell.memory.documents.sections.passage import GOVERNING
 from upwell.memory.documents.sections.search import PASSAGE
 from upwell.surface.options import InjectionMode, PipelineOptions
 
+CHARS_PER_ITEM = 1000
+"""A tool's result gets one memory for each of so many characters that it may get."""
 SURE = 0.8
 """An intent with at least this confidence counts as sure (seed 004, ADR-006)."""
 PASSAGE_CHARS = 700
@@ -109,11 +112,12 @@ def profile_of(door: Door | str, intent: Intent, options: PipelineOptions) -> Pr
             preview_chars=ASK_PREVIEW_CHARS,
         )
     if door == Door.TOOL:
+        items = min(math.ceil(surface.max_injection_chars / CHARS_PER_ITEM), surface.max_count)
         return Profile(
             chars=surface.max_injection_chars,
             tokens=surface.max_tokens,
-            items=min(surface.tool_count, surface.max_count),
-            preview_chars=max(80, surface.max_injection_chars // max(1, surface.tool_count) - 120),
+            items=items,
+            preview_chars=max(80, surface.max_injection_chars // max(1, items) - 120),
             passage_chars=PASSAGE_CHARS,
         )
     if intent.confidence < options.intent.min_confidence:

@@ -43,7 +43,6 @@ SILENT = frozenset(
         SkipReason.DISABLED,
         SkipReason.PAUSED,
         SkipReason.NOT_APPLICABLE,
-        SkipReason.EXCLUDED_TOOL,
     }
 )
 """A cue that was skipped for one of these reasons gets no rules either."""

@@ -101,7 +101,7 @@ class Compaction(Struct, frozen=True):
         return [memory for memory in memories if memory is not None and not memory.triggers]
 
 
-_WAITING = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
+_WAITING = SILENT | {SkipReason.WRITE_TOOL}
 """Skip reasons that make a pending session opening wait for the next event."""
 HEADING = "Recently in this project:"
 COMMANDS_HEADING = "Commands that worked in this session:"

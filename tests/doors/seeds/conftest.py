@@ -60,7 +60,6 @@ def address(served: Path) -> Iterator[Address]:
     tables: dict[str, Mapping[str, Any]] = {
         "surface": {"moments": "all", "race_ms": 5000},
         "compress": {"max_result_tokens": 600},
-        "hook": {"prompt_ms": 8000, "tool_ms": 8000},
         'tool."up__big_markdown"': {
             "compress": {"strategy": "progressive"},
             "surface": {"injection_mode": "section"},

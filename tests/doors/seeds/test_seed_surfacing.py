@@ -261,7 +261,7 @@ async def test_a_known_memory_is_silent_for_seven_days_in_every_session(lab: Lab
 
 @row("3000 chars per injection")
 async def test_a_call_gets_at_most_3000_characters(lab: Lab) -> None:
-    async with lab({"surface.tool_count": 5}, facts=False) as bench:
+    async with lab(facts=False) as bench:
         notes = [f"Winch {n}: {'grease it, turn it, ' * 40}{n}" for n in range(12)]
         await bench.app.memory.add_many(
             [{"text": text, "paths": ["src/winch.py"]} for text in notes]

@@ -9,8 +9,7 @@ from tests.unit.hook.test_door import RULE
 from upwell.ground.host_sessions import HostSessions
 from upwell.ground.ttl_store import TtlStore
 from upwell.hook.client import UNNAMED, decoded
-from upwell.hook.door import HookDoor
-from upwell.hook.options import HookOptions
+from upwell.hook.door import HookDoor, HookParts
 from upwell.hosts import HOSTS
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
@@ -53,7 +52,7 @@ def door() -> tuple[HookDoor, Surfacer]:
     ttl_store = TtlStore()
     options = PipelineOptions(surface=SurfaceOptions(moments="all"))
     surfacer = Surfacer(FakeRecall(rules=[RULE]), ttl_store, options)
-    return HookDoor(surfacer, HostSessions(ttl_store), HookOptions(prompt_ms=5_000)), surfacer
+    return HookDoor(surfacer, HostSessions(ttl_store), opt_ins=HookParts(limit_seconds=5)), surfacer
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

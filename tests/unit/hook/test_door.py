@@ -17,7 +17,7 @@ from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.hook.client import IGNORED_TOOLS
 from upwell.hook.door import HookDoor, HookParts
-from upwell.hook.options import REPLACING, HookOptions
+from upwell.hook.options import REPLACING
 from upwell.hook.tool_output import Shorten, texts_in, with_texts
 from upwell.hosts import HOSTS
 from upwell.hosts.events import EventKind, HostEvent, plain_args, size_of
@@ -36,7 +36,7 @@ def hits(*texts: str) -> list[Hit]:
     ]
 
 
-PATIENT = HookOptions(prompt_ms=5_000, tool_ms=5_000)
+PATIENT = HookParts(limit_seconds=5)
 """Deadlines that a busy machine meets, for tests of something else."""
 
 
@@ -49,12 +49,13 @@ class SlowRecall(FakeRecall):
 
 
 def door_over(
-    recall: FakeRecall, clock: ManualClock | None = None, **options: Any
+    recall: FakeRecall, clock: ManualClock | None = None, **opt_ins: Any
 ) -> tuple[HookDoor, TtlStore]:
     ttl_store = TtlStore()
     surfacer = Surfacer(recall, ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all")))
     sessions = HostSessions(ttl_store)
-    made = HookDoor(surfacer, sessions, HookOptions(**options), clock=clock or ManualClock())
+    parts = HookParts(**opt_ins)
+    made = HookDoor(surfacer, sessions, opt_ins=parts, clock=clock or ManualClock())
     return made, ttl_store
 
 
@@ -88,7 +89,7 @@ async def test_a_lone_surrogate_costs_no_decision(field: str) -> None:
     """Decisions of all sessions are written together."""
     ttl_store = TtlStore()
     surfacer = Surfacer(FakeRecall(hits(SAID)), ttl_store, PipelineOptions())
-    door = HookDoor(surfacer, HostSessions(ttl_store), HookOptions())
+    door = HookDoor(surfacer, HostSessions(ttl_store))
     await door.answer("claude", "", prompt(session_id="whole"))
     await door.answer("claude", "UserPromptSubmit", prompt(**{field: "/p \udfff\ud800"}))
     decisions = await surfacer.journal.latest(9)
@@ -106,7 +107,7 @@ async def test_a_folder_whose_name_is_not_utf_8_costs_no_decision() -> None:
 
 async def test_a_late_memory_is_given_at_the_next_event() -> None:
     recall = SlowRecall(hits(SAID))
-    door, ttl_store = door_over(recall, prompt_ms=50)
+    door, ttl_store = door_over(recall, limit_seconds=0.05)
     assert await door.answer("claude", "", prompt()) == b"{}"
     assert door.outcomes["claude", "late"] == 1
     await door.aclose()
@@ -116,7 +117,7 @@ async def test_a_late_memory_is_given_at_the_next_event() -> None:
 
 
 async def test_the_callers_time_limit_counts() -> None:
-    door, _ = door_over(SlowRecall(hits(SAID)), prompt_ms=5_000)
+    door, _ = door_over(SlowRecall(hits(SAID)), limit_seconds=5.0)
     assert await door.answer("claude", "", prompt(), left_ms=20) == b"{}"
     await door.aclose()
 
@@ -221,11 +222,11 @@ def bash(out: str = "x" * 500) -> bytes:
     return json.dumps({**event, "tool_response": reply}).encode()
 
 
-def shortening_door(shorten: Shorten, **options: Any) -> HookDoor:
+def shortening_door(shorten: Shorten, **opt_ins: Any) -> HookDoor:
     ttl_store, recall = TtlStore(), FakeRecall(hits(SAID))
     surfacer = Surfacer(recall, ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all")))
-    chosen = HookOptions(compress=("claude",), **options)
-    return HookDoor(surfacer, HostSessions(ttl_store), chosen, opt_ins=HookParts(shorten=shorten))
+    chosen = HookParts(shorten=shorten, shortened=("claude",), **opt_ins)
+    return HookDoor(surfacer, HostSessions(ttl_store), opt_ins=chosen)
 
 
 async def test_an_answer_can_be_shortened_and_have_a_memory_beside_it() -> None:
@@ -249,7 +250,7 @@ async def test_a_slow_or_failed_shortening_costs_only_the_shortening() -> None:
         raise RuntimeError("a fault of ours")
 
     for shorten in (slow, broken):
-        door = shortening_door(shorten, tool_ms=2_000)
+        door = shortening_door(shorten, limit_seconds=2.0)
         reply = json.loads(await door.answer("claude", "", bash()))
         (output,) = reply.values()
         assert set(output) == {"hookEventName", "additionalContext"}
@@ -263,7 +264,7 @@ async def test_a_late_shortening_ends_before_it_counts_as_a_saving() -> None:
         counted.append("a saving")
         return ["short"]
 
-    door = shortening_door(slow, tool_ms=50)
+    door = shortening_door(slow, limit_seconds=0.05)
     await door.answer("claude", "", bash())
     await asyncio.sleep(0.4)
     await door.aclose()
@@ -380,7 +381,7 @@ def door_with_a_rule() -> tuple[HookDoor, HostSessions]:
         FakeRecall(rules=[RULE]), ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all"))
     )
     sessions = HostSessions(ttl_store)
-    return HookDoor(surfacer, sessions, PATIENT), sessions
+    return HookDoor(surfacer, sessions, opt_ins=PATIENT), sessions
 
 
 async def test_an_unannounced_session_gets_its_rules_with_its_first_tool() -> None:
@@ -436,6 +437,6 @@ async def test_a_pause_holds_for_subagents(tmp_path: Path) -> None:
         ttl_store,
         PipelineOptions(surface=SurfaceOptions(moments="all"), is_paused=pause.holds),
     )
-    door = HookDoor(surfacer, HostSessions(ttl_store), PATIENT)
+    door = HookDoor(surfacer, HostSessions(ttl_store), opt_ins=PATIENT)
     assert await door.answer("claude", "", prompt(agent_id="a1")) == b"{}"
     assert door.outcomes["claude", "paused"] == 1

@@ -11,7 +11,6 @@ from tests.unit.hook.test_door import RULE, door_with_a_rule
 from upwell.ground.host_sessions import HostSessions
 from upwell.ground.ttl_store import TtlStore
 from upwell.hook.door import HookDoor, HookParts, TurnEnd, ignore_turn_end
-from upwell.hook.options import HookOptions
 from upwell.hosts.events import EventKind, HostEvent
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
@@ -29,9 +28,8 @@ def door_at(
     surfacer = Surfacer(
         FakeRecall(rules=[rule]), ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all"))
     )
-    options = HookOptions(prompt_ms=5_000, tool_ms=5_000)
-    sessions, chosen = HostSessions(ttl_store), HookParts(**opt_ins)
-    return HookDoor(surfacer, sessions, options, turn_end=turn_end, opt_ins=chosen), surfacer
+    sessions, chosen = HostSessions(ttl_store), HookParts(limit_seconds=5, **opt_ins)
+    return HookDoor(surfacer, sessions, turn_end=turn_end, opt_ins=chosen), surfacer
 
 
 async def started(door: HookDoor, parent: int, **more: Any) -> bool:

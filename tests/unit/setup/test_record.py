@@ -83,9 +83,9 @@ def test_shortening_is_switched_on_for_agents_only_when_asked_for() -> None:
 
 def test_undoing_takes_shortening_out_of_an_edited_file(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
-    path.write_text('[hook]\ncapture = true\ncompress = ["claude"]\ntool_ms = 900\n')
+    path.write_text('[hook]\ncapture = true\ncompress = ["claude"]\nport = 900\n')
     change = ConfigChange(written="another", capture=True, shorten=True)
-    assert change.after(path) == "[hook]\ntool_ms = 900\n"
+    assert change.after(path) == "[hook]\nport = 900\n"
 
 
 def test_a_server_that_is_kept_is_removed_by_the_next_undo(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ MANY = [
 ]
 
 
-@pytest.mark.parametrize(("toml", "said"), [("", [3, 2, 5]), ("tool_count = 4\n", [4, 4, 4])])
+@pytest.mark.parametrize(("toml", "said"), [("", [3, 2, 5]), ("max_count = 1\n", [1, 1, 1])])
 async def test_a_cue_with_a_window_gets_a_matching_size(surfaced_text, toml, said):
     """Two memories in a small window, five in a large one, if the user set no number."""
     for window, number in zip((None, 16_000, 1_000_000), said, strict=True):
@@ -158,7 +158,8 @@ def test_the_window_of_a_cue_overrides_the_configured_one(tmp_path):
     )
     config = load(tmp_path, environment={})
     assert [config.surface_of(None, window).max_count for window in (None, 8_000)] == [20, 5]
-    assert [config.surface_of("Read", window).tool_count for window in (None, 8_000)] == [5, 2]
+    chars = [config.surface_of("Read", window).max_injection_chars for window in (None, 8_000)]
+    assert chars == [4500, 1500]
     assert config.surface_of("Read", 8_000).max_count == 9
 
 
@@ -171,7 +172,7 @@ def test_learning_begins_at_the_threshold_of_the_tool():
 
 def test_sizes_scale_with_the_window_unless_the_tool_sets_them(tmp_path):
     (tmp_path / "config.toml").write_text(
-        '[agent]\ncontext_window = 16000\n[tool."fs__*".surface]\ntool_count = 7\n'
+        '[agent]\ncontext_window = 16000\n[tool."fs__*".surface]\nmax_count = 7\n'
     )
     surface = load(tmp_path, environment={}).surface_of("fs__read")
-    assert (surface.tool_count, surface.max_injection_chars) == (7, 1500)
+    assert (surface.max_count, surface.max_injection_chars) == (7, 1500)

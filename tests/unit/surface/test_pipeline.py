@@ -93,10 +93,8 @@ async def test_a_read_only_hint_outweighs_the_name():
     assert isinstance(await Stage(hit()).surfacer().surface(cue), Surfacing)
 
 
-async def test_disabled_and_excluded():
+async def test_disabled():
     assert await reason(Stage(hit(), enabled=False).surfacer(), read()) is SkipReason.DISABLED
-    excluded = Stage(hit(), exclude_tools=("Re*",))
-    assert await reason(excluded.surfacer(), read()) is SkipReason.EXCLUDED_TOOL
 
 
 async def test_memories_written_by_tools_are_never_surfaced():

@@ -151,7 +151,7 @@ def test_budgets_count_frame_and_citations():
 
 @pytest.mark.parametrize("sizes", [{"max_injection_chars": 1500}, {"max_tokens": 800}])
 def test_the_last_memory_is_cut_to_the_room_that_is_left(sizes):
-    options = PipelineOptions(surface=SurfaceOptions(tool_count=2, **sizes))
+    options = PipelineOptions(surface=SurfaceOptions(max_count=2, **sizes))
     profile, frame = profile_of(Door.TOOL, Intent(), options), frame_of(Door.TOOL)
     many = [hit("grease the winch, and turn it. " * 80, f"m{i}") for i in range(9)]
     lines = fitting(many, ["winch"], profile, frame)
@@ -171,7 +171,7 @@ def test_a_memory_of_which_less_than_half_would_be_left_is_omitted():
 
 
 @pytest.mark.parametrize(
-    "sizes", [{"tool_count": 1}, {"max_injection_chars": 300}, {"max_tokens": 130}]
+    "sizes", [{"max_count": 1}, {"max_injection_chars": 300}, {"max_tokens": 130}]
 )
 @pytest.mark.parametrize("signal", ["words", PASSAGE])
 def test_a_memory_that_is_too_long_alone_is_cut_to_the_budget(sizes, signal):
@@ -186,7 +186,7 @@ def test_a_memory_that_is_too_long_alone_is_cut_to_the_budget(sizes, signal):
     assert chars > 0.8 * profile.chars or tokens > 0.8 * profile.tokens
 
 
-def test_the_frame_of_a_tool_counts_the_mark_and_the_heading():
+def test_the_frame_of_a_max_counts_the_mark_and_the_heading():
     text = worded(marked(beneath([], "s_0123456789ab"), "01234567"), InjectionMode.SECTION)
     assert len(frame_of(Door.TOOL)) == len(text)
 
@@ -227,7 +227,7 @@ def test_a_documents_matching_item_is_shown_with_its_lines():
 
 
 def test_a_size_of_zero_breaks_nothing():
-    sizes = PipelineOptions(surface=SurfaceOptions(tool_count=0, preview_chars=0))
+    sizes = PipelineOptions(surface=SurfaceOptions(max_injection_chars=0, preview_chars=0))
     assert profile_of(Door.TOOL, Intent(), sizes).items == 0
     profile = profile_of(Door.PROMPT, Intent(), sizes)
     [line] = fitting([hit("the payments service retries webhooks")], ("webhooks",), profile, "")

@@ -179,7 +179,6 @@ async def test_rules_beyond_the_hosts_limit_are_given_again() -> None:
     [
         ({"enabled": False}, prompt("please refactor that module now"), SkipReason.DISABLED),
         ({}, prompt("thanks!"), SkipReason.NOT_APPLICABLE),
-        ({"exclude_tools": ("*fetch*",)}, tool("web__fetch"), SkipReason.EXCLUDED_TOOL),
         ({}, tool("fs__write_file"), SkipReason.WRITE_TOOL),
         ({}, tool("fs__list"), SkipReason.ROUTINE),
     ],

@@ -29,6 +29,7 @@ from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.wire.rawjson import NotJson, RawObject
 
 KIND = EntryKind.RESPONSE
+TTL_SECONDS = 300.0
 READ_SECONDS = 0.2
 """How long to wait for the disk before calling the server instead."""
 MAX_RESULT_BYTES = 1_000_000
@@ -110,8 +111,7 @@ class Cache:
         if await asyncio.to_thread(self._has_secret, text):
             return
         try:
-            ttl_seconds = self._options.ttl_seconds
-            await self._ttl_store.put(KIND, {key: result}, ttl_seconds=ttl_seconds)
+            await self._ttl_store.put(KIND, {key: result}, ttl_seconds=TTL_SECONDS)
         except StoreError as error:
             LOG.warning("an answer cannot be cached: %s", error)
 

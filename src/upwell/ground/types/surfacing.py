@@ -71,7 +71,6 @@ class SkipReason(StrEnum):
     NOT_APPLICABLE = "not_applicable"
     PROGRESSIVE = "progressive"
     RESPONSE_TOO_SHORT = "response_too_short"
-    EXCLUDED_TOOL = "excluded_tool"
     WRITE_TOOL = "write_tool"
     ROUTINE = "routine"
     NO_QUERY = "no_query"
