@@ -41,9 +41,9 @@ ONLY_NEWEST_BEYOND = 2_000
 are found. Ordering them by BM25 would require reading the length of each."""
 PER_TEXT = 40
 FEW_CLAUSES = 3
-"""With up to this many clauses, many memories match equally well, so the matches are ordered by
-BM25. With more clauses, they are ordered by the rarity of the words in each memory, which finds the
-same memories at a lower cost."""
+"""With one clause, or up to this many single words, many memories match equally well, so the
+matches are ordered by BM25. Otherwise, they are ordered by the rarity of the words in each memory,
+which finds the same memories at a lower cost."""
 PER_ANCHOR = 60
 PER_TRIGGER = 8
 MAX_JOINED = 160
@@ -69,6 +69,12 @@ class Lookup(Struct, frozen=True):
     def rarity(self, clause: Clause) -> float:
         """Return the sum of the rarities of the clause's words."""
         return sum(self.reading.idf[stem] for stem in clause.stems)
+
+    @property
+    def needs_bm25(self) -> bool:
+        """Whether matches are ordered by BM25 rather than by the rarity of their words."""
+        has_pair = any(len(clause.words) > 1 for clause in self.clauses)
+        return len(self.clauses) <= (1 if has_pair else FEW_CLAUSES)
 
 
 class MemoryRow(Struct, frozen=True):

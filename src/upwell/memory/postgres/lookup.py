@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.types.memory import Query
 from upwell.memory.lookups import (
-    FEW_CLAUSES,
     MAX_JOINED,
     PER_ANCHOR,
     PER_TEXT,
@@ -212,7 +211,7 @@ def matches(
     values = {**_spans(corpus), **keep.values, "limit": limit, "mean": mean_tokens}
     if lookup.newest_only:
         return Statement(_newest_sql(keep), values | {"stem": lookup.clauses[0].stems[0]})
-    few = len(lookup.clauses) <= FEW_CLAUSES
+    few = lookup.needs_bm25
     worths = _worths_of(lookup, corpus) if few else lookup.reading.idf
     singles = [clause.stems for clause in lookup.clauses if len(clause.stems) == 1]
     pairs = [clause.stems for clause in lookup.clauses if len(clause.stems) > 1]

@@ -11,7 +11,6 @@ from msgspec import Struct
 from upwell.ground.types.memory import Scope
 from upwell.ground.types.principal import is_visible
 from upwell.memory.lookups import (
-    FEW_CLAUSES,
     MAX_JOINED,
     PER_ANCHOR,
     PER_TEXT,
@@ -160,21 +159,18 @@ def by_words(
     keep: SqliteFilter,
     limit: int = PER_TEXT,
 ) -> list[int]:
-    """Return the numbers of the best matching memories, best first. With more than `FEW_CLAUSES`
-    clauses, memories are ordered by the rarity of the words that match. This takes a third as long
-    as BM25, which would look up the length of every matching memory."""
+    """Return the numbers of the best matching memories, best first. Without `needs_bm25`, they are
+    ordered by the rarity of the words that match. This takes a third as long as BM25, for which
+    FTS5 counts all memories with each word, and looks up the length of every match."""
     if not lookup.clauses:
         return []
-    if len(lookup.clauses) > FEW_CLAUSES:
+    if not lookup.needs_bm25:
         return _by_rarity(db, lookup, corpus, keep)[:limit]
-    spans = list(ranges(corpus.scopes))
-    order = "w.rowid DESC" if lookup.newest_only else "w.rank"
-    # To rank any memory, FTS5 counts all that have the word. Finding the newest takes less time.
-    rank = "0.0" if lookup.newest_only and len(spans) == 1 else "w.rank"
+    rank, order = ("-w.rowid", "w.rowid DESC") if lookup.newest_only else ("w.rank", "w.rank")
     sql = _match_sql(keep, f"{rank}, w.rowid", f"ORDER BY {order} LIMIT {limit:d}")
     match = " OR ".join(map(matching, lookup.clauses))
     rows: list[tuple[float, int]] = []
-    for span in spans:
+    for span in ranges(corpus.scopes):
         rows += db.execute(sql, (match, *span, *keep.values)).fetchall()
     return [n for _, n in sorted(rows)[:limit]]
 
