@@ -26,9 +26,9 @@ from upwell.compress.options import NOT_PER_TOOL as COMPRESS_NOT_PER_TOOL
 from upwell.compress.options import CompressOptions
 from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
 from upwell.ground.context_windows import (
-    READ_SHARE,
-    RESULT_TOKENS,
     AgentOptions,
+    ResultTokens,
+    result_tokens_in,
     size_of,
     window_in,
 )
@@ -84,15 +84,16 @@ _NOT_PER_TOOL = {"surface": SURFACE_NOT_PER_TOOL, "compress": COMPRESS_NOT_PER_T
 PER_TOOL = ("compress", "surface")
 GONE = frozenset(
     """
-    cache.max_bytes cache.ttl_seconds gateway.drain_seconds gateway.lazy_tools_tokens
-    gateway.max_in_flight gateway.notice_seconds hook.cold_ms hook.enabled hook.idle_minutes
-    hook.prompt_ms hook.tool_ms learn.implicit_signals lessons.models llm.input_price
-    llm.output_price ltm.args ltm.arguments ltm.profile ltm.result ltm.tool memory.qmd_command
-    oidc.keys_url store.deletions_days store.secret surface.exclude_tools surface.judge_calls
-    surface.session_max_bytes surface.tool_count surface.write_tools tools.hide
+    cache.max_bytes cache.ttl_seconds compress.read_tokens gateway.drain_seconds
+    gateway.lazy_tools_tokens gateway.max_in_flight gateway.notice_seconds hook.cold_ms hook.enabled
+    hook.idle_minutes hook.prompt_ms hook.tool_ms learn.implicit_signals lessons.models
+    llm.input_price llm.output_price ltm.args ltm.arguments ltm.profile ltm.result ltm.tool
+    memory.qmd_command memory.qmd_mode oidc.keys_url store.deletions_days store.secret
+    surface.exclude_tools surface.judge_calls surface.session_max_bytes surface.tool_count
+    surface.write_tools tools.hide
     """.split()
 )
-"""Keys of 0.2.0. They are reported, but stop no command."""
+"""Keys of earlier versions. They are reported, but stop no command."""
 HOOK_VARIABLES = frozenset(f"UPWELL_HOOK__{name}_MS" for name in ("PROMPT", "TOOL", "COLD"))
 """How long an agent's hook waits. The process that the agent runs reads them itself."""
 MAX_TOOLS_CACHED = 512
@@ -159,9 +160,7 @@ class Config:
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
         """Return the `compress.*` settings for one tool. The tables of the server and of all
-        matching tool patterns override the general settings. If `compress.read_tokens` is not set,
-        and the size of the context window is known, a file that the agent reads may take up at most
-        `READ_SHARE` of the window.
+        matching tool patterns override the general settings.
         """
         return self._compress_options(server, tool)
 
@@ -172,15 +171,11 @@ class Config:
 
     def _compress_beside(self, server: str, tool: str) -> CompressOptions:
         overriding = self._overriding("compress", server, f"{server}__{tool}")
-        window = window_in(self.agent)
-        if window is not None and "compress.read_tokens" not in self.values:
-            fitting = min(self.compress.read_tokens, int(window * READ_SHARE))
-            overriding = {"read_tokens": fitting, **overriding}
         return dataclasses.replace(self.compress, **overriding) if overriding else self.compress
 
-    def result_tokens(self) -> int:
-        """Return the default budget of a result in tokens, which depends on the context window."""
-        return RESULT_TOKENS[size_of(window_in(self.agent))]
+    def result_tokens(self) -> ResultTokens:
+        """Return the default budgets of a result, which depend on the context window."""
+        return result_tokens_in(window_in(self.agent))
 
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
         """Return the `surface.*` settings for one tool (`server__tool`, or the agent's own name for

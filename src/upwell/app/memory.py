@@ -167,9 +167,10 @@ def _open_ltm(config: Config, ttl_store: TtlStore) -> "LtmRecall | None":
 
 
 def open_qmd(config: Config) -> QmdRecall | None:
-    if config.memory.backend is not Backend.QMD:
+    backend = config.memory.backend
+    if backend is Backend.BUILTIN:
         return None
-    return QmdRecall(config.memory, config.home.root, config.environment, _patience_of(config))
+    return QmdRecall(backend, config.home.root, config.environment, _patience_of(config))
 
 
 def _patience_of(config: Config) -> Patience:

@@ -19,8 +19,6 @@ class CompressOptions:
     searches and pages get less than other tools. With `lean`, every tool gets half as much. With
     `light`, every tool gets twice the agent's usual budget. Files that the agent reads are not
     affected.
-    `read_tokens`: files that the agent reads are delivered whole up to this size, or up to the
-    agent's usual budget if that is larger.
     `max_result_tokens`: soft limit. If only `max_result_chars` is set, tokens are not limited. If
     neither is set, the limit in tokens depends on the kind of tool, on `profile`, and on the
     agent's context window.
@@ -35,7 +33,6 @@ class CompressOptions:
 
     strategy: str = field(default="auto", metadata={CHOICES: tuple(STRATEGIES)})
     profile: str = field(default="balanced", metadata={CHOICES: ("light", "balanced", "lean")})
-    read_tokens: int = 10_000
     max_result_tokens: int | None = None
     max_result_chars: int | None = None
     min_result_retention: float = 0.65

@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 SMALL_WINDOW = 32_768
 LARGE_WINDOW = 200_000
 RESULT_TOKENS = {"small": 1500, "default": 4000, "large": 8000}
 """The budget of a response in tokens: `small` for windows up to 32 K, `default` up to 200 K, and
 `large` above. tests/NAMES.md explains where these values come from."""
+READ_TOKENS = 10_000
+"""A file that an agent reads is delivered whole up to this size."""
 READ_SHARE = 0.25
-"""The share of a known window that one file may fill when an agent reads it, unless
-`compress.read_tokens` is set."""
+"""The share of a known window that one such file may fill."""
 
 WINDOWS: Mapping[str, int] = {
     # Anthropic
@@ -242,6 +243,20 @@ class AgentOptions:
 def window_in(options: AgentOptions) -> int | None:
     """Return the configured window, or else the window of the configured model, if known."""
     return options.context_window or window_of(options.model)
+
+
+class ResultTokens(Struct, frozen=True):
+    """The budgets in tokens of a result for which no limit is configured: `usual`, and that of a
+    `file` which the agent reads."""
+
+    usual: int = RESULT_TOKENS["default"]
+    file: int = READ_TOKENS
+
+
+def result_tokens_in(window: int | None) -> ResultTokens:
+    """Return the budgets for a window in tokens."""
+    file = READ_TOKENS if window is None else min(READ_TOKENS, int(window * READ_SHARE))
+    return ResultTokens(RESULT_TOKENS[size_of(window)], file)
 
 
 def unknown_model(options: AgentOptions) -> str:

@@ -11,26 +11,20 @@ from upwell.ground.types.memory import DEFAULT_TENANT
 
 
 class Backend(StrEnum):
-    """The search engine for the user's documents."""
+    """The search engine for the user's documents. qmd searches by words, by meaning (`vsearch`), or
+    by both, with the hits reranked (`query`)."""
 
     BUILTIN = "builtin"
     QMD = "qmd"
-
-
-class QmdMode(StrEnum):
-    """How qmd searches: by words, by meaning, or by both, with the hits reranked."""
-
-    SEARCH = "search"
-    VSEARCH = "vsearch"
-    QUERY = "query"
+    QMD_VSEARCH = "qmd vsearch"
+    QMD_QUERY = "qmd query"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryOptions:
-    """`memory.*`: the backend, and how `qmd` searches."""
+    """`memory.*`: the backend."""
 
     backend: Backend = Backend.BUILTIN
-    qmd_mode: QmdMode = QmdMode.SEARCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ MAX_KEYS_NAMED = 60
 _LOOK_AHEAD = 256
 MAX_LINES_CHARS = 40_000
 """The maximum number of characters that `read_more(lines=…)` returns. Files up to about this size
-are delivered whole by default (`compress.read_tokens`)."""
+are delivered whole by default (`READ_TOKENS` in `ground/context_windows.py`)."""
 
 
 OnFollowUp = Callable[[StoredOriginal, str], None]

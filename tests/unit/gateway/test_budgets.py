@@ -5,6 +5,7 @@ import pytest
 from upwell.compress.options import CompressOptions
 from upwell.config import load
 from upwell.gateway.calls.budgets import ToolKind, default_tokens, kind_of
+from upwell.ground.context_windows import ResultTokens
 from upwell.ground.types.rpc import ToolCall
 
 
@@ -33,11 +34,9 @@ def test_the_kind_of_a_tool(asked: ToolCall, kind: ToolKind) -> None:
 
 
 def test_files_are_delivered_whole_up_to_their_own_budget() -> None:
-    assert default_tokens(call("read_file", path="a"), CompressOptions(), 4_000) == 10_000
-    assert (
-        default_tokens(call("read_file", path="a"), CompressOptions(read_tokens=500), 4_000)
-        == 4_000
-    )
+    read = call("read_file", path="a")
+    assert default_tokens(read, CompressOptions(), ResultTokens()) == 10_000
+    assert default_tokens(read, CompressOptions(), ResultTokens(4_000, 500)) == 4_000
 
 
 def test_a_file_takes_at_most_a_quarter_of_a_small_window(tmp_path) -> None:
@@ -45,20 +44,19 @@ def test_a_file_takes_at_most_a_quarter_of_a_small_window(tmp_path) -> None:
     budgets = []
     for flags in (
         {"agent.context_window": 8_192},
-        {"agent.context_window": 8_192, "compress.read_tokens": 5_000},
         {"agent.context_window": 200_000},
         {},
     ):
         config = load(tmp_path, flags, environment={})
         options = config.compress_for("s", "read_file")
         budgets.append(default_tokens(asked, options, config.result_tokens()))
-    assert budgets == [2_048, 5_000, 10_000, 10_000]
+    assert budgets == [2_048, 10_000, 10_000]
 
 
 def test_a_profile_changes_the_budgets() -> None:
     shell = call("Bash", command="make")
     budgets = [
-        default_tokens(shell, CompressOptions(profile=profile), 4_000)
+        default_tokens(shell, CompressOptions(profile=profile), ResultTokens())
         for profile in ("light", "balanced", "lean")
     ]
     assert budgets == [8_000, 2_000, 1_000]

@@ -50,7 +50,7 @@ async def test_structured_content_that_no_text_repeats_stays(app) -> None:
 async def test_large_structured_content_is_fitted_and_has_a_key(app, content, strategy) -> None:
     raw = RawObject.parse(dumps({"content": content, "structuredContent": ROWS}))
     result = json.loads((await app.fitter.fit(CALL, raw, strategy=strategy)).encode())
-    assert sum(count(part) for part in everything(result)) <= app.fitter.result_tokens
+    assert sum(count(part) for part in everything(result)) <= app.fitter.result_tokens.usual
     (line,) = [line for line in notice_of(result).split("\n") if "structuredContent" in line]
     assert json.loads(await app.texts.read(KEY.search(line)[1])) == ROWS
 
@@ -91,7 +91,7 @@ async def test_an_embedded_file_is_fitted_by_its_name(app) -> None:
     shown = result["content"][0]["resource"]
     assert (shown["uri"], shown["mimeType"]) == (file["uri"], file["mimeType"])
     assert "def crane_0(load):" in shown["text"]
-    assert count(shown["text"]) <= app.fitter.result_tokens
+    assert count(shown["text"]) <= app.fitter.result_tokens.usual
     assert "file:///src/crane.py: shortened" in notice_of(result)
     assert await app.texts.read(KEY.search(notice_of(result))[1]) == code
 

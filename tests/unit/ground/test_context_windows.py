@@ -51,8 +51,8 @@ def test_the_size_follows_from_the_window(options, size):
 
 def test_the_window_scales_settings_that_the_user_did_not_set(tmp_path):
     small = load(tmp_path, {"agent.context_window": 16_000}, {})
-    assert small.result_tokens() == 1500
+    assert small.result_tokens().usual == 1500
     assert small.surfacing().surface.max_injection_chars == 1500
     set_by_hand = {"agent.context_window": 16_000, "surface.max_injection_chars": 2500}
     assert load(tmp_path, set_by_hand, {}).surfacing().surface.max_injection_chars == 2500
-    assert load(tmp_path, {"agent.model": "gpt-5"}, {}).result_tokens() == 8000
+    assert load(tmp_path, {"agent.model": "gpt-5"}, {}).result_tokens().usual == 8000

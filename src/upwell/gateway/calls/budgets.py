@@ -9,6 +9,7 @@ import re
 from enum import StrEnum
 
 from upwell.compress.options import CompressOptions
+from upwell.ground.context_windows import ResultTokens
 from upwell.ground.types.rpc import ToolCall
 
 
@@ -58,11 +59,11 @@ def kind_of(call: ToolCall) -> ToolKind:
     return ToolKind.SEARCH if words & _SEARCH else ToolKind.OTHER
 
 
-def default_tokens(call: ToolCall, options: CompressOptions, usual: int) -> int:
-    """Return the budget of a call for which no limit is configured. `usual` is the agent's usual
-    budget.
+def default_tokens(call: ToolCall, options: CompressOptions, tokens: ResultTokens) -> int:
+    """Return the budget of a call for which no limit is configured. `tokens` are the agent's
+    budgets.
     """
     kind = kind_of(call)
     if kind == ToolKind.READ:
-        return max(options.read_tokens, usual)
-    return max(1, round(usual * BUDGET_FACTORS[options.profile].get(kind, 1.0)))
+        return max(tokens.file, tokens.usual)
+    return max(1, round(tokens.usual * BUDGET_FACTORS[options.profile].get(kind, 1.0)))

@@ -28,6 +28,7 @@ from upwell.gateway.calls.parts import (
 )
 from upwell.gateway.calls.results import content_of, text_block, with_content
 from upwell.gateway.calls.summaries import SummaryThreads
+from upwell.ground.context_windows import ResultTokens
 from upwell.ground.errors import StoreError
 from upwell.ground.text.format import counted
 from upwell.ground.text.tokens import count
@@ -36,7 +37,7 @@ from upwell.ground.types.compression import Budget, Compressed, Passage
 from upwell.ground.types.rpc import ToolCall
 from upwell.wire.rawjson import THREAD_BYTES, RawObject
 
-DEFAULT_RESULT_TOKENS = 4000
+DEFAULT_RESULT_TOKENS = ResultTokens()
 NOTICE_TOKENS, NOTICE_CHARS = 120, 320
 CONTENTS_SHARE = 0.5
 """The largest part of a budget that a table of contents may use. A larger table is left out."""
@@ -121,8 +122,8 @@ def ignore_cut(call: ToolCall, cut: Cut) -> None:
 class Fitter:
     """Shortens results and texts, and keeps their originals.
 
-    `result_tokens` is the default budget. `ratios` maps a `server__tool` name to the learned factor
-    for its budget. `shortened` is called for every shortened result.
+    `result_tokens` are the default budgets. `ratios` maps a `server__tool` name to the learned
+    factor for its budget. `shortened` is called for every shortened result.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class Fitter:
         options: Callable[[str, str], CompressOptions],
         *,
         tools: Tools = NO_TOOLS,
-        result_tokens: int = DEFAULT_RESULT_TOKENS,
+        result_tokens: ResultTokens = DEFAULT_RESULT_TOKENS,
         ratios: Mapping[str, float] | None = None,
         shortened: OnShortened = ignore_cut,
     ) -> None:
@@ -150,8 +151,8 @@ class Fitter:
         configured, the budget depends on the kind of tool in `call`."""
         tokens = options.max_result_tokens
         if tokens is None and options.max_result_chars is None:
-            usual = self.result_tokens
-            tokens = default_tokens(call, options, usual) if call else usual
+            budgets = self.result_tokens
+            tokens = default_tokens(call, options, budgets) if call else budgets.usual
         return Budget(
             max_tokens=_scaled(tokens, ratio),
             max_chars=_scaled(options.max_result_chars, ratio),
@@ -163,7 +164,7 @@ class Fitter:
         least one byte, so a result with fewer bytes fits, whatever its tool."""
         if options.max_result_tokens is not None or options.max_result_chars is not None:
             return 0.0
-        return min(SHORT_BYTES, self.result_tokens * LEAST_FACTOR)
+        return min(SHORT_BYTES, self.result_tokens.usual * LEAST_FACTOR)
 
     async def compress(
         self,

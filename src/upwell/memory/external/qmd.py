@@ -33,10 +33,12 @@ from upwell.ground.types.rpc import Ping
 from upwell.ground.uris import QMD_SCHEME as SCHEME
 from upwell.memory.external.dialects import one_line, telling_words
 from upwell.memory.external.waiting import Patience, Waiting
-from upwell.memory.options import MemoryOptions, QmdMode
+from upwell.memory.options import Backend
 from upwell.memory.sqlite.rescore import rescored
 
 COMMAND = ("qmd",)
+SEARCH = "search"
+"""qmd's command for a search by words."""
 ID = "qmd:"
 """The prefix of passage ids, which look like `qmd:collection/path.md:first:count`."""
 MAX_OUTPUT_BYTES = 4_000_000
@@ -68,7 +70,7 @@ class QmdRecall:
 
     def __init__(
         self,
-        options: MemoryOptions,
+        backend: Backend,
         folder: Path,
         environment: Mapping[str, str],
         patience: Patience | None = None,
@@ -76,7 +78,7 @@ class QmdRecall:
         command: Sequence[str] = COMMAND,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._options = options
+        self._mode = backend.partition(" ")[2] or SEARCH
         self._command = command
         self._folder = folder
         self._environment = {
@@ -100,14 +102,14 @@ class QmdRecall:
         if passages is None:
             passages = await self._waiting.answer(query, deadline, self._request)
             self._waiting.succeed(query)
-        searches_by_meaning = self._options.qmd_mode is not QmdMode.SEARCH
+        searches_by_meaning = self._mode != SEARCH
         own = passages.own_scores if searches_by_meaning else None
         now = self._clock.now()
         hits = await asyncio.to_thread(rescored, passages.memories, query, now, deadline, own)
         return Found(tuple(hits), asked=tuple(f"{self.name}: {text}" for text in passages.asked))
 
     async def _request(self, query: Query, deadline: Deadline) -> QmdPassages:
-        texts = _requests(query, self._options.qmd_mode)
+        texts = _requests(query, self._mode)
         answers = await asyncio.gather(*(self._results(text, deadline) for text in texts))
         passages: list[Memory] = []
         scores: dict[str, float] = {}
@@ -169,11 +171,10 @@ class QmdRecall:
             return Ping(ok=False, detail=error.message, hint=error.hint)
         match = re.search(rb"Total:\s*(\d+)", output)
         summary = f"{int(match[1])} documents indexed" if match else "answers"
-        return Ping(ok=True, detail=f"{summary}, qmd {self._options.qmd_mode}")
+        return Ping(ok=True, detail=f"{summary}, qmd {self._mode}")
 
     async def _results(self, text: str, deadline: Deadline) -> Sequence[Mapping[str, Any]]:
-        mode = str(self._options.qmd_mode)
-        output = await self._run((mode, "--json", "-n", str(MAX_HITS), "--", text), deadline)
+        output = await self._run((self._mode, "--json", "-n", str(MAX_HITS), "--", text), deadline)
         try:
             items = json.loads(output) if output.strip() else []
         except (ValueError, RecursionError) as error:
@@ -311,11 +312,11 @@ def _last(passage: Memory) -> int:
     return passage.lines[1] if passage.lines else 1
 
 
-def _requests(query: Query, mode: QmdMode) -> list[str]:
+def _requests(query: Query, mode: str) -> list[str]:
     """A search by meaning gets the query's text in one line. A search by words requires every word,
     so one request contains the first few words, and each of the longest words gets a request of its
     own. Words contain only letters and digits, so qmd sees no operators."""
-    if mode is not QmdMode.SEARCH:
+    if mode != SEARCH:
         return [line] if (line := one_line(query)) else []
     words = telling_words(query)
     longest_words = sorted(words, key=len, reverse=True)[:MAX_SINGLE_WORDS]

@@ -14,7 +14,7 @@ from upwell.ground.errors import RecallUnavailable, UsageError
 from upwell.ground.types.memory import Hit, Memory, Query, Scope, Trust
 from upwell.memory.external.qmd import QmdRecall
 from upwell.memory.external.waiting import Patience
-from upwell.memory.options import MemoryOptions, QmdMode
+from upwell.memory.options import Backend
 from upwell.memory.recall import FallBack
 from upwell.testing import FakeRecall, ManualClock
 
@@ -38,11 +38,11 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(root: Path, tmp_path: Path) -> Make:
-    def maker(*, command: tuple[str, ...] = FAKE, mode: str = "search", how: str = "") -> QmdRecall:
-        options = MemoryOptions(qmd_mode=QmdMode(mode))
+    def maker(*, command: tuple[str, ...] = FAKE, mode: str = "", how: str = "") -> QmdRecall:
+        backend = Backend(f"qmd {mode}" if mode else "qmd")
         environment = {"FAKE_QMD_ROOT": str(root), "FAKE_QMD": how, "UPWELL_LLM__API_KEY": "x"}
         return QmdRecall(
-            options, tmp_path, environment, Patience(race_seconds=30.0), command=command
+            backend, tmp_path, environment, Patience(race_seconds=30.0), command=command
         )
 
     return maker
@@ -185,7 +185,7 @@ async def test_with_the_program_the_other_place_is_not_asked(make: Make) -> None
 async def test_one_that_fails_is_left_alone_and_tried_again(tmp_path: Path) -> None:
     clock = ManualClock()
     command = ("no-such-program-anywhere",)
-    recall = QmdRecall(MemoryOptions(), tmp_path, {}, command=command, clock=clock)
+    recall = QmdRecall(Backend.QMD, tmp_path, {}, command=command, clock=clock)
     for _ in range(PATIENCE.max_failures):
         with pytest.raises(RecallUnavailable, match="cannot be run"):
             await found(recall, "when does the settlement job run?")
@@ -216,7 +216,7 @@ async def test_overlapping_windows_are_one_passage(tmp_path: Path) -> None:
     lines[9], lines[11], lines[25] = "settlement in May", "the job runs", "another job"
     (root / "notes.md").write_text("\n".join(lines))
     environment = {"FAKE_QMD_ROOT": str(root), "FAKE_QMD": ""}
-    recall = QmdRecall(MemoryOptions(), tmp_path, environment, command=FAKE)
+    recall = QmdRecall(Backend.QMD, tmp_path, environment, command=FAKE)
     hits = await found(recall, "settlement job runs harbour")
     assert {hit.memory.lines for hit in hits} == {(9, 14), (1, 3)}
     for hit in hits:
@@ -236,7 +236,7 @@ async def test_a_late_answer_serves_the_next_search_about_the_subject(
 ) -> None:
     patience = Patience(race_seconds=0.003)
     recall = QmdRecall(
-        MemoryOptions(), root.parent, {"FAKE_QMD_ROOT": str(root)}, patience, command=FAKE
+        Backend.QMD, root.parent, {"FAKE_QMD_ROOT": str(root)}, patience, command=FAKE
     )
     cue = Query(texts=("settlement job",), awaited=False)
     with pytest.raises(RecallUnavailable, match="did not answer within"):
