@@ -39,17 +39,6 @@ def test_read_more_rebuilds_a_large_response(peer: Peer, tool: str, original: st
     assert read_all(peer, key, len(original), middle) == original[middle:]
 
 
-@pytest.mark.parametrize("tool", ["big_markdown", "big_json"])
-def test_an_original_above_the_cap_on_disk_can_be_read(gateway: Gateway, tool: str) -> None:
-    """`big_json` is fitted in a worker process."""
-    peer = gateway({"up": script("upstream")}, compress={"original_max_bytes": 1000})
-    peer.wait_for_tools("up__big_json", "upwell__read_more")
-    result = peer.call(f"up__{tool}")
-    assert "compress.original_max_bytes" in everything(result)
-    original = {"big_json": big_json, "big_markdown": big_markdown}[tool]()
-    assert read_all(peer, key_in(result), len(original)) == original
-
-
 def test_chunks_are_within_budget_too(peer: Peer) -> None:
     key = key_in(peer.call("up__big_markdown"))
     assert len(text_of(peer.call("upwell__read_more", key=key, offset=0))) < MOST_CHARS

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from upwell.app.store import Files
+from upwell.compress.originals import MAX_BYTES as ORIGINALS_BYTES
 from upwell.compress.originals import Originals
 from upwell.config import Config
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -65,7 +66,7 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
 
 def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) -> TtlStore:
     caps: dict[str, int] = {
-        EntryKind.ORIGINAL: config.compress.original_max_bytes,
+        EntryKind.ORIGINAL: ORIGINALS_BYTES,
         EntryKind.RESPONSE: _RESPONSES_BYTES,
         EntryKind.CUT: _CUTS_BYTES,
         EntryKind.PLACE: _PLACES_BYTES,

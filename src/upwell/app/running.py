@@ -45,8 +45,7 @@ SECTIONS_AT_ONCE = frozenset({"server", "tool", "gateway", "compress"})
 KEYS_AT_ONCE = frozenset({"surface.race_ms", "surface.injection_mode"})
 KEYS_AT_START = frozenset(
     """
-    compress.original_ttl_seconds compress.original_max_bytes
-    gateway.hosts
+    compress.original_ttl_seconds gateway.hosts
     """.split()
 )
 

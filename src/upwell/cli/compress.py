@@ -61,8 +61,8 @@ def _whole(key: str) -> str:
     if key:
         return f"whole text: upwell read {key}"
     return (
-        "the whole text was not stored: it contains a secret or exceeds "
-        "compress.original_max_bytes, or the disk is full or read-only"
+        "the whole text was not stored: it contains a secret or is too "
+        "large, or the disk is full or read-only"
     )
 
 

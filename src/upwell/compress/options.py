@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from upwell.compress.registry import STRATEGIES
 from upwell.ground.type_hints import CHOICES
 
-NOT_PER_TOOL = frozenset({"original_ttl_seconds", "original_max_bytes"})
-"""All originals are stored together, so these settings cannot differ by tool."""
+NOT_PER_TOOL = frozenset({"original_ttl_seconds"})
+"""All originals are stored together, so this setting cannot differ by tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,6 @@ class CompressOptions:
     `llm_timeout_seconds`: how long `llm_summary` waits for the model.
     `original_ttl_seconds`: how long the original of a shortened response can be read after its last
     use.
-    `original_max_bytes`: disk space for originals; the oldest originals are evicted first.
     """
 
     strategy: str = field(default="auto", metadata={CHOICES: tuple(STRATEGIES)})
@@ -38,4 +37,3 @@ class CompressOptions:
     min_result_retention: float = 0.65
     llm_timeout_seconds: float = 60.0
     original_ttl_seconds: float = 86_400.0
-    original_max_bytes: int = 256_000_000

@@ -30,7 +30,9 @@ PATIENCE_SECONDS = 0.2
 """Writing a part may wait this long for the disk, which another process may have locked. After that
 the original is stored in memory instead."""
 SECRET, BUSY = "It contains a secret", "The disk is busy"
-LARGE = "It exceeds compress.original_max_bytes"
+MAX_BYTES = 256_000_000
+"""Disk space for originals; the oldest originals are evicted first."""
+LARGE = "It is too large to be stored on disk"
 _PACK_LEVEL = 1
 """The fastest level of zlib (100 MB/s). It shrinks program output to a fifth or less."""
 _KEY_HEX = 16
@@ -57,9 +59,9 @@ class StoredOriginal(Struct, frozen=True):
 class Originals:
     """Stores originals in `durable`, which survives a restart, or in `private` (in memory).
 
-    `secret` is for the keys, at least 16 bytes. `has_secret` returns whether a text
-    contains a secret and must not be written to disk. Storing and reading raise `StoreError` if the
-    database fails.
+    `secret` is for the keys, at least 16 bytes. `has_secret` returns whether a text contains a
+    secret and must not be written to disk. `durable` has room for `max_bytes`. Storing and reading
+    raise `StoreError` if the database fails.
     """
 
     def __init__(
@@ -71,13 +73,14 @@ class Originals:
         has_secret: Callable[[str], bool],
         options: CompressOptions | None = None,
         principal: str = "",
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self._durable = durable
         self._private = private
         self._secret = secret
         self._has_secret = has_secret
         options = options or CompressOptions()
-        self._ttl, self._max_bytes = options.original_ttl_seconds, options.original_max_bytes
+        self._ttl, self._max_bytes = options.original_ttl_seconds, max_bytes
         self._principal = principal
 
     def key_of(self, text: str, name: str = "") -> str:

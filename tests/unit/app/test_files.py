@@ -42,15 +42,14 @@ def test_every_kind_is_named_in_one_place() -> None:
 
 
 async def test_the_caps_belong_to_kinds(tmp_path: Path) -> None:
-    flags = {"compress.original_max_bytes": 123}
     files = Files()
-    config = load(tmp_path, flags, {})
+    config = load(tmp_path, {}, {})
     config.home.prepare()
     result = caps(open_ttl_store(config, files))
     for database in files.databases:
         await database.aclose()
     assert set(result) <= set(EntryKind)
-    assert (result[EntryKind.ORIGINAL], result[EntryKind.RESPONSE]) == (123, 64_000_000)
+    assert (result[EntryKind.ORIGINAL], result[EntryKind.RESPONSE]) == (256_000_000, 64_000_000)
     assert set(caps(private_ttl_store())) == {EntryKind.ORIGINAL}
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from upwell.compress.options import CompressOptions
 from upwell.compress.originals import BUSY, LARGE, PART_CHARS, SECRET, Originals
 from upwell.ground.errors import KeyUnknown
 from upwell.ground.sqlite.database import Database, open_database
@@ -135,7 +134,7 @@ def with_room(disk: int, memory: int) -> Originals:
         private=store(memory),
         secret=b"s" * 32,
         has_secret=lambda text: "ghp_" in text,
-        options=CompressOptions(original_max_bytes=disk),
+        max_bytes=disk,
     )
 
 
