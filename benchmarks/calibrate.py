@@ -29,9 +29,8 @@ import numpy as np
 from retrieval import library, lines
 from upwell.ground.clock import Deadline
 from upwell.ground.embed import Embedder
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import NO_INTENT, Cue
 from upwell.ground.types.memory import Query
-from upwell.ground.types.surfacing import NO_INTENT
 from upwell.memory.ranking.calibrate import features, order_features
 from upwell.memory.ranking.coefficients import BY_MEANING, BY_WORDS
 from upwell.memory.ranking.scoring import assess

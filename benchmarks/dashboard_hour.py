@@ -26,9 +26,8 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from upwell.app import App, Settings, build
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.cue import Cue, Door, Skip, SkipReason
 from upwell.ground.types.memory import Memory
-from upwell.ground.types.surfacing import Skip, SkipReason
 
 BATCH = 5_000
 LOADS = 7

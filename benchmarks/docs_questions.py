@@ -35,7 +35,7 @@ from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit
 from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
-from upwell.memory.documents.sections.scoring import NOTES, PROMPTS, SECOND_SHARE, TOOLS, is_note
+from upwell.memory.documents.sections.rank import NOTES, PROMPTS, SECOND_SHARE, TOOLS, is_note
 from upwell.memory.documents.sections.search import SHARE
 from upwell.memory.ranking.terms import query_words
 from upwell.memory.sources import source_at

@@ -21,10 +21,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import SessionEvent
 from upwell.episodes.miner import EpisodeMiner
-from upwell.episodes.triggers import triggers_of
+from upwell.episodes.triggers import Episode, EpisodeKind, triggers_of
 from upwell.replay.transcripts import transcripts_at
 
 SHOWN_CHARS = 160

@@ -46,12 +46,11 @@ from typing import Any
 from upwell.app import Settings, build
 from upwell.app.replaying import replaying
 from upwell.episodes.events import Kind, SessionEvent
+from upwell.ground.ledger import TtlStore
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.words import informative, terms
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Surfacing
 from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
-from upwell.ground.types.surfacing import Surfacing
 from upwell.replay.memories import With
 from upwell.replay.run import SimulatedClock, kind_of
 from upwell.replay.timeline import Timeline

@@ -33,7 +33,7 @@ from benchmarks.scale import opened, report, server_cpu, serving, superuser
 from tests.postgres import Cluster
 
 from upwell.app import App
-from upwell.ground.postgres.migrate import migrate
+from upwell.ground.postgres.connection import migrate
 from upwell.ground.types.memory import Memory
 
 LIMIT = 10

@@ -25,10 +25,10 @@ from upwell.ground.clock import Deadline
 from upwell.ground.embed import Embedder, cosine
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Query, Scope
-from upwell.memory.embedding.questions import QuestionVectors
+from upwell.memory.base import StoreRecall
 from upwell.memory.library import Library
+from upwell.memory.meaning import QuestionVectors
 from upwell.memory.ranking.terms import query_words
-from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite.lookup import quoted
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS

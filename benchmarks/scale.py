@@ -34,9 +34,8 @@ from benchmarks.made_up import Company, questions
 from tests.postgres import Cluster
 
 from upwell.app import App, Settings, build
-from upwell.ground.postgres.migrate import migrate
-from upwell.ground.types.cue import Cue
-from upwell.ground.types.surfacing import Surfacing
+from upwell.ground.postgres.connection import migrate
+from upwell.ground.types.cue import Cue, Surfacing
 
 SAMPLED = 20_000
 """Every prompt is about one of this many memories."""

@@ -31,9 +31,8 @@ from typing import Any
 from upwell.ground.home import Home
 from upwell.memory.ranking.terms import query_words, word_list
 from upwell.replay.transcripts import Transcript, transcripts_at
-from upwell.sessions.answer import answers_to
+from upwell.sessions.answer import answers_to, lines_of
 from upwell.sessions.index import SessionIndex, SessionScope
-from upwell.sessions.render import lines_of
 from upwell.sessions.turns import Turn, turns_of
 from upwell.surface.render import preview
 

@@ -35,7 +35,7 @@ from retrieval import lines, plain_fts, plain_search
 from upwell import Cue, Surfacing
 from upwell.app import Settings, build
 from upwell.ground.embed import EMBEDDERS
-from upwell.memory.embedding import questions
+from upwell.memory import meaning
 
 RRF_LEAST, RRF_K = 0.02, 60
 UNLIMITED = {
@@ -306,7 +306,7 @@ async def main() -> None:
 
         model = MiniLm(options.minilm)
         EMBEDDERS["minilm"] = lambda _: model  # type: ignore[assignment]
-        questions.WAIT_SECONDS = 9.0
+        meaning.WAIT_SECONDS = 9.0
     if options.own:
         await report("own", own(), 1.0, model)
         return

@@ -27,7 +27,7 @@ async def upwell(folder: Path) -> tuple[Add, Search, Close]:
     from upwell.ground.clock import Deadline
     from upwell.ground.sqlite.database import open_database
     from upwell.ground.types.memory import Memory, Query
-    from upwell.memory.recall import StoreRecall
+    from upwell.memory.base import StoreRecall
     from upwell.memory.sqlite.store import OWNER, SqliteStore
 
     database = open_database(folder / "memory.db", [OWNER], synchronous="FULL")

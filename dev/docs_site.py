@@ -8,7 +8,7 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from upwell.ground.remote_address import address_of
+from upwell.ground.project import address_of
 
 ROOT = Path(__file__).parents[1]
 COPIES = {"CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md"}
@@ -59,8 +59,7 @@ def commands_page() -> str:
     """Every command with its arguments and options."""
     from click import Context
 
-    from upwell.cli.help import GROUPS
-    from upwell.cli.main import COMMAND
+    from upwell.cli.main import COMMAND, GROUPS
 
     lines = ["# Commands", "", "Every command with its arguments and options, from the code.", ""]
     with Context(COMMAND, info_name="upwell") as context:

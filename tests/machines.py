@@ -14,11 +14,11 @@ from tests.team_gateway import OWNER_TOKEN, gateway
 from upwell.ground.clock import Deadline
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import Query, Scope
+from upwell.memory.base import StoreRecall
 from upwell.memory.postgres.shared import PostgresSharedMemories
 from upwell.memory.postgres.store import PostgresStore
-from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.base import Outgoing, TeamMemories
+from upwell.memory.team.exchange import Outgoing, TeamMemories
 from upwell.memory.team.gateway import GatewayMemories
 from upwell.memory.team.queue import send
 from upwell.testing import ManualClock

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from upwell.app import App, Settings, build
-from upwell.app.team_access import team_access
-from upwell.ground.types.principal import OWNER, Principal
-from upwell.web.admission import Admission, Denials
+from upwell.app.team import team_access
+from upwell.ground.types.rpc import OWNER, Principal
+from upwell.web.guard import Admission, Denials
 from upwell.web.routes import http_app
 from upwell.web.server import http_server, listen
 from upwell.web.team import TeamDoor

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from upwell.cli.help import PLACES
+from upwell.cli.main import PLACES
 from upwell.compress import STRATEGIES
 from upwell.config import SECTIONS
 from upwell.gateway.options import ServerOptions
-from upwell.ground.types.surfacing import SkipReason
+from upwell.ground.types.cue import SkipReason
 from upwell.hosts import HOSTS
 from upwell.replay.transcripts import NAMES
 from upwell.surface.options import NOT_PER_TOOL

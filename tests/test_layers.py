@@ -22,103 +22,32 @@ FLOORS = [
 ENTRY = {"__init__", "__main__"}
 
 STAIRS = {
-    "compress": [
-        *("synonyms", "relevance", "priority", "base", "registry", "options"),
-        *("json", "normalise", "units", "coverage", "assemble", "clean"),
-        *("search", "selective", "progressive", "strategies", "compressor", "originals"),
-    ],
-    "ground": [
-        *("clock", "context_windows", "meters", "secrets", "threads", "type_hints"),
-        *(
-            "types",
-            "uris",
-            "invocation",
-            "errors",
-            "limits",
-            "endpoint",
-            "files",
-            "clock_jump",
-            "home",
-            "names",
-            "settings",
-        ),
-        *("trace", "background", "embed", "foreign", "remote_address", "text", "listener", "llm"),
-        *("project", "walk", "session_state"),
-        *("sqlite", "postgres", "ledger", "ttl_store", "host_sessions", "pause"),
-    ],
-    "memory": [
-        *("options", "ranking", "records", "stems", "sources", "places", "notes"),
-        *("duplicates", "lookups", "embedding", "base", "recall", "topics", "team"),
-        *("relocation", "sqlite", "postgres", "documents", "folder", "external", "library", "line"),
-        "transfer",
-    ],
-    "surface": [
-        *(
-            "argument_text",
-            "late_hits",
-            "loaded",
-            "seen_log",
-            "wording",
-            "query",
-            "options",
-            "event",
-        ),
-        *(
-            "moments",
-            "gate",
-            "scopes",
-            "bearing",
-            "context_sketch",
-            "worth",
-            "failure_names",
-            "episodes",
-            "intent",
-            "journal",
-        ),
-        *("render", "guards", "learning", "verdict", "filters", "record", "rules", "explain"),
-        *("judge", "rating", "session_start", "deliveries", "lessons", "pipeline", "offer"),
-    ],
-    "gateway": [
-        "options",
-        "shapes",
-        "eras",
-        "clients",
-        "upstreams",
-        "calls",
-        "routing",
-        "front",
-        "server",
-    ],
-    "app": [
-        *(
-            "gain",
-            "savings",
-            "capture",
-            "asking",
-            "carried_commands",
-            "cuts",
-            "damage",
-            "ltm",
-        ),
-        *("lesson_records", "lessons", "lesson_queue", "lesson_models"),
-        *("past_sessions", "reporting", "review", "shortening", "setting_up"),
-        *(
-            "store",
-            "files",
-            "auditing",
-            "results",
-            "memory",
-            "follow_up",
-            "local_copy",
-            "cited_texts",
-            "learning",
-            "principals",
-        ),
-        *("relocating", "surfacing", "toolbox", "turns", "wiring", "joining", "metrics"),
-        *("overview", "proposals", "replaying", "running", "team_access", "doctor"),
-        *("lesson_book", "lesson_offer", "taught"),
-        *("events", "login", "dashboard", "daemon", "http"),
-    ],
+    "compress": """
+        relevance base options folding units order json assemble lossless selective progressive
+        strategies compressor originals
+    """.split(),
+    "ground": """
+        clock context_windows meters secrets types invocation errors limits files clock_jump home
+        names settings trace background text llm embed listener project sqlite postgres ledger
+        host_sessions pause
+    """.split(),
+    "memory": """
+        options ranking records stems sources places notes lookups meaning base topics team vectors
+        relocation sqlite postgres documents folder external library line transfer
+    """.split(),
+    "surface": """
+        loaded seen_log wording query options event moments gate render scopes bearing
+        context_sketch worth intent journal learning verdict lessons filters rules judge
+        session_start record explain pipeline offer
+    """.split(),
+    "gateway": """
+        options shapes eras clients upstreams calls routing front server
+    """.split(),
+    "app": """
+        shortening capture ltm lessons lesson_queue store review files memory surfacing reporting
+        setting_up local_copy relocating toolbox turns wiring team replaying running doctor
+        lesson_book lesson_offer login dashboard http daemon
+    """.split(),
 }
 """The sub-packages and files of a package, from the lowest: each imports only from its own or from
 a lower one."""

@@ -7,15 +7,14 @@ alone would take up most of a hook's run time.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from upwell.ground.types.cue import Cue
+    from upwell.ground.types.cue import Cue, Skip, Surfacing
     from upwell.ground.types.memory import Hit, Memory
-    from upwell.ground.types.surfacing import Skip, Surfacing
 
 __all__ = ["Cue", "Hit", "Memory", "Skip", "Surfacing", "__version__"]
 __version__ = "0.3.0"
 
-_MODULES = {"Cue": "cue", "Hit": "memory", "Memory": "memory", "Skip": "surfacing"}
-_MODULES["Surfacing"] = "surfacing"
+_MODULES = {"Cue": "cue", "Hit": "memory", "Memory": "memory", "Skip": "cue"}
+_MODULES["Surfacing"] = "cue"
 
 
 def __getattr__(name: str) -> object:

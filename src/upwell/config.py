@@ -20,8 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from upwell.capture.lessons.options import LessonOptions
-from upwell.capture.options import CaptureOptions
+from upwell.capture.options import CaptureOptions, LessonOptions
 from upwell.compress.options import NOT_PER_TOOL as COMPRESS_NOT_PER_TOOL
 from upwell.compress.options import CompressOptions
 from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
@@ -39,9 +38,8 @@ from upwell.ground.home import Home, default_home
 from upwell.ground.llm import LlmOptions
 from upwell.ground.names import OWN_SERVER, check_server_name
 from upwell.ground.pause import ProjectOptions
-from upwell.ground.settings import checked, masked, unknown
+from upwell.ground.settings import checked, line_of, masked, unknown
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
-from upwell.ground.type_hints import line_of
 from upwell.hook.options import HookOptions
 from upwell.learn.options import LearnOptions
 from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions, StoreOptions
@@ -55,7 +53,7 @@ from upwell.surface.options import (
     scaled_to,
 )
 from upwell.tools.options import ToolsOptions
-from upwell.usage.prices import FREE, prices_of
+from upwell.usage.report import FREE, prices_of
 from upwell.web.options import OidcOptions
 
 SECTIONS: Mapping[str, type] = {

@@ -13,9 +13,8 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.conftest import DESKTOP, Dashboard, Open, dashboard_of
 from upwell.app import App, Settings, build
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.cue import Cue, Door, Skip, SkipReason
 from upwell.ground.types.memory import Memory
-from upwell.ground.types.surfacing import Skip, SkipReason
 
 pytestmark = pytest.mark.slow
 MEMORIES = EVENTS = 100_000

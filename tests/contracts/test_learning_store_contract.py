@@ -8,7 +8,7 @@ from tests.postgres import cluster
 
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.types.surfacing import Rating
+from upwell.ground.types.cue import Rating
 from upwell.learn.feedback import (
     OWNER,
     RETENTION_SECONDS,

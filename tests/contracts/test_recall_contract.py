@@ -13,11 +13,10 @@ from upwell.ground.errors import RecallUnavailable
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.text.words import terms
 from upwell.ground.types.memory import Found, Memory, Query, Scope
-from upwell.memory.base import Recall
+from upwell.memory.base import Recall, Recalls, StoreRecall
 from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
 from upwell.memory.external.ltm import LtmRecall
-from upwell.memory.recall import Recalls, StoreRecall
 from upwell.memory.sources import source_at
 from upwell.memory.sqlite.rows import OWNER as SOURCES_OWNER
 from upwell.memory.sqlite.rows import SqliteSources

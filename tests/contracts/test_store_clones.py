@@ -9,8 +9,7 @@ from tests.contracts.stores import STORES
 
 from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Memory, Query, Scope
-from upwell.memory.base import Store
-from upwell.memory.recall import StoreRecall
+from upwell.memory.base import Store, StoreRecall
 from upwell.testing import ManualClock
 
 SHOP = "github.com/acme/shop"

@@ -13,8 +13,7 @@ from tests.contracts.stores import STORES
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Hit, Memory, Provenance, Query, Scope, Trust
-from upwell.memory.base import Store
-from upwell.memory.recall import StoreRecall
+from upwell.memory.base import Store, StoreRecall
 from upwell.testing import ManualClock
 
 

@@ -10,9 +10,8 @@ from tests.contracts.stores import STORES
 
 from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Memory, Query, Scope
-from upwell.ground.types.principal import is_visible
-from upwell.memory.base import Store
-from upwell.memory.recall import StoreRecall
+from upwell.ground.types.rpc import is_visible
+from upwell.memory.base import Store, StoreRecall
 from upwell.testing import ManualClock
 
 

@@ -11,7 +11,7 @@ from tests.contracts.stores import TENANTS, TenantStore
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Memory, Query, Scope
-from upwell.memory.recall import StoreRecall
+from upwell.memory.base import StoreRecall
 from upwell.memory.relocation import Discarded
 from upwell.testing import ManualClock
 

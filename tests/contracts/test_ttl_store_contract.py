@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from upwell.ground.ledger import OWNER, Entries, TtlStore
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import OWNER, Entries, TtlStore
 from upwell.testing import ManualClock
 
 

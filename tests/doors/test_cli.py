@@ -15,8 +15,7 @@ import click
 import pytest
 
 from tests.conftest import Done, Upwell
-from upwell.cli.help import GROUPS, PLACES
-from upwell.cli.main import COMMAND
+from upwell.cli.main import COMMAND, GROUPS, PLACES
 
 VERBS = [
     *("demo", "serve", "add", "list", "remove", "remember", "recall", "forget", "restore"),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.conftest import Upwell
-from upwell.cli.help import PLACES
+from upwell.cli.main import PLACES
 
 HEAVY = {
     *("pydantic", "click", "rich", "mcp", "sqlite3", "msgspec", "orjson", "tomllib"),

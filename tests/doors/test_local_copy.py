@@ -26,7 +26,7 @@ from tests.doors.replicas import replicas
 from tests.postgres import APPLICATION, cluster
 from tests.proxy import Proxy
 from upwell.app.local_copy import POLL_SECONDS
-from upwell.ground.postgres.migrate import migrate
+from upwell.ground.postgres.connection import migrate
 from upwell.ground.postgres.schema import TABLES_OF_A_TENANT
 
 DELAY_SECONDS = 0.05

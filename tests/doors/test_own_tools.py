@@ -12,7 +12,7 @@ from tests.doors.conftest import write_config
 from tests.doors.hooked import House
 from tests.doors.peer import text_of
 from upwell.ground.home import Home
-from upwell.hook import launcher
+from upwell.hook import control
 from upwell.hook.control import daemon_at, end
 
 FEW = ["read_more", "memory_search", "memory_get", "add_memory", "delete_memory"]
@@ -21,7 +21,7 @@ FEW = ["read_more", "memory_search", "memory_get", "add_memory", "delete_memory"
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
     house = House(tmp_path)
-    launcher.write(Home(house.home))
+    control.write_launchers(Home(house.home))
     yield house
     if daemon := daemon_at(str(house.home)):
         assert end(daemon)

@@ -14,7 +14,7 @@ from tests.doors.conftest import Gateway, script
 from tests.doors.reading import everything, texts
 from upwell import Cue, Skip, Surfacing
 from upwell.app import Settings, build
-from upwell.ground.uris import MEMORY_URI
+from upwell.ground.names import MEMORY_URI
 from upwell.tools.recall import described
 
 FACTS = {

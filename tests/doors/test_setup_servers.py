@@ -17,7 +17,7 @@ from tests.doors.peer import Peer, text_of
 from tests.doors.test_given_back import FILES, SECRETS, UNDO, servers, state, user
 from upwell.hook.place import DaemonPlace
 from upwell.hosts import server_files
-from upwell.hosts.entries import wrapped_words
+from upwell.hosts.servers import wrapped_words
 
 __all__ = ["user"]
 

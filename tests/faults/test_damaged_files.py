@@ -13,13 +13,11 @@ import pytest
 
 from upwell.app import Settings, build
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.sqlite.readable import DamagedFile
-from upwell.ground.sqlite.salvage import last_salvage
-from upwell.ground.types.cue import Cue
+from upwell.ground.sqlite.file import DamagedFile
+from upwell.ground.sqlite.salvage import Backups, last_salvage
+from upwell.ground.types.cue import Cue, Skip
 from upwell.ground.types.memory import Memory, Scope
-from upwell.ground.types.surfacing import Skip
 from upwell.learn.feedback import OWNER as RATINGS
 from upwell.memory.records import NO_PROJECT
 from upwell.memory.sqlite.rows import OWNER as SOURCES

@@ -17,7 +17,7 @@ CHARS = (40_000, 80_000)
 MOST_SECONDS = 0.6
 LIMIT_SECONDS = 1.0
 ENOUGH = 3.0
-DRIVEN: dict[str, Callable[[Any], object]] = {"upwell.compress.json.read:ITEM": parse}
+DRIVEN: dict[str, Callable[[Any], object]] = {"upwell.compress.json.tree:ITEM": parse}
 """Patterns that the code matches in a loop, which ends at the first empty match. They are tested
 through that code."""
 
@@ -44,7 +44,7 @@ def test_patterns_are_found_where_they_hide() -> None:
     assert "upwell.ground.text.kind:_CODE" in places
     assert any("[" in place for place in places)
     assert any("()" in place for place in places)
-    assert any(place.startswith("memory/documents/sections/links.py") for place in places)
+    assert any(place.startswith("memory/documents/sections/parse.py") for place in places)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from upwell.ground.types.memory import Memory
 from upwell.hosts import HOSTS
 from upwell.hosts.install import Installer
 from upwell.hosts.installation import Installation
-from upwell.surface.episodes import lack_of
+from upwell.surface.lessons import lack_of
 from upwell.surface.loaded import MAX_LOOKED_FOR, loaded_by
 
 RULE = "Ferries berth at pier three."

@@ -12,7 +12,7 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.kind import detect
 from upwell.ground.text.sections import blocks
-from upwell.memory.documents.front_matter import front_of
+from upwell.memory.documents.reading import front_of
 from upwell.surface.render import harmless_line
 
 CHARS = 30_000

@@ -17,7 +17,7 @@ from tests.doors.address import Address, said, serving
 from tests.doors.conftest import QUICK, script, write_config
 from tests.doors.hooked import House
 from upwell.ground import listener
-from upwell.setup.callback import PATH, Callback
+from upwell.setup.login import PATH, Callback
 
 BURST = 400
 FEW_FILES = ("sh", "-c", 'ulimit -n 160; exec "$@"', "sh")
@@ -98,7 +98,7 @@ def test_a_hook_is_answered_after_a_burst_at_the_daemon(tmp_path: Path) -> None:
 
 
 async def test_a_login_returns_during_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upwell.setup.callback.READ_SECONDS", 0.5)
+    monkeypatch.setattr("upwell.setup.login.READ_SECONDS", 0.5)
     async with Callback() as callback:
         callback.expect("s", "shop")
         port = int(callback.uri.rsplit(":")[-1].removesuffix(PATH))

@@ -27,8 +27,8 @@ from upwell.config import load
 from upwell.ground.postgres import connection as postgres_connection
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.sqlite import file as sqlite_file
+from upwell.ground.types.cue import Rating
 from upwell.ground.types.memory import Memory
-from upwell.ground.types.surfacing import Rating
 from upwell.learn.feedback import Rated, Ratings
 from upwell.learn.postgres import PostgresRatings
 from upwell.memory import relocation

@@ -15,8 +15,8 @@ from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.learn.postgres import PostgresRatings
+from upwell.memory.base import StoreRecall
 from upwell.memory.postgres.store import PostgresStore
-from upwell.memory.recall import StoreRecall
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from tests.postgres import cluster
 from upwell.app import Settings, build
 from upwell.app import store as home_store
 from upwell.ground.postgres.connection import Postgres
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Surfacing
 from upwell.ground.types.memory import Memory
-from upwell.ground.types.surfacing import Surfacing
 from upwell.memory.postgres import counts
 from upwell.testing import FakeEmbedder
 

@@ -12,8 +12,7 @@ from upwell.app import Settings, build
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.sqlite import database as databases
 from upwell.ground.sqlite import file as files
-from upwell.ground.types.cue import Cue
-from upwell.ground.types.surfacing import Surfacing
+from upwell.ground.types.cue import Cue, Surfacing
 
 FACT = "the settlement job in src/billing/settle.py runs before midnight"
 

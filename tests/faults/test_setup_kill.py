@@ -21,10 +21,10 @@ import pytest
 
 from tests.doors.older import moved_by_init, moved_by_setup
 from upwell.app.setting_up import SettingUp
-from upwell.cli.clients import clients_of_user
 from upwell.cli.hooks import hook_installation, installer_of
+from upwell.cli.servers import clients_of_user
 from upwell.config import load
-from upwell.hosts.entries import wrapped_words
+from upwell.hosts.servers import wrapped_words
 
 FILES = {
     ".claude/settings.json": '{\n  "model": "opus"\n}\n',

@@ -16,7 +16,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError, StoreUnwritable
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Memory, Query, Scope
-from upwell.memory.recall import StoreRecall
+from upwell.memory.base import StoreRecall
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 

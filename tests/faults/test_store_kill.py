@@ -12,7 +12,7 @@ from tests.faults.killing import SLOW_ROUNDS, Scripts, Tally, kill, ready, round
 from upwell.ground.clock import Deadline
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Query, Scope
-from upwell.memory.recall import StoreRecall
+from upwell.memory.base import StoreRecall
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 WRITER = """
@@ -39,7 +39,7 @@ READER = """
     from upwell.ground.sqlite.database import open_database
     from upwell.ground.clock import Deadline
     from upwell.ground.types.memory import Query, Scope
-    from upwell.memory.recall import StoreRecall
+    from upwell.memory.base import StoreRecall
     from upwell.memory.sqlite.store import OWNER, SqliteStore
 
     async def main(path):

@@ -15,7 +15,7 @@ from tests.postgres import APPLICATION, cluster
 from tests.team_gateway import OWNER_TOKEN, Gateway, gateway
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import Memory, Scope, Trust
-from upwell.ground.types.principal import Role, granted, private_of
+from upwell.ground.types.rpc import Role, granted, private_of
 from upwell.memory.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.slow  # every attack opens a gateway and a PostgreSQL

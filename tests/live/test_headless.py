@@ -21,7 +21,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.invocation import Invocation
 from upwell.ground.pause import HEADLESS_FOLDER
 from upwell.hosts import HOSTS
-from upwell.hosts.headless import HeadlessQuestion, server_names
+from upwell.hosts.base import HeadlessQuestion, server_names
 from upwell.hosts.installation import Installation
 from upwell.wire.headless import HeadlessChat
 

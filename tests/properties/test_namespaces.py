@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from upwell.ground.clock import Deadline
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Memory, Query, Scope
-from upwell.memory.recall import StoreRecall
+from upwell.memory.base import StoreRecall
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 TRICKY = [

@@ -3,16 +3,19 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upwell.ground.types.surfacing import Rating
-from upwell.learn.feedback import IGNORED_WEIGHT, MAX_IGNORED, NEGATIVE, negatives
-from upwell.learn.thresholds import (
+from upwell.ground.types.cue import Rating
+from upwell.learn.feedback import (
     HIGHEST_SHIFT,
+    IGNORED_WEIGHT,
     LOWEST_SHIFT,
+    MAX_IGNORED,
     MAX_SCORE,
     MIN_SCORE,
+    NEGATIVE,
     STEP,
     MemoryUse,
     ScoreSample,
+    negatives,
     shifted,
     stepped,
     target_shift,

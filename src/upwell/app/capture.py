@@ -10,15 +10,14 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from upwell.app.savings import Savings
+from upwell.app.shortening import Savings
 from upwell.capture.inbox import Inbox, Proposal
-from upwell.capture.sessions import MEASURED, Findings, findings_in, without_excluded
-from upwell.capture.ways import Ways
+from upwell.capture.sessions import MEASURED, Findings, Ways, findings_in, without_excluded
 from upwell.episodes.events import SessionEvent
 from upwell.ground.errors import UsageError
+from upwell.ground.ledger import EntryKind, TtlStore
 from upwell.ground.project import project_of
 from upwell.ground.secrets.redact import has_secret
-from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.memory import LESSON, Memory, Trust
 from upwell.memory.library import Library
 from upwell.memory.places import Places

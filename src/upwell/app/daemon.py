@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from upwell import __version__
 from upwell.app import shortening
-from upwell.app.learning import forget_notes
 from upwell.app.store import Settings
+from upwell.app.surfacing import forget_notes
 from upwell.app.wiring import App, build
 from upwell.ground.background import BackgroundTasks, Receipt
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.files import Stamp, stamp
 from upwell.ground.trace import LOG, export_spans, send_last_spans
-from upwell.hook.control import daemon_at, end
+from upwell.hook.control import daemon_at, end, refresh_installed
 from upwell.hook.daemon import WRAP, AlreadyRunning, Daemon, HookRequest
 from upwell.hook.door import HookDoor
-from upwell.hook.launcher import refresh_installed
 from upwell.hook.place import DaemonPlace
 from upwell.wrap.asking import TOOLS
-from upwell.wrap.door import WrapDoor
-from upwell.wrap.tool_door import ToolDoor
+from upwell.wrap.door import ToolDoor, WrapDoor
 
 if TYPE_CHECKING:
     from upwell.web.tokens import Tokens
@@ -71,7 +69,7 @@ class Warm:
         only requests on its socket. Without this call, it would count as idle and stop."""
 
     async def _has_own_tools(self, host: str, cwd: str) -> bool:
-        from upwell.app.asking import has_own_tools
+        from upwell.app.turns import has_own_tools
 
         return await has_own_tools(self.app.config, host, cwd)
 
@@ -155,7 +153,7 @@ class Warm:
         if not app.config.lessons.model:
             return app.hooks()
         # Imported here, because the transcript readers load slowly.
-        from upwell.app.lesson_models import queue_of
+        from upwell.app.lesson_queue import queue_of
 
         queue = queue_of(app.config, app.lessons)
         self._following.add(self._tasks.start(queue.run()))
@@ -172,7 +170,7 @@ class Warm:
             self._http = self._tasks.start(_serve_hooks(self, port))
 
     def state(self) -> Mapping[str, Any]:
-        from upwell.app.metrics import rss_bytes
+        from upwell.app.http import rss_bytes
 
         return {
             "pid": os.getpid(),
@@ -301,7 +299,7 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
     """Serve hooks, the dashboard and metrics over HTTP on loopback. If the port is in use, the
     daemon answers only on its socket.
     """
-    from upwell.web.admission import Admission
+    from upwell.web.guard import Admission
     from upwell.web.routes import http_app
     from upwell.web.server import http_server, listen
 
@@ -316,11 +314,17 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
 
 def _routes(warm: Warm) -> list[Any]:
     from upwell.app.dashboard.desk import desk_of
-    from upwell.app.metrics import process_metrics, rss_bytes
+    from upwell.app.http import process_metrics, rss_bytes
     from upwell.ground.meters import DECISION_SECONDS, DECISIONS, MEMORIES, TOKENS_SAVED
     from upwell.web.dashboard.routes import dashboard_routes
-    from upwell.web.metrics import gauge, hook_metric, of_histogram, of_meter
-    from upwell.web.routes import health_routes, hook_routes
+    from upwell.web.routes import (
+        gauge,
+        health_routes,
+        hook_metric,
+        hook_routes,
+        of_histogram,
+        of_meter,
+    )
 
     def app_now() -> App:
         warm.on_request()

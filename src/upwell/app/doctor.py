@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from upwell import __version__
-from upwell.app.damage import damage
-from upwell.app.results import connecting
 from upwell.app.running import config_mistakes
-from upwell.app.store import Settings
-from upwell.app.wiring import App, build
+from upwell.app.store import Settings, damage
+from upwell.app.wiring import App, build, connecting
 from upwell.config import Config
 from upwell.gateway.options import Auth, ServerOptions
-from upwell.gateway.upstreams.fleet import probe
+from upwell.gateway.upstreams.supervisor import probe
 from upwell.ground.clock import SYSTEM_CLOCK, Deadline
 from upwell.ground.context_windows import unknown_model
 from upwell.ground.errors import ConfigError, RecallError, StoreError, UpwellError
 from upwell.ground.home import Home
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 from upwell.ground.types.memory import Query
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Recall
@@ -153,9 +151,8 @@ def lost_hooks(config: Config) -> set[str]:
 def _installed(config: Config) -> "tuple[Installer, Installation, list[str]]":
     """The installer, the user's files, and the agents in which upwell has installed hooks."""
     from upwell.hosts import HOSTS
-    from upwell.hosts.install import Installer
+    from upwell.hosts.install import Installer, installed_entries
     from upwell.hosts.installation import Installation
-    from upwell.hosts.installed import installed_entries
 
     hosts = [host for host in installed_entries(config.home.hooks_file) if host in HOSTS]
     own = Installation(user_folder=Path.home(), environment=config.environment, command=())
@@ -165,7 +162,7 @@ def _installed(config: Config) -> "tuple[Installer, Installation, list[str]]":
 
 def _hooks(config: Config) -> list[tuple[str, Ping]]:
     """Report the health of the daemon and of each agent's hook. Each hook is run once."""
-    from upwell.hook.launcher import refresh_installed
+    from upwell.hook.control import refresh_installed
     from upwell.hook.place import folder_of_user, is_private
 
     home, folder = config.home, folder_of_user()
@@ -206,7 +203,7 @@ def _plugin(plugin: "Plugin") -> Ping:
 def _wrapped(config: Config) -> list[tuple[str, Ping]]:
     """Report the agents' files whose servers start with this home's launcher, which is written
     again if it is gone: without it, none of them starts."""
-    from upwell.hook.launcher import refresh
+    from upwell.hook.control import refresh
     from upwell.hosts.installation import Installation
     from upwell.setup.takeover import Clients
 

@@ -13,12 +13,11 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.clock_jump import ClockRecord
 from upwell.ground.errors import StoreError
 from upwell.ground.files import create_once, file_exists, read_regular_file
-from upwell.ground.ledger import OWNER, copied_in_memory
+from upwell.ground.ledger import OWNER, EntryKind, TtlStore, copied_in_memory
 from upwell.ground.project import project_of, tracks
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.memory.notes.file import Origins
 from upwell.memory.notes.stm import ShortTerm, is_untrusted
 from upwell.memory.places import MAX_BYTES as _PLACES_BYTES

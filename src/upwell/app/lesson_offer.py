@@ -9,11 +9,9 @@ from statistics import fmean
 
 from msgspec import Struct
 
-from upwell.app.lesson_models import Models
-from upwell.app.lesson_queue import by_session
-from upwell.app.lesson_records import SessionRead
-from upwell.app.lessons import Work
-from upwell.app.savings import Savings
+from upwell.app.lesson_queue import Models, by_session
+from upwell.app.lessons import SessionRead, Work
+from upwell.app.shortening import Savings
 from upwell.app.surfacing import LearningApp
 from upwell.config import Config
 from upwell.ground.errors import UsageError

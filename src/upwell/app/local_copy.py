@@ -18,13 +18,13 @@ from upwell.config import Config
 from upwell.ground.clock import SYSTEM_CLOCK
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.files import read_regular_file
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Store
 from upwell.memory.sqlite.snapshot import SnapshotState
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.base import TeamMemories
+from upwell.memory.team.exchange import TeamMemories
 from upwell.memory.team.queue import QueuedWrite, send
 
 LOOK_SECONDS = 1.0

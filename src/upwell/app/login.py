@@ -30,9 +30,9 @@ async def log_in(
         UpstreamUnavailable: the login failed.
         StoreError: the login cannot be stored.
     """
+    from upwell.setup.config_file import set_auth
     from upwell.setup.login import LoginRequest
     from upwell.setup.login import log_in as with_sdk
-    from upwell.setup.servers import set_auth
 
     config = load()
     server = _server(config, name)

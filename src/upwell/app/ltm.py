@@ -13,7 +13,7 @@ from upwell.gateway.upstreams.connection import connect
 from upwell.gateway.upstreams.supervisor import ServerState, Upstream
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import ConfigError, UpstreamError
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.memory.external.ltm import KeptHits, LtmRecall, unavailable
 from upwell.memory.external.waiting import Patience
 from upwell.memory.options import LtmOptions, LtmTransport

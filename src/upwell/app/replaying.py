@@ -26,13 +26,12 @@ from upwell.config import Config, read_valid
 from upwell.episodes.events import SessionEvent
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.home import Home
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Skip, Surfacing
 from upwell.ground.types.memory import Memory
-from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.memory.transfer import exported
 from upwell.replay.memories import ReplayProjects, With
+from upwell.replay.report import Material
 from upwell.replay.run import Replay, SimulatedClock, Summary
-from upwell.replay.silence import Material
 from upwell.replay.timeline import Timeline, selecting
 from upwell.replay.transcripts import Transcript
 from upwell.sessions.turns import Turn, turns_of

@@ -1,16 +1,143 @@
-"""The report of `upwell stats`, and the facts that it shares with the JSON from `overview`."""
+"""The report of `upwell stats`, and the facts that it shares with the JSON from `overview`.
 
-from collections.abc import Sequence
+The savings in tokens and money for `upwell stats` and the dashboard, net of what upwell itself
+costs: memories, descriptions of its tools, originals that were read after all, and
+the models that judge memories and write lessons.
+
+Statistics, learned values, decisions and memories as JSON, for the command line and the
+dashboard.
+
+Decisions and shortened results as `upwell explain --follow` and the dashboard show them.
+"""
+
+import asyncio
+import math
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from upwell.app.gain import total
-from upwell.ground.types.surfacing import SkipReason
+from upwell.app.surfacing import LearningApp
+from upwell.config import Config
+from upwell.ground.text.words import counted, iso
+from upwell.ground.types.cue import SkipReason
+from upwell.ground.types.memory import Hit
 from upwell.learn.budgets import Budgets
 from upwell.memory.library import Library
-from upwell.surface.explain import REASONS
+from upwell.surface.explain import REASONS, account_of_past, reason_of, why_shown
 from upwell.surface.learning import Learning
-from upwell.usage.report import report
-from upwell.usage.stats import stats_of
+from upwell.surface.render import preview
+from upwell.tools.recall import entry
+from upwell.usage.events import CUT, Count, CountedEvent
+from upwell.usage.report import (
+    Dimension,
+    Price,
+    UsageMetric,
+    UsageRow,
+    price_of,
+    report,
+    rows_by,
+    whole,
+)
+from upwell.usage.stats import described, stats_of
+
+_MODELS = {CountedEvent.JUDGE: "judge_tokens", CountedEvent.LESSON: "lesson_tokens"}
+_MILLIONTHS = "millionths"
+Models = Mapping[str, Counter[tuple[CountedEvent, str]]]
+"""For each day, the tokens of each kind of question to a model, and their price."""
+
+
+async def gain(learning: Learning, config: Config, days: int) -> dict[str, Any]:
+    """The totals of the last `days` days, including today: `upwell stats gain --json`.
+
+    Raises:
+        StoreError: `ledger.db` cannot be read.
+    """
+    counts = await learning.counts.since(days)
+    price = price_now(config)
+    return {
+        "days": days,
+        "price": price
+        and {"per_million": price.per_million, "model": price.model, "as_of": price.as_of},
+        "total": total(counts, price),
+        **{f"by_{dimension}": rows(counts, price, dimension) for dimension in Dimension},
+    }
+
+
+def total(counts: Sequence[Count], price: Price | None = None) -> dict[str, Any]:
+    """The sum of everything, less the tokens of all models that upwell asked."""
+    asked: Counter[tuple[CountedEvent, str]] = Counter()
+    for models in _models(counts).values():
+        asked.update(models)
+    return _described_usage(whole(counts), price, asked)
+
+
+def rows(
+    counts: Sequence[Count], price: Price | None, dimension: Dimension
+) -> list[dict[str, Any]]:
+    """The totals of each host, project, tool or day: `upwell stats --by --json`. The tokens of
+    models are known only by day."""
+    found = rows_by(counts, dimension)
+    models: Models = {}
+    if dimension is Dimension.DAY:
+        models = _models(counts)
+        found += [UsageRow(day) for day in models.keys() - {row.name for row in found}]
+        found.sort(key=lambda row: row.name)
+    return [_described_usage(row, price, models.get(row.name, Counter())) for row in found]
+
+
+def _models(counts: Iterable[Count]) -> Models:
+    models: defaultdict[str, Counter[tuple[CountedEvent, str]]] = defaultdict(Counter)
+    for count in counts:
+        if count.event in _MODELS and count.kind in ("tokens_in", "tokens_out", _MILLIONTHS):
+            kind = _MILLIONTHS if count.kind == _MILLIONTHS else "tokens"
+            models[count.day][count.event, kind] += count.number
+    return models
+
+
+def price_now(config: Config) -> Price | None:
+    """The price of the user's model; None if it is unknown."""
+    return price_of(config.agent.model, config.agent.input_price)
+
+
+def sentence(figures: Mapping[str, Any]) -> str:
+    """The gain in one sentence, to share."""
+    total = figures["total"]
+    if not total["results"]:
+        return "Nothing was shortened yet."
+    share = f"{100 * total['saved'] / total['before']:.0f} %" if total["before"] else "0 %"
+    long = f"{counted(total['results'], 'long result')} became {share} shorter"
+    if total["net"] < 0:
+        return (
+            f"upwell added {-total['net']:,} tokens more than it saved in {figures['days']} days, "
+            f"although {long}."
+        )
+    money = f", about ${total['money']:,.2f}" if (total["money"] or 0) > 0 else ""
+    return (
+        f"upwell kept {total['net']:,} tokens out of the context in {figures['days']} days{money}: "
+        f"{long}."
+    )
+
+
+def _described_usage(
+    row: UsageRow, price: Price | None, models: Counter[tuple[CountedEvent, str]]
+) -> dict[str, Any]:
+    events = row[UsageMetric.EVENTS]
+    tokens = {name: models[event, "tokens"] for event, name in _MODELS.items()}
+    return {
+        **row.described(),
+        **tokens,
+        "net": row.net - sum(tokens.values()),
+        "per_100": round(100 * row[UsageMetric.MEMORIES] / events, 2) if events else 0.0,
+        "money": None if price is None else round(price.of(row.net) - _cost(models, price), 4),
+    }
+
+
+def _cost(models: Counter[tuple[CountedEvent, str]], price: Price) -> float:
+    """What the models cost. Tokens of an unknown price are counted at the price of the agent."""
+    return sum(
+        models[event, _MILLIONTHS] / 1_000_000 or price.of(models[event, "tokens"])
+        for event in _MODELS
+    )
 
 
 async def report_of(learning: Learning, budgets: Budgets, memory: Library, days: int) -> list[str]:
@@ -51,3 +178,211 @@ async def texts_by_id(memory: Library, ids: Sequence[str]) -> dict[str, str]:
     """The texts of these memories, keyed by id, excluding deleted ones."""
     found = {memory_id: await memory.get(memory_id) for memory_id in dict.fromkeys(ids)}
     return {memory_id: entry.text for memory_id, entry in found.items() if entry}
+
+
+async def stats(app: LearningApp, days: int) -> dict[str, Any]:
+    """The totals of the last `days` days, including today: `upwell stats --json`."""
+    totals = stats_of(await app.learning.counts.since(days))
+    return {**described(totals, days), "demoted": await demoted(app)}
+
+
+async def demoted(app: LearningApp) -> list[dict[str, Any]]:
+    """The memories that no longer surface by themselves, worst rated first."""
+    return await demoted_memories(app.learning, app.memory)
+
+
+async def learned(app: LearningApp) -> dict[str, Any]:
+    """`upwell stats tune --json`: the threshold (in use and suggested) and the budget of each tool,
+    and the memories that no longer surface by themselves.
+
+    Raises:
+        StoreError: a store cannot be read.
+    """
+    thresholds = {
+        threshold.tool: threshold for threshold in await app.learning.learned.thresholds()
+    }
+    budgets = {budget.tool: budget for budget in await app.budgets.learned()}
+    missed = await app.budgets.missed()
+    tools: list[dict[str, Any]] = []
+    for tool in sorted({*thresholds, *budgets, *missed}):
+        known, budget = thresholds.get(tool), budgets.get(tool)
+        base = app.learning.learned.min_score(tool)
+        tools.append(
+            {
+                "tool": tool,
+                "min_score": round(known.min_score if known else base, 4),
+                "suggested": round(known.suggested if known else base, 4),
+                "samples": known.samples if known else 0,
+                "why": known.why if known else "no ratings yet",
+                "budget_ratio": budget.ratio if budget else 1.0,
+                "budget_samples": budget.samples if budget else 0,
+                "missing": [
+                    {"at": iso(remark.at), "kind": remark.kind, "text": remark.text}
+                    for remark in missed.get(tool, ())
+                ],
+            }
+        )
+    return {"tools": tools, "demoted": await demoted(app)}
+
+
+async def decisions(
+    app: LearningApp, number: int, session: str | None = None
+) -> list[dict[str, Any]]:
+    """The latest decisions of one session or of all sessions, oldest first: `upwell explain
+    --json`."""
+    return await app.decisions(number, session)
+
+
+async def accounts(
+    app: LearningApp, recent: Sequence[Mapping[str, Any]]
+) -> list[tuple[Mapping[str, Any], list[str]]]:
+    """Each decision with its explanation in words."""
+    texts = await texts_of(
+        app, [memory_id for decision in recent for memory_id, _ in decision["memories"]]
+    )
+    is_empty = await is_memory_empty(app)
+    return [(decision, account_of_past(decision, texts, is_empty=is_empty)) for decision in recent]
+
+
+async def memories(app: LearningApp, query: str, limit: int) -> list[dict[str, Any]]:
+    """The memories that match `query`, or the newest, like the hits of `upwell recall --json`."""
+    if query.strip():
+        return [entry(hit) for hit in await app.memory.search(query, limit=limit)]
+    return [entry(Hit(memory=memory, score=0.0)) for memory in await app.memory.list(limit=limit)]
+
+
+async def is_memory_empty(app: LearningApp) -> bool:
+    """True if there are no memories, notes or documents, and no memory server is configured.
+
+    Raises:
+        StoreError: the memory cannot be read.
+    """
+    if app.config.ltm.transport is not None or app.config.ltm.url or app.notes.memories():
+        return False
+    if await app.memory.list(limit=1):
+        return False
+    files, _ = await app.documents.catalog.counts()
+    return files == 0
+
+
+async def texts_of(app: LearningApp, ids: Sequence[str]) -> dict[str, str]:
+    """The texts of these memories, keyed by id, excluding deleted ones."""
+    return await texts_by_id(app.memory, ids)
+
+
+EXACT = ("host", "project", "session", "tool")
+"""A filter on one of these fields has to match the whole value."""
+POLL_SECONDS = 1.0
+QUIET_POLLS = 5
+_BATCH = 500
+_COMMIT_SECONDS = 60.0
+_TEXT_CHARS = 300
+Event = dict[str, Any]
+
+
+async def events(
+    app: LearningApp,
+    filters: Mapping[str, str],
+    limit: int,
+    before: float = math.inf,
+    after: float = -math.inf,
+) -> list[Event]:
+    """The latest events that match and were written between `after` and `before`, newest first.
+    `filters` may contain values for the fields in
+    `EXACT`, a part of the `file`, and `spoke`, which selects the events in which a memory surfaced
+    or a result was shortened.
+
+    Raises:
+        StoreError: the journal cannot be read.
+    """
+    await app.surfacer.journal.flush()
+    await app.cuts.flush()
+    rows = await app.events.latest(
+        limit,
+        before=before,
+        after=after,
+        matching={name: value for name, value in filters.items() if name in EXACT},
+        file=filters.get("file", ""),
+        spoke=bool(filters.get("spoke")),
+    )
+    decisions = [app.surfacer.journal.described(row) for row in rows if row.kind != CUT]
+    cuts = [app.cuts.described(row) for row in rows if row.kind == CUT]
+    shown = [*await _described_all(app, decisions), *cuts]
+    return sorted(shown, key=lambda event: event["at"], reverse=True)
+
+
+async def following(
+    app: LearningApp, filters: Mapping[str, str], after: float
+) -> AsyncIterator[Sequence[Event]]:
+    """Yield matching events written after the time `after`, oldest first, as they arrive. While
+    there are none, yield an empty list from time to time. Never ends.
+
+    Raises:
+        StoreError: the journal cannot be read.
+    """
+    quiet, seen = 0, set[tuple[str, float]]()
+    while True:
+        latest = await events(app, filters, _BATCH, after=after)
+        fresh = [event for event in reversed(latest) if _version(event) not in seen]
+        seen = {_version(event) for event in latest}
+        quiet = 0 if fresh else quiet + 1
+        if fresh or quiet >= QUIET_POLLS:
+            quiet = 0
+            yield fresh
+        # Another process may still commit events that it wrote a moment ago.
+        after = max([after, *(event["written"] - _COMMIT_SECONDS for event in latest)])
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _described_all(app: LearningApp, found: Sequence[Mapping[str, Any]]) -> list[Event]:
+    texts = await texts_of(app, [name for item in found for name, _ in item["memories"]])
+    codes = {decision["outcome"] for decision in found}
+    is_empty = SkipReason.NO_CANDIDATES in codes and await is_memory_empty(app)
+    ratings = await app.learning.learned.ratings_given() if texts else {}
+    return [_described(decision, texts, ratings, is_empty) for decision in found]
+
+
+def _described(
+    decision: Mapping[str, Any],
+    texts: Mapping[str, str],
+    ratings: Mapping[tuple[str, str], str],
+    is_empty: bool,
+) -> dict[str, Any]:
+    evidence = decision["evidence"]
+    memories = [
+        {
+            "id": memory_id,
+            "score": score,
+            "text": preview(texts[memory_id], (), _TEXT_CHARS) if memory_id in texts else "",
+            "why": why_shown(decision, memory_id),
+            "is_rule": "pinned" in evidence.get(memory_id, {}),
+            "rating": str(ratings.get((decision["id"], memory_id), "")),
+        }
+        for memory_id, score in decision["memories"]
+    ]
+    return {
+        "kind": "event",
+        "id": decision["id"],
+        "at": decision["at"],
+        "written": decision["written"],
+        "host": decision["host"],
+        "project": decision["project"],
+        "session": decision["session"],
+        "trace_id": decision["trace_id"],
+        "door": decision["door"],
+        "tool": decision["tool"] or decision["door"],
+        "file": decision["file"],
+        "step": decision["step"],
+        "moment": decision["moment"],
+        "code": decision["outcome"],
+        "is_routine": decision["outcome"] == SkipReason.ROUTINE,
+        "reason": "" if memories else reason_of(decision, is_empty=is_empty),
+        "memories": memories,
+        "tokens": decision["tokens"],
+        "took_ms": decision["took_ms"],
+    }
+
+
+def _version(event: Event) -> tuple[str, float]:
+    """Identifies a version of an event. A changed decision is written again under the same id."""
+    return event["id"], event["written"]

@@ -14,10 +14,9 @@ from typing import Any
 
 from upwell import __version__
 from upwell.app.files import open_originals, open_ttl_store, private_ttl_store
-from upwell.app.learning import forget_notes
-from upwell.app.results import tools_of
 from upwell.app.store import Settings, ltm_mistakes, open_files
-from upwell.app.wiring import App, build
+from upwell.app.surfacing import forget_notes
+from upwell.app.wiring import App, build, tools_of
 from upwell.config import Config, load, read, read_valid
 from upwell.gateway.calls.fit import Cut, Fitter
 from upwell.gateway.calls.worker_pool import work
@@ -30,10 +29,10 @@ from upwell.ground.errors import ConfigError, UpwellError, UsageError
 from upwell.ground.files import stamp
 from upwell.ground.home import Home, default_home
 from upwell.ground.host_sessions import own_parent
+from upwell.ground.ledger import EntryKind
 from upwell.ground.pause import Pause
-from upwell.ground.sqlite.backup import Backups
+from upwell.ground.sqlite.salvage import Backups
 from upwell.ground.trace import LOG, contained, export_spans, log_to, send_last_spans
-from upwell.ground.ttl_store import EntryKind
 from upwell.wire.lines import Line, Sink
 from upwell.wire.rawjson import dumps
 

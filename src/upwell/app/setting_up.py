@@ -17,13 +17,12 @@ from upwell.app.capture import Holdings
 from upwell.ground.errors import ConfigError, StoreUnwritable, UpwellError
 from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.home import Home
-from upwell.hook import launcher
+from upwell.hook import control
 from upwell.hook.control import daemon_at, end
 from upwell.hook.options import REPLACING
 from upwell.hosts import HOSTS
 from upwell.hosts.install import FilePlan, Installer, digest
 from upwell.setup.config_file import read_document
-from upwell.setup.giving_back import GivingBack
 from upwell.setup.proof import Proof, prove
 from upwell.setup.record import (
     CAPTURE,
@@ -37,8 +36,7 @@ from upwell.setup.record import (
     reduce_record,
     switches_on,
 )
-from upwell.setup.takeover import Clients
-from upwell.setup.wrapping import WrappingPlan
+from upwell.setup.takeover import Clients, GivingBack, WrappingPlan
 
 Report = Callable[[str, str], None]
 """Receives the path of a file and the reason why it could not be changed, or "" if it was
@@ -164,7 +162,7 @@ class SettingUp:
         """
         # Before the first change, so that even an interrupted setup can be undone, and no agent
         # calls a launcher that does not exist.
-        launcher.write(self._home)
+        control.write_launchers(self._home)
         add_to_record(self._home.setup_file, self._record_of(plan))
         if plan.config.changes:
             self._clients.take(plan.config)

@@ -1,9 +1,14 @@
 """A home's memories by themselves, for commands that need nothing else. They are in `memory.db`, or
-in the database that a team shares."""
+in the database that a team shares.
 
+The report on damage to `memory.db`, and how to restore a backup.
+"""
+
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -15,15 +20,17 @@ from upwell.ground.embed import embedder_of
 from upwell.ground.errors import ConfigError, StoreError, UsageError, extra_hint
 from upwell.ground.files import file_exists
 from upwell.ground.home import Home
-from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import Database, open_database
+from upwell.ground.sqlite.salvage import Backups, last_salvage
+from upwell.ground.text.words import counted
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types.memory import Memory
+from upwell.ground.types.rpc import Ping
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import LearningStore, Ratings
 from upwell.memory.base import Store, UnavailableStore
-from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.library import Library
+from upwell.memory.meaning import QuestionVectors
 from upwell.memory.sources import NoSources, Sources
 from upwell.memory.sqlite.rows import OWNER as SOURCES_OWNER
 from upwell.memory.sqlite.rows import SqliteSources
@@ -36,6 +43,42 @@ if TYPE_CHECKING:
     from upwell.ground.postgres.connection import Postgres
     from upwell.memory.folder.sync import MemoryFolder
     from upwell.memory.postgres.store import PostgresStore
+
+REPORTED_DAYS = 30
+_DAY = 86_400.0
+
+
+def damage(home: Home, since: float | None = None) -> Ping | None:
+    """The damage found after `since` (epoch seconds), by default in the last thirty days. None if
+    there was no damage, or if the damaged file was removed."""
+    salvage = last_salvage(home.memory_db)
+    earliest = time.time() - REPORTED_DAYS * _DAY if since is None else since
+    if salvage is None or salvage.at < earliest:
+        return None
+    saved = f"{counted(salvage.rows, 'row', 'rows')} saved"
+    if salvage.backup:
+        saved += f", {salvage.restored} more taken from {home.backups / salvage.backup}"
+    damaged = home.memory_db.with_name(salvage.quarantined)
+    lost = "" if salvage.is_complete else "memories since the last daily backup may be missing; "
+    return Ping(
+        ok=False,
+        detail=f"{home.memory_db} was damaged; {saved}; the damaged file is {damaged}",
+        hint=f"{lost}remove {damaged.name} once everything is in order",
+    )
+
+
+def restoring(home: Home, copy: Path) -> str:
+    """Instructions to replace `memory.db` with `copy`.
+
+    The write-ahead log is removed first, because it belongs to the database that `copy` replaces.
+    """
+    store = str(home.memory_db)
+    leftovers = " ".join(quote(store + suffix) for suffix in ("-wal", "-shm"))
+    return (
+        "to restore it, end your agents and stop every upwell process (`upwell daemon stop`), "
+        f"then run: rm -f {leftovers} && cp {quote(str(copy))} {quote(store)}"
+    )
+
 
 Chore = Callable[[], Awaitable[object]]
 

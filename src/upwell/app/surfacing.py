@@ -1,33 +1,132 @@
 """The memory of a home, what is said of it, and what is learned from that. For commands that say
-something, or report on it."""
+something, or report on it.
 
+Wires the parts of a home that learn, and runs their chores.
+
+The commands that a session needs again after a compaction, taken from its transcript.
+"""
+
+import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from upwell.app.carried_commands import commands_in
-from upwell.app.cited_texts import CitedTexts
-from upwell.app.cuts import Cuts
 from upwell.app.files import open_originals, private_ttl_store
-from upwell.app.follow_up import FollowUp
-from upwell.app.learning import load_learned, open_learning, tidy
-from upwell.app.memory import MemoryApp
-from upwell.app.store import Chore, Settings
+from upwell.app.memory import CitedTexts, MemoryApp, mark_viewed
+from upwell.app.shortening import Cuts, FollowUp
+from upwell.app.store import Chore, Files, Settings
+from upwell.config import Config
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import StoreError
+from upwell.ground.ledger import EntryKind, TtlStore
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
+from upwell.ground.trace import LOG
 from upwell.learn.budgets import Budgets
+from upwell.learn.feedback import LearningStore
+from upwell.learn.implicit import Uses
+from upwell.learn.learned import Learned, LearnedLimits
+from upwell.memory.notes.stm import ShortTerm
+from upwell.memory.topics import Rarity
+from upwell.surface.journal import Journal
+from upwell.surface.learning import Learning
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.usage.events import MAX_EVENTS, Events
 
 if TYPE_CHECKING:
     from upwell.app.capture import Accepts, SessionCapture
-    from upwell.app.lesson_models import Models
+    from upwell.app.lesson_queue import Models
     from upwell.app.lessons import LessonReader
-    from upwell.app.past_sessions import SeenSessions
+    from upwell.app.memory import SeenSessions
     from upwell.app.review import Review
+
+OfCue = Callable[[str | None, int | None], SurfaceOptions]
+_DAY_SECONDS, _HOUR_SECONDS = 86_400.0, 3_600.0
+
+
+def open_learning(
+    config: Config,
+    of_cue: OfCue,
+    ttl_store: TtlStore,
+    files: Files,
+    ratings: LearningStore | None,
+    notes: ShortTerm,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Learning:
+    """The part of a home that learns from ratings and from the use of memories. `of_cue` returns
+    the surfacing options that apply to a tool."""
+    surface = config.surface
+    limits = LearnedLimits(
+        min_score=surface.min_score,
+        negatives=surface.feedback_demotion_negative_threshold,
+        of_tool=lambda tool: of_cue(tool, None).min_score,
+    )
+    learned = Learned(ratings, Uses(ttl_store), config.learn, limits, clock)
+    rarity = Rarity(files.indexed)
+
+    async def used(ids: Sequence[str]) -> None:
+        await asyncio.to_thread(mark_viewed, notes, ids)
+
+    return Learning(learned, ttl_store, config.learn, rare=rarity.rare, mark_used=used, clock=clock)
+
+
+async def load_learned(learned: Learned, *, tolerant: bool) -> None:
+    """Load the learned values. If this fails, the app starts without them and loads them later."""
+    try:
+        await learned.load_learned()
+    except StoreError as error:
+        if not tolerant:
+            raise
+        LOG.warning("learned values are not known yet: %s", error)
+
+
+async def tidy(config: Config, ttl_store: TtlStore, journal: Journal, learned: Learned) -> None:
+    """Once a day, clear query texts that are too old to keep. Once an hour, adjust thresholds."""
+    surface = config.surface
+    chore = f"queries {surface.query_retention_days} {surface.persist_query_text}"
+    if await _is_due(ttl_store, chore, _DAY_SECONDS):
+        await journal.clear_queries()
+    if await _is_due(ttl_store, "tune", _HOUR_SECONDS):
+        await learned.tune()
+
+
+async def forget_notes(notes: ShortTerm) -> None:
+    """Move notes that nobody has read for `stm.retention_days` to the trash."""
+    try:
+        if removed := await asyncio.to_thread(notes.clear):
+            LOG.info("%d notes expired", removed)
+    except StoreError as error:
+        LOG.warning("expired notes cannot be cleared: %s", error)
+
+
+async def _is_due(ttl_store: TtlStore, chore: str, seconds: float) -> bool:
+    """True if no process has done this chore within the last `seconds`. The chore then counts as
+    done, so the caller must do it."""
+    if await ttl_store.get(EntryKind.CHORE, [chore]):
+        return False
+    await ttl_store.put(EntryKind.CHORE, {chore: b""}, ttl_seconds=seconds)
+    return True
+
+
+MAX_BYTES = 20_000_000
+"""How many bytes are read from the end of a transcript, where the latest compaction is recorded."""
+
+
+def commands_in(path: str) -> Sequence[str]:
+    """The commands that worked and are worth repeating; empty if the file is not a transcript that
+    belongs to this user, or if its end cannot be read alone, as with Gemini CLI.
+    """
+    # Imported here, because few sessions are compacted.
+    from upwell.episodes.failures import succeeded
+    from upwell.episodes.signatures import command_of
+    from upwell.replay.transcripts import events_at_end
+    from upwell.sessions.turns import Run, carried
+
+    commands = ((command_of(event), event) for event in events_at_end(path, MAX_BYTES))
+    return carried(Run(command, succeeded(event)) for command, event in commands if command)
 
 
 class LearningApp(MemoryApp):
@@ -81,7 +180,7 @@ class LearningApp(MemoryApp):
         memories without asking."""
         # Imported here, because the transcript readers load slowly.
         from upwell.app.capture import SessionCapture, measured_episodes, no_proposal
-        from upwell.app.savings import Savings
+        from upwell.app.shortening import Savings
 
         asks = self.config.capture.accept == "nothing"
         return SessionCapture(
@@ -96,13 +195,13 @@ class LearningApp(MemoryApp):
 
     def lessons(self, models: "Models | None" = None) -> "LessonReader":
         """The lessons of sessions. Without `models`, no session can be read."""
-        from upwell.app.lesson_models import lessons_by
+        from upwell.app.lesson_queue import lessons_by
 
         parts = (self.memory, self._ttl_store, self.learning.counts)
         return lessons_by(models, self.config, *parts, self._clock)
 
     def _seen_sessions(self, cwd: str | None) -> "SeenSessions":
-        from upwell.app.past_sessions import SeenSessions
+        from upwell.app.memory import SeenSessions
 
         return SeenSessions(self.past_sessions(), project_of(cwd), self.config.environment)
 

@@ -1,4 +1,8 @@
-"""Builds every part of upwell and connects them."""
+"""Builds every part of upwell and connects them.
+
+What tools' results need: the embedder and model of compression, cached results, and connections
+to servers.
+"""
 
 import asyncio
 import dataclasses
@@ -8,42 +12,69 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from upwell.app.files import open_audit_log
+from upwell.app.files import open_audit_log, own_secret
 from upwell.app.local_copy import copy_ping, keep_copy
-from upwell.app.principals import NameOf, SeenResources, Toolboxes
-from upwell.app.results import connecting, open_cache, tools_of
 from upwell.app.shortening import Shortening, read_command
 from upwell.app.store import Chore, Settings
 from upwell.app.surfacing import LearningApp, opened
-from upwell.app.toolbox import Parts, known_tool, toolbox_of
+from upwell.app.toolbox import NameOf, Parts, SeenResources, Toolboxes, known_tool, toolbox_of
 from upwell.app.turns import answered_elsewhere, end_turn
+from upwell.compress.base import Tools
 from upwell.compress.options import CompressOptions
+from upwell.config import Config
+from upwell.gateway.calls.cache import Cache
 from upwell.gateway.calls.fit import Fitter
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import WorkerPool
 from upwell.gateway.front.handshake import save_offer
 from upwell.gateway.server import Gateway, GatewayRecords, OwnServer, ToolListing
+from upwell.gateway.upstreams.connection import Connecting, connect
 from upwell.gateway.upstreams.tool_lists import ToolLists
+from upwell.ground.embed import Embedder
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions, JoinedSessions
+from upwell.ground.ledger import TtlStore
+from upwell.ground.llm import OpenAIChat
 from upwell.ground.project import project_of
+from upwell.ground.secrets.redact import has_secret
 from upwell.ground.trace import LOG
 from upwell.ground.types.compression import Budget, Compressed
-from upwell.ground.types.principal import OWNER, Principal
-from upwell.ground.types.rpc import Ping
+from upwell.ground.types.rpc import OWNER, Ping, Principal
 from upwell.hook.asking import AgentAsking
 from upwell.hook.door import HookDoor, HookParts, TurnEnd, ignore_turn_end
-from upwell.memory.base import Recall
+from upwell.memory.base import FallBack, Recall, StoreRecall
 from upwell.memory.notes.stm import ping_of
-from upwell.memory.recall import FallBack, StoreRecall
-from upwell.surface.guards import Guards
 from upwell.surface.judge import judge_ping
+from upwell.surface.scopes import Guards
 from upwell.tools.base import Toolbox
 from upwell.tools.resources import Resources
 from upwell.usage.audit import Audit
+from upwell.wire.logins import Logins
 
 if TYPE_CHECKING:
     from upwell.ground.postgres.connection import Postgres
+
+
+def tools_of(config: Config, embedder: Embedder | None) -> Tools:
+    """The embedder and the model that compression may use, as configured."""
+    return Tools(
+        embedder=embedder,
+        chat=OpenAIChat(config.llm) if config.llm.base_url else None,
+        may_send=lambda text: not has_secret(text),
+    )
+
+
+def connecting(config: Config) -> Connecting:
+    """The function that connects to servers with this home's logins."""
+    logins = Logins(config.home.logins_file)
+    return partial(connect, environment=config.environment, logins=logins)
+
+
+def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
+    """The cache of servers' results; None if `cache.tools` is empty."""
+    if not config.cache.tools:
+        return None
+    return Cache(ttl_store, own_secret(config.home.secret_file), config.cache, has_secret)
 
 
 class App(LearningApp):
@@ -251,7 +282,7 @@ class App(LearningApp):
         if not self.config.capture.ask_agent:
             return None
         # Imported here, because the transcript readers load slowly.
-        from upwell.app.asking import commands_in, has_noted, tool_name
+        from upwell.app.turns import commands_in, has_noted, tool_name
 
         return AgentAsking(
             partial(tool_name, self.config),

@@ -17,10 +17,9 @@ from msgspec import Struct
 
 from upwell.capture.inbox import WHY_COMMIT, Proposal
 from upwell.ground.errors import UsageError
-from upwell.ground.project import repository_of
-from upwell.ground.remote_address import main_worktree_of
+from upwell.ground.project import main_worktree_of, repository_of
 from upwell.ground.secrets.redact import redact
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 
 MAX_TEXT_CHARS = 600
 MAX_PATHS = 8

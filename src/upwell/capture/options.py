@@ -1,7 +1,23 @@
-"""The options of capture."""
+"""The options of capture.
+
+The `lessons.*` settings.
+"""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonOptions:
+    """- `model`: which model writes a session's lessons: none (""), that of the `agent` that held
+      the session, or that of the `endpoint` in `llm.*`.
+    - `daily_tokens`: how many tokens all sessions of a day may take, in and out.
+    """
+
+    model: Literal["", "agent", "endpoint"] = ""
+    daily_tokens: Annotated[int, Meta(ge=0)] = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

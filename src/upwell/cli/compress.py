@@ -8,7 +8,7 @@ from upwell.cli.command import Argument, Option
 from upwell.cli.output import Json, note, raw, say_json
 from upwell.cli.session import with_app, with_learning
 from upwell.ground.errors import UsageError
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 
 if TYPE_CHECKING:
     from upwell.app import App

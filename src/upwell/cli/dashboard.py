@@ -16,7 +16,7 @@ def dashboard(
     ] = True,
 ) -> None:
     """Show decisions, memories and savings in a browser. Ctrl-C stops the server."""
-    from upwell.app.dashboard.serve import serve_dashboard
+    from upwell.app.dashboard.desk import serve_dashboard
 
     def opened(address: str) -> None:
         say(address)

@@ -38,7 +38,7 @@ def install(
 ) -> None:
     """Add upwell's hooks to an agent's configuration. Shows the change; --apply writes it."""
     from upwell.config import load
-    from upwell.hook import launcher
+    from upwell.hook import control
     from upwell.hosts import host_named
 
     known, home = host_named(host), load().home.prepare()
@@ -49,7 +49,7 @@ def install(
         say(f"{plan.path} already has the hooks")
         return
     if apply:
-        launcher.write(home)
+        control.write_launchers(home)
     _show(installer, plan, apply, secret=installation.http.token if installation.http else "")
     if not apply:
         return
@@ -152,7 +152,7 @@ def has_guards() -> bool:
     from upwell.cli.session import with_store
     from upwell.ground.errors import StoreError
     from upwell.ground.types.memory import Scope
-    from upwell.surface.guards import MAX_GUARDS, is_guard
+    from upwell.surface.scopes import MAX_GUARDS, is_guard
 
     try:
         rules = with_store(lambda app: app.memory.store.pinned(Scope(), limit=MAX_GUARDS))
@@ -185,7 +185,7 @@ def hook_installation(
     """
     from upwell.config import load
     from upwell.ground.home import usual_home
-    from upwell.hook.launcher import refresh
+    from upwell.hook.control import refresh
     from upwell.hook.place import DaemonPlace
     from upwell.hosts.installation import Installation
 

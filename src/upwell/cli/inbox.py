@@ -15,7 +15,7 @@ from upwell.cli.session import read_config, with_learning, with_store
 from upwell.cli.triage import Card, TriageAnswer, TriageDecision, decisions, edited, has_terminal
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of, repository_of
-from upwell.ground.text.format import counted, iso
+from upwell.ground.text.words import counted, iso
 from upwell.ground.types.memory import IMPORT
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ async def _store(
     proposals: "Sequence[Proposal]",
     texts: Sequence[str] | None = None,
 ) -> int:
-    from upwell.app.proposals import accept
+    from upwell.app.review import accept
 
     memories, added = await accept(app, box, proposals, texts)
     _note_rules([memory for memory in memories if memory.pinned])
@@ -341,7 +341,7 @@ async def _carry_out(
 
 
 async def _reword(app: "StoreApp", offer: "RemovalOffer", text: str) -> None:
-    from upwell.app.proposals import reword
+    from upwell.app.review import reword
 
     note_masked((await reword(app, offer.memory, text)).redacted)
 

@@ -9,7 +9,7 @@ from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_memory
 from upwell.ground.errors import StoreError
 from upwell.ground.project import repository_of
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 
 if TYPE_CHECKING:
     from upwell.app import MemoryApp

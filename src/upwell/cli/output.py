@@ -1,14 +1,168 @@
-"""Output: tables on a terminal, plain text in a pipe, JSON on request."""
+"""Output: tables on a terminal, plain text in a pipe, JSON on request.
+
+Durations and times as people write them.
+
+A progress bar on stderr, only on a terminal, and only for work that takes over a second.
+
+Arguments and options that several commands share.
+"""
 
 import json
+import math
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock, Timer
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from upwell.cli.command import Option
-from upwell.ground.text.invisible import visible, visible_json
+from upwell.cli.command import Argument, Option
+from upwell.ground.errors import UsageError
+from upwell.ground.text.safe import visible, visible_json
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_SPAN = re.compile(r"(\d{1,6})\s*([smhdw])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+MAX_DAYS = 90
+"""The number of days for which daily figures are kept."""
+
+
+def seconds_of(span: str) -> float:
+    """The number of seconds in a duration such as `30d`.
+
+    Raises:
+        UsageError: `span` is not a positive number followed by s, m, h, d or w.
+    """
+    match = _SPAN.fullmatch(span.strip().lower())
+    if match is None or not int(match[1]):
+        raise UsageError(f"{span[:40]!r} is not a duration", hint="try 45m, 12h, 30d or 8w")
+    return float(int(match[1]) * _UNITS[match[2]])
+
+
+def epoch_of(since: str | None) -> float:
+    """The time of `--since`, in seconds since the epoch. `since` is a date, or a duration before
+    now. Returns 0 for None.
+
+    Raises:
+        UsageError: `since` is neither a duration nor a date.
+    """
+    if since is None:
+        return 0.0
+    from upwell.replay.transcripts.base import moment
+
+    if at := moment(since):
+        return at
+    try:
+        return time.time() - seconds_of(since)
+    except UsageError as error:
+        raise UsageError(
+            f"--since {since!r:.40} is not a time", hint="try 30d, 12h or 2026-01-31"
+        ) from error
+
+
+def days_since(since: str) -> int:
+    """The number of calendar days (UTC) that `--since` covers, including today. `7d` covers seven
+    days. If `--since` is a date, that day is the first.
+
+    Raises:
+        UsageError: `since` is not a time, is in the future, or covers more than 90 days.
+    """
+    began = datetime.fromtimestamp(epoch_of(since), UTC).date()
+    days = (datetime.now(UTC).date() - began).days + 1
+    if _SPAN.fullmatch(since.strip().lower()):
+        days = math.ceil(seconds_of(since) / _UNITS["d"])
+    if days < 1:
+        raise UsageError(f"--since {since!r:.40} is in the future")
+    if days > MAX_DAYS:
+        raise UsageError(f"--since goes back at most {MAX_DAYS} days")
+    return days
+
+
+WAIT_SECONDS = 1.0
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Yields `show(done, total)`. A bar appears after a second. Until `show` is called, the bar
+    moves back and forth."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    bar = _Bar(visible(title))
+    timer = Timer(WAIT_SECONDS, bar.draw)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield bar.show
+    finally:
+        timer.cancel()
+        bar.end()
+
+
+class _Bar:
+    """A bar that a timer draws. The lock and `_has_ended` keep a late timer from drawing the bar
+    after the end."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._lock = Lock()
+        self._state: tuple[int, int] | None = None
+        self._drawn: Progress | None = None
+        self._has_ended = False
+
+    def show(self, done: int, total: int) -> None:
+        with self._lock:
+            self._state = (done, total)
+            if self._drawn:
+                self._drawn.update(self._drawn.task_ids[0], completed=done, total=total)
+
+    def draw(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TimeRemainingColumn(),
+        )
+        with self._lock:
+            if self._has_ended:
+                return
+            done, total = self._state or (0, None)
+            self._drawn = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._drawn.add_task(self._title, completed=done, total=total)
+            self._drawn.start()
+
+    def end(self) -> None:
+        with self._lock:
+            self._has_ended = True
+            if self._drawn:
+                self._drawn.stop()
+
+
+TranscriptPaths = Annotated[
+    list[Path] | None, Argument(metavar="PATH", help="Transcripts, or folders of them.")
+]
+TranscriptHost = Annotated[
+    str | None, Option(help="claude, codex, copilot, gemini, opencode, specstory or events.")
+]
+Everywhere = Annotated[
+    bool, Option("--everywhere", help="For every project, not only this repository.")
+]
+Session = Annotated[
+    str | None,
+    Option(metavar="ID", help="Only this session; `upwell explain --json` shows the session ids."),
+]
+Days = Annotated[int, Option(min=1, max=90, help="Number of days, including today.")]
+Since = Annotated[str | None, Option(help="Instead of --days, for example 30d, 2w or a date.")]
+
 
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 

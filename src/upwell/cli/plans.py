@@ -1,15 +1,25 @@
-"""Shows planned changes of files, asks about them, and reports what became of them."""
+"""Shows planned changes of files, asks about them, and reports what became of them.
+
+`upwell setup --undo`.
+"""
 
 from typing import TYPE_CHECKING
 
 import click
+from click.exceptions import Exit
 
 from upwell.cli.output import note, raw, say
+from upwell.cli.servers import say_improvised
+from upwell.cli.session import with_learning
+from upwell.ground.text.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from upwell.app.setting_up import Report
+    from upwell.app.capture import Holdings
+    from upwell.app.setting_up import Report, SettingUp, UndoPlan
+    from upwell.app.surfacing import LearningApp
+    from upwell.ground.types.memory import Memory
     from upwell.hosts.install import FilePlan
 
 
@@ -86,3 +96,108 @@ def masked_diff(plan: "FilePlan") -> str:
 
     diff = replace(plan, before=shown(plan.before), after=shown(plan.after)).diff
     return redact(diff, keep_lines=True)[0]
+
+
+MAX_LISTED = 20
+
+
+def undo_setup(
+    setting_up: "SettingUp", *, only_servers: bool, dry_run: bool, yes: bool, forget: bool
+) -> None:
+    """Undo everything that setup changed; with `forget`, also drop what it learned. With
+    `only_servers`, undo what concerns servers, in whichever way they came to upwell."""
+    plans = setting_up.undoing(only_servers=only_servers)
+    learned = None if only_servers else _learned(setting_up)
+
+    def show() -> None:
+        show_plans((*plans.files, *plans.hooks))
+
+    if dry_run:
+        show()
+    _summarise_undo(plans)
+    count = with_learning(lambda app: _listed(app, learned)) if learned else 0
+    is_known = count > 0 or setting_up.sessions_db.exists()
+    if not (plans.is_recorded or plans.refused or (forget and is_known)):
+        say("there is nothing to undo")
+        return
+    if dry_run:
+        note("upwell: nothing was changed; without --dry-run, setup asks and then undoes this")
+        return
+    if not yes:
+        confirm("Undo all of this?", show)
+    faults: list[str] = []
+    setting_up.undo(reporting(faults), only_servers=only_servers)
+    if forget and learned:
+        _forget(setting_up, learned, count)
+    elif count:
+        say("what setup learned stays; `upwell setup --undo --forget` drops it")
+    if faults:
+        raise Exit(1)
+
+
+def _learned(setting_up: "SettingUp") -> "Holdings":
+    learned = setting_up.learned()
+    if setting_up.has_lessons:
+        return with_learning(lambda app: app.session_capture().with_later(learned))
+    return learned
+
+
+def _summarise_undo(plans: "UndoPlan") -> None:
+    for plan in (*plans.files, *plans.hooks):
+        say(f"upwell would {state(plan)}")
+    say_improvised(plans.files)
+    for path, command in plans.others:
+        note(f"upwell: setup did not change {path}; `{command}` removes upwell from it")
+    refuse(plans.refused)
+
+
+def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
+    from upwell.ground.sqlite.file import delete_database
+
+    if setting_up.has_lessons:
+        # The daemon may have written another one while the user was asked.
+        latest = with_learning(lambda app: app.session_capture().with_later(learned))
+        count += len(with_learning(lambda app: _findings(app, latest.since(learned))))
+        learned = latest
+    with_learning(lambda app: app.session_capture().forget(learned))
+    setting_up.forgot_learned()
+    say(f"dropped {counted(count, 'finding')} from past sessions")
+    if setting_up.sessions_db.exists():
+        delete_database(setting_up.sessions_db)
+        say("deleted the index of past sessions")
+    _say_accepted(with_learning(lambda app: app.session_capture().accepted(learned)))
+    if own := with_learning(lambda app: app.session_capture().own_lessons()):
+        say(
+            f"kept: {counted(own, 'lesson')} that you edited or pinned; `upwell lessons` lists them"
+        )
+    say(f"upwell's own folder {setting_up.folder} stays; delete it to remove everything")
+
+
+def _say_accepted(memories: "list[Memory]") -> None:
+    if memories:
+        accepted = counted(len(memories), "memory", "memories")
+        say(f"kept: {accepted} that you accepted; `upwell forget ID` removes one")
+    for memory in memories[:MAX_LISTED]:
+        say(f"  {memory.id}: {' '.join(memory.text.split())}")
+    if len(memories) > MAX_LISTED:
+        say(f"  {len(memories) - MAX_LISTED} more: `upwell recall`")
+
+
+async def _listed(app: "LearningApp", learned: "Holdings") -> int:
+    """List the findings of setup that still exist. Returns how many there are."""
+    lines = await _findings(app, learned)
+    for line in lines[:MAX_LISTED]:
+        say(f"learned: {' '.join(line.split())}")
+    if len(lines) > MAX_LISTED:
+        say(f"learned: {len(lines) - MAX_LISTED} more")
+    if learned.places:
+        say(f"learned: {counted(len(learned.places), 'place')} of files and symbols")
+    return len(lines) + len(learned.places)
+
+
+async def _findings(app: "LearningApp", learned: "Holdings") -> list[str]:
+    """The memories and proposals among the findings of setup that still exist, one a line."""
+    memories = await app.session_capture().learned(learned)
+    proposals = [item for item in app.inbox().waiting() if item.id in learned.proposals]
+    lines = [f"memory {item.id}: {item.text}" for item in memories]
+    return [*lines, *(f"proposal {item.id}: {item.text}" for item in proposals)]

@@ -10,18 +10,23 @@ from click.exceptions import Exit
 from msgspec import Struct
 
 from upwell.cli.command import Option
-from upwell.cli.output import Json, note, say, table
-from upwell.cli.parameters import TranscriptHost, TranscriptPaths
-from upwell.cli.progress import progress
+from upwell.cli.output import (
+    Json,
+    TranscriptHost,
+    TranscriptPaths,
+    epoch_of,
+    note,
+    progress,
+    say,
+    table,
+)
 from upwell.cli.session import read_config, run
-from upwell.cli.times import epoch_of
 from upwell.ground.errors import UsageError
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 
 if TYPE_CHECKING:
-    from upwell.replay.labels import Label, ReplaySample, SampledHit
     from upwell.replay.memories import With
-    from upwell.replay.report import ReplayReport
+    from upwell.replay.report import Label, ReplayReport, ReplaySample, SampledHit
     from upwell.replay.timeline import Timeline
 
 EVERYTHING = "memory,git,docs,learned"
@@ -162,7 +167,7 @@ def _print_events(timeline: "Timeline") -> None:
 
 
 def _report_replay(timeline: "Timeline", request: _Request) -> None:
-    from upwell.replay.labels import ReplaySample
+    from upwell.replay.report import ReplaySample
 
     sample = ReplaySample(request.sample_size or 0)
     reports: list[ReplayReport] = []
@@ -198,7 +203,7 @@ async def _run(
     """Run the replay. The report is added to `reports` at the start, so that the caller has it even
     after an interruption."""
     from upwell.app.replaying import replaying
-    from upwell.app.savings import Savings
+    from upwell.app.shortening import Savings
     from upwell.replay.report import ReplayReport
     from upwell.replay.run import described
 
@@ -228,7 +233,7 @@ def _show(report: "ReplayReport", *, as_json: bool, brief: bool) -> None:
     if as_json:
         summary = {**report.summary.described(), "shortening": dict(report.shortening)}
         if not report.summary.memories:
-            from upwell.replay.silence import silence
+            from upwell.replay.report import silence
 
             summary["silence"] = " ".join(silence(report.summary, report.material))
         say(json.dumps({"summary": summary | ({"judge": judge} if judge else {})}))
@@ -251,7 +256,7 @@ def _show(report: "ReplayReport", *, as_json: bool, brief: bool) -> None:
 
 def _show_silence(report: "ReplayReport", request: _Request) -> None:
     from upwell.replay.memories import With
-    from upwell.replay.silence import silence
+    from upwell.replay.report import silence
 
     for line in silence(report.summary, report.material):
         say(line)
@@ -270,7 +275,7 @@ def _savings(counts: Mapping[str, int]) -> str:
 
 
 def _label(sample: "ReplaySample", report: "ReplayReport", *, fit: bool) -> None:
-    from upwell.replay.labels import fitted, share_of
+    from upwell.replay.report import fitted, share_of
 
     labels: list[Label] = []
     sampled_hits = sample.sampled_hits()
@@ -296,7 +301,7 @@ def _label(sample: "ReplaySample", report: "ReplayReport", *, fit: bool) -> None
 def _answer(sampled_hit: "SampledHit", report: "ReplayReport", progress: str) -> "Label | None":
     """Ask about a memory. Returns None to stop. The score is not shown, because it would bias the
     answer."""
-    from upwell.replay.labels import Label
+    from upwell.replay.report import Label
 
     say()
     for line in report.sampled_hit(sampled_hit.decision, sampled_hit.hit):
@@ -314,7 +319,7 @@ def _answer(sampled_hit: "SampledHit", report: "ReplayReport", progress: str) ->
 
 
 def _offer(fit: object, answers: int) -> None:
-    from upwell.replay.labels import MIN_LABELS, Fit
+    from upwell.replay.report import MIN_LABELS, Fit
     from upwell.setup.config_file import set_setting
 
     if not isinstance(fit, Fit):

@@ -9,13 +9,12 @@ from msgspec.structs import replace
 
 from upwell.cli.command import Argument, Group, Option
 from upwell.cli.hooks import hosts_without_guard_hooks
-from upwell.cli.output import Json, note, note_masked, say, say_json, table
-from upwell.cli.parameters import Everywhere
+from upwell.cli.output import Everywhere, Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_memory, with_store
 from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.names import memory_id as id_in
 from upwell.ground.project import repository_of
 from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
-from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
     from upwell.app import MemoryApp, StoreApp
@@ -45,7 +44,7 @@ Guard = Annotated[
 
 def listed(as_json: Json = False) -> None:
     """List the standing rules of every project, newest first."""
-    from upwell.app.proposals import described_rules
+    from upwell.app.review import described_rules
 
     async def work(app: "StoreApp") -> list[Memory]:
         return list(await app.memory.store.pinned(Scope(), limit=MAX_LISTED))
@@ -78,8 +77,7 @@ def add(
     guard: Guard = False,
 ) -> None:
     """Add a standing rule and print its id."""
-    from upwell.surface.guards import GUARD, check_guard
-    from upwell.surface.scopes import checked_scope
+    from upwell.surface.scopes import GUARD, check_guard, checked_scope
 
     scope = checked_scope(path or (), tool or ())
     if guard:
@@ -156,7 +154,7 @@ def scope(rule: Id, path: Paths = None, tool: Tools = None, everywhere: Everywhe
 @rules.command("pause")
 def pause(rule: Id) -> None:
     """Stop giving a rule to agents until `upwell rules resume`."""
-    from upwell.app.proposals import paused
+    from upwell.app.review import paused
 
     _change(rule, paused)
 
@@ -164,7 +162,7 @@ def pause(rule: Id) -> None:
 @rules.command("resume")
 def resume(rule: Id) -> None:
     """Give a paused rule to agents again."""
-    from upwell.app.proposals import resumed
+    from upwell.app.review import resumed
 
     _change(rule, resumed)
 
@@ -181,7 +179,7 @@ def remove(rule: Id) -> None:
 
 
 def _change(rule: str, change: Callable[[Memory], Memory]) -> None:
-    from upwell.app.proposals import change_rule
+    from upwell.app.review import change_rule
 
     async def work(app: "StoreApp") -> Memory:
         return await change_rule(app, id_in(rule), change)
@@ -202,6 +200,6 @@ async def _standing_rule(app: "StoreApp", rule: str) -> Memory:
 
 
 def _row(rule: Memory) -> dict[str, Any]:
-    from upwell.app.proposals import described_rule
+    from upwell.app.review import described_rule
 
     return described_rule(rule)

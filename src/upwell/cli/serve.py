@@ -54,7 +54,7 @@ def _complain(text: str) -> None:
     """Print on stderr. `cli/output.py` is not imported, because the agent is waiting."""
     line = " ".join(text.split())
     if sys.stderr.isatty():
-        from upwell.ground.text.invisible import visible
+        from upwell.ground.text.safe import visible
 
         line = visible(line)
     sys.stderr.write(line + "\n")

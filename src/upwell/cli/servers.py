@@ -1,16 +1,99 @@
-"""The commands `serve`, `wrap`, `add`, `list`, `remove`, `on` and `off`."""
+"""The commands `serve`, `wrap`, `add`, `list`, `remove`, `on` and `off`.
 
+The servers in agents' settings: `upwell add --from-clients`, and what `upwell setup` says of
+them.
+"""
+
+import os
 import shutil
+import sys
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from click.exceptions import Exit
 
 from upwell.cli.command import Argument, Option
-from upwell.cli.output import Json, note, say, say_json, table
-from upwell.cli.parameters import Session
+from upwell.cli.output import Json, Session, note, say, say_json, table
 from upwell.cli.session import folder, read_config
 from upwell.ground.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from upwell.hosts.install import FilePlan
+    from upwell.setup.takeover import Clients, WrappingPlan
+
+NO_AGENT = "no known agent found; configure any other agent to run `upwell serve`"
+
+
+def say_damage(faults: "Iterable[str]") -> None:
+    """Name damaged records."""
+    for fault in filter(None, faults):
+        note(f"upwell: {fault}")
+
+
+def say_improvised(plans: "Iterable[FilePlan]") -> None:
+    """Say what is used in place of a lost record."""
+    for plan in plans:
+        if plan.source:
+            note(
+                f"upwell: the record of the servers of {plan.path} is lost; they are restored from "
+                f"{plan.source}; a copy of the file as it is now stays beside it"
+            )
+
+
+def add_from_clients(project: bool) -> None:
+    """Copy the agents' servers to config.toml. The agents' files stay unchanged."""
+    clients = clients_of_user(project)
+    plan = clients.adding()
+    clients.take(plan.config)
+    for server in plan.servers:
+        if server.left:
+            say(f"{server.client}: {server.original} is left out: {server.left}")
+        else:
+            known = " (already in upwell)" if server.known else ""
+            say(f"{server.client}: {server.original} → {server.name}{known}")
+    if plan.added:
+        say(f"wrote {plan.config.path}; the agents' own files are unchanged")
+    else:
+        say("no servers to add")
+    for path, why in plan.refused.items():
+        note(f"upwell: {path}: {why}")
+    if plan.refused:
+        raise Exit(1)
+
+
+def say_places(plan: "WrappingPlan") -> None:
+    """Print which servers are wrapped, and why the others are not."""
+    from upwell.hosts.plugins import BEHIND_UPWELL
+
+    for place in plan.places:
+        left = f"stays as it is: {place.left}" if place.left else "wrapped in its place"
+        say(f"{place.client}: {place.name} → {left}")
+    behind = list(dict.fromkeys(p.client for p in plan.places if p.left == BEHIND_UPWELL))
+    if behind:
+        note(
+            f"upwell: servers of {', '.join(behind)} are behind upwell; `upwell setup --undo "
+            "--only servers` gives them back, and they can then be wrapped"
+        )
+
+
+def clients_of_user(project: bool) -> "Clients":
+    """The agents on this machine; with `project`, also those configured in this folder."""
+    from upwell.config import load
+    from upwell.hosts.installation import Installation
+    from upwell.setup.takeover import Clients
+
+    config = load()
+    script = Path(sys.executable).with_name("upwell")
+    program = (str(script),) if script.is_file() else (sys.executable, "-P", "-m", "upwell")
+    installation = Installation(
+        user_folder=Path.home(), environment=config.environment, command=(*program, "serve")
+    )
+    folder = Path(os.getcwd()).resolve() if project else None
+    return Clients(installation, config.home.prepare(), folder, leave=config.gateway.leave)
+
 
 Command = Annotated[
     list[str] | None, Argument(metavar="-- CMD ARGS", help="Command that starts the server.")
@@ -83,8 +166,7 @@ def add(
     """Put an MCP server behind the gateway. The server is a command (upwell add NAME -- CMD ARGS…)
     or an address (upwell add NAME --url URL). `upwell add --from-clients` adds the agents' own
     servers."""
-    from upwell.cli.clients import add_from_clients
-    from upwell.setup.servers import add_server
+    from upwell.setup.config_file import add_server
 
     line = command or []
     if from_clients or project:
@@ -163,7 +245,7 @@ def list_servers(as_json: Json = False) -> None:
 
 def remove(name: Annotated[str, Argument(metavar="NAME")]) -> None:
     """Remove an MCP server from the gateway."""
-    from upwell.setup.servers import remove_server
+    from upwell.setup.config_file import remove_server
 
     say(f"removed {name} from {remove_server(name)}")
 
@@ -181,7 +263,7 @@ def on(
     """Resume after `upwell off`."""
     if project:
         here = _project(session)
-        from upwell.setup.projects import include_project
+        from upwell.setup.config_file import include_project
 
         path = include_project(here)
         say(f"upwell is on in {here} ({path})")
@@ -202,7 +284,7 @@ def off(
     off, nothing is recorded either."""
     if project:
         here = _project(session)
-        from upwell.setup.projects import exclude_project
+        from upwell.setup.config_file import exclude_project
 
         path = exclude_project(here)
         say(f"upwell is off in {here} ({path}); to resume, run `upwell on --project` there")
@@ -220,7 +302,7 @@ def off(
 
 def _project(session: str | None) -> str:
     from upwell.config import read_valid
-    from upwell.setup.projects import project_here
+    from upwell.setup.config_file import project_here
 
     if EXCLUDE_VARIABLE in read_valid()[0].environment:
         raise UsageError(

@@ -109,7 +109,7 @@ def run[T](work: Coroutine[Any, Any, T]) -> T:
 
 
 def _report_damage(home: "Home", since: float) -> None:
-    from upwell.app.damage import damage
+    from upwell.app.store import damage
 
     if report := damage(home, since):
         note(f"upwell: {report.detail} ({report.hint})")

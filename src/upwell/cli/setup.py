@@ -14,24 +14,23 @@ from typing import TYPE_CHECKING, Annotated
 import click
 from click.exceptions import Exit
 
-from upwell.cli.capturing import learned_from, say_learned
-from upwell.cli.clients import (
-    NO_AGENT,
-    clients_of_user,
-    say_damage,
-    say_places,
-)
 from upwell.cli.command import Option
 from upwell.cli.hooks import has_guards, hook_installation, installer_of
 from upwell.cli.inbox import open_inbox
-from upwell.cli.lessons import offer_question, offer_state, write_past_lessons
-from upwell.cli.output import note, say
-from upwell.cli.past import index_sessions
+from upwell.cli.lessons import (
+    learned_from,
+    offer_question,
+    offer_state,
+    say_learned,
+    write_past_lessons,
+)
+from upwell.cli.memories import index_sessions
+from upwell.cli.output import note, progress, say
 from upwell.cli.plans import confirm, refuse, reporting, show_plans, state
-from upwell.cli.progress import progress
+from upwell.cli.servers import NO_AGENT, clients_of_user, say_damage, say_places
 from upwell.cli.session import run, with_learning
 from upwell.ground.errors import UpwellError, UsageError
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -104,7 +103,7 @@ def setup(
         setting_up = _setting_up(clients)
         say_damage(setting_up.damage)
         if undo:
-            from upwell.cli.undoing import undo_setup
+            from upwell.cli.plans import undo_setup
 
             undo_setup(
                 setting_up, only_servers=only == "servers", dry_run=dry_run, yes=yes, forget=forget

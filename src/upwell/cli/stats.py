@@ -1,19 +1,294 @@
-"""The commands `stats` and `stats gain|tune`."""
+"""The commands `stats` and `stats gain|tune`.
 
+`upwell explain --follow`: calls, prompts and decisions as they happen.
+
+The commands `feedback`, `stats tune` and `explain`.
+
+The command `stats gain`.
+"""
+
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from upwell.cli.command import Group, Option
-from upwell.cli.gain import gain
-from upwell.cli.learning import tune
-from upwell.cli.output import Json, say, say_json, table
-from upwell.cli.parameters import Days, Since
+import click
+
+from upwell.cli.command import Argument, Group, Option
+from upwell.cli.output import Days, Json, Session, Since, days_since, note, say, say_json, table
 from upwell.cli.session import with_learning
-from upwell.cli.times import days_since
-from upwell.ground.errors import UsageError
+from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.names import memory_id as id_in
+from upwell.ground.text.words import bar, iso
+from upwell.ground.types.cue import Feedback, Rating
 
 if TYPE_CHECKING:
     from upwell.app.surfacing import LearningApp
     from upwell.usage.stats import Stats
+
+SHOWN_EVENTS = 20
+
+
+def follow_decisions(filters: Mapping[str, str], *, once: bool, as_json: bool) -> None:
+    """Print the latest events that pass the filters and, unless `once`, new ones as they happen."""
+    with_learning(
+        lambda app: _watch(app, filters, follows=not once, as_json=as_json), tolerant=True
+    )
+
+
+async def _watch(
+    app: "LearningApp", filters: Mapping[str, str], *, follows: bool, as_json: bool
+) -> None:
+    import time
+
+    from upwell.app.reporting import events, following
+
+    latest = await events(app, filters, SHOWN_EVENTS)
+    _show(reversed(latest), as_json=as_json)
+    if not follows:
+        if not latest and not as_json:
+            note("No events yet.")
+        return
+    after = max((event["written"] for event in latest), default=time.time())
+    async for fresh in following(app, filters, after):
+        _show(fresh, as_json=as_json)
+
+
+def _show(rows: Any, *, as_json: bool) -> None:
+    import json
+
+    for event in rows:
+        if as_json:
+            click.echo(json.dumps(event))
+        else:
+            for line in _lines(event):
+                say(line)
+    sys.stdout.flush()
+
+
+def _lines(event: Mapping[str, Any]) -> list[str]:
+    import os
+    import time
+
+    clock = time.strftime("%H:%M:%S", time.localtime(event["at"]))
+    about = " ".join(filter(None, (event["file"], event.get("step"))))
+    where = " ".join(filter(None, (event["host"], os.path.basename(event["project"]))))
+    head = f"{clock}  {where:<20.20}  {event['tool']}  {about}".rstrip()
+    if event["kind"] == "shortened":
+        return [f"{head}  {event['before']:,} → {event['after']:,} tokens"]
+    if not event["memories"]:
+        return [f"{head}  · silent: {event['reason']}"]
+    return [
+        head,
+        *(f"          ▸ {memory['text'] or memory['id']}" for memory in event["memories"]),
+    ]
+
+
+def feedback(
+    surfacing: Annotated[str, Argument(metavar="SURFACING", help="A surfacing id, s_….")],
+    rating: Annotated[str, Argument(metavar="RATING", help=" · ".join(Rating))],
+    memory: Annotated[
+        str | None, Option(help="Rate only this memory. Default: all of them.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Rate a surfacing. Ratings change what upwell says next."""
+    from upwell.tools.feedback import noted
+
+    if rating not in list(Rating):
+        raise UsageError(f"{rating!r} is not a rating", hint=f"one of {', '.join(Rating)}")
+    rating_of_surfacing = Feedback(
+        surfacing_id=surfacing,
+        rating=Rating(rating),
+        memory_id=id_in(memory) if memory else None,
+    )
+    rated = with_learning(lambda app: app.surfacer.ratings.rate(rating_of_surfacing))
+    if as_json:
+        say_json(
+            {
+                "surfacing_id": surfacing,
+                "rating": rating,
+                "memories": [item.memory for item in rated],
+                "tool": rated[0].tool if rated else None,
+            }
+        )
+    else:
+        say(noted(rated))
+
+
+def tune(
+    apply: Annotated[
+        bool,
+        Option("--apply", help="Apply the learned values now, even in running sessions."),
+    ] = False,
+    reset: Annotated[bool, Option("--reset", help="Forget everything learned.")] = False,
+    memory: Annotated[
+        str | None, Option(help="With --reset: forget only the ratings of this memory.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what upwell learned for each tool. Lists the score that a memory needs, the budget for
+    results, content that agents missed, and memories that are no longer offered."""
+    from upwell.surface.render import harmless_line
+
+    if memory and not reset:
+        raise UsageError("--memory needs --reset", hint="upwell stats tune --reset --memory ID")
+    if reset:
+        memory_id = id_in(memory) if memory else None
+        removed = with_learning(lambda app: _reset(app, memory_id))
+        say(f"forgot {removed} ratings, observations and counts")
+        return
+    learned = with_learning(lambda app: _learned(app, apply=apply))
+    if apply:
+        note(
+            "upwell: running sessions pick up budgets within a minute, thresholds at the next call"
+        )
+    if as_json:
+        say_json(learned)
+        return
+    rows = [
+        {
+            "tool": threshold["tool"],
+            "min_score": _number(threshold["min_score"]),
+            "suggested": _number(threshold["suggested"]),
+            "samples": threshold["samples"],
+            "why": threshold["why"],
+            "budget": f"x {threshold['budget_ratio']:.2f}",
+        }
+        for threshold in learned["tools"]
+    ]
+    columns = ("tool", "min_score", "suggested", "samples", "why", "budget")
+    table(columns, rows, "Nothing learned yet.")
+    for row in learned["tools"]:
+        for missed in row["missing"]:
+            note(
+                f"upwell: missed in results of {row['tool']} ({missed['kind']}): "
+                f"{harmless_line(missed['text'])}"
+            )
+    for row in learned["demoted"]:
+        note(f"upwell: {row['id']} is no longer offered: {row['negatives']:g} negative ratings")
+
+
+async def _reset(app: "LearningApp", memory: str | None) -> int:
+    removed = await app.learning.learned.reset(memory)
+    if memory and not removed and await app.memory.get(memory) is None:
+        raise StoreError(
+            f"no memory {memory!r}", hint="`upwell stats tune` and `upwell recall` show ids"
+        )
+    return removed if memory else removed + await app.budgets.forget()
+
+
+async def _learned(app: "LearningApp", *, apply: bool) -> dict[str, Any]:
+    from upwell.app.reporting import learned
+
+    if apply:
+        await app.budgets.ask()
+        await app.learning.learned.apply()
+    if not app.config.learn.auto_tune:
+        note("upwell: learn.auto_tune is off: none of this is in use")
+    return await learned(app)
+
+
+def explain(
+    number: Annotated[int, Option("-n", min=1, help="Number of decisions.")] = 20,
+    session: Session = None,
+    follow: Annotated[
+        bool, Option("--follow", help="Watch calls, prompts and decisions. Ctrl-C stops it.")
+    ] = False,
+    host: Annotated[str | None, Option(help="With --follow: only this agent.")] = None,
+    tool: Annotated[str | None, Option(help="With --follow: only this tool.")] = None,
+    file: Annotated[
+        str | None, Option(help="With --follow: only files whose path contains this text.")
+    ] = None,
+    spoke: Annotated[
+        bool,
+        Option("--spoke", help="With --follow: only events with a memory or a shortened result."),
+    ] = False,
+    once: Annotated[
+        bool, Option("--once", help="With --follow: print the latest events and stop.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show why upwell spoke or stayed silent: one decision a line, newest last."""
+    given = {"host": host, "tool": tool, "file": file, "spoke": "1" if spoke else None}
+    filters = {name: value for name, value in given.items() if value}
+    if follow:
+        if session:
+            filters["session"] = session
+        follow_decisions(filters, once=once, as_json=as_json)
+        return
+    if filters or once:
+        raise UsageError("--host, --tool, --file, --spoke and --once need --follow")
+    from upwell.app.reporting import accounts, decisions
+
+    async def work(app: "LearningApp") -> "list[tuple[Mapping[str, Any], list[str]]]":
+        return await accounts(app, await decisions(app, number, session))
+
+    explained = with_learning(work)
+    if as_json:
+        say_json({"decisions": [decision for decision, _ in explained]})
+        return
+    if not explained:
+        note("No decisions yet.")
+    for decision, (head, *rest) in explained:
+        say(f"{iso(decision['at'])} {head}")
+        for line in rest:
+            say(line)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}"
+
+
+MAX_ROWS = 5
+
+
+def gain(days: Days = 30, since: Since = None, as_json: Json = False) -> None:
+    """Show the tokens and the money that upwell saved, net of its cost."""
+    from upwell.app.reporting import gain as figures_of
+    from upwell.app.reporting import sentence
+
+    days = days if since is None else days_since(since)
+    figures = with_learning(lambda app: figures_of(app.learning, app.config, days))
+    if as_json:
+        say_json(figures)
+        return
+    say(sentence(figures))
+    if figures["total"]["results"] or figures["total"]["net"]:
+        for line in _card(figures):
+            say(line)
+        if figures["price"] is None and sys.stdout.isatty():
+            note("upwell: to see money, set agent.model or agent.input_price")
+
+
+def _card(figures: Mapping[str, Any]) -> list[str]:
+    from upwell.usage.report import balance
+
+    total, price = figures["total"], figures["price"]
+    lines = [
+        "",
+        f"  before       {total['before']:>12,} tokens",
+        f"  after        {total['after']:>12,} tokens",
+        *balance(total),
+    ]
+    if price:
+        listed = f", listed {price['as_of']}" if price["as_of"] else ""
+        model = price["model"] or "your model"
+        lines.append(
+            f"  worth        ${total['money']:>11,.2f}  (${price['per_million']:g} per million "
+            f"input tokens of {model}{listed})"
+        )
+    for dimension in ("host", "project", "tool"):
+        rows = [row for row in figures[f"by_{dimension}"] if row["saved"]][:MAX_ROWS]
+        if rows:
+            largest = max(row["saved"] for row in rows)
+            width = max(len(row["name"] or "unknown") for row in rows)
+            lines += ["", f"  By {dimension}"]
+            lines += [
+                f"  {row['name'] or 'unknown':<{width}}  {bar(row['saved'], largest)} "
+                f"{row['saved']:,}"
+                for row in rows
+            ]
+    return lines
 
 
 def shown(
@@ -47,8 +322,8 @@ stats.command("tune")(tune)
 
 
 def _by(dimension: str, days: int, *, as_json: bool) -> None:
-    from upwell.app.gain import price_now, rows
-    from upwell.usage.breakdown import Dimension
+    from upwell.app.reporting import price_now, rows
+    from upwell.usage.report import Dimension
 
     if dimension not in list(Dimension):
         raise UsageError(f"--by {dimension!r} is unknown", hint=", ".join(Dimension))
@@ -72,8 +347,7 @@ def _by(dimension: str, days: int, *, as_json: bool) -> None:
 async def _counted(
     app: "LearningApp", days: int
 ) -> "tuple[Stats, list[dict[str, Any]], dict[str, Any]]":
-    from upwell.app.gain import total
-    from upwell.app.overview import demoted
+    from upwell.app.reporting import demoted, total
     from upwell.usage.stats import stats_of
 
     counts = await app.learning.counts.since(days)

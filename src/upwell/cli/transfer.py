@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec.structs import asdict
 
 from upwell.cli.command import Argument, Option
-from upwell.cli.output import Json, note, say, say_json, table
-from upwell.cli.progress import progress
+from upwell.cli.output import Json, note, progress, say, say_json, table
 from upwell.cli.session import with_memory
 from upwell.ground.errors import UsageError
 from upwell.ground.project import is_own, project_named
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 
 if TYPE_CHECKING:
     from upwell.app import MemoryApp

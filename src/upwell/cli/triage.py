@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from upwell.cli.output import note, say
-from upwell.ground.text.invisible import visible
+from upwell.ground.text.safe import visible
 
 QUIT, UNDO, ALL = "q", "u", "a"
 _ENDS = ("\x03", "\x04")

@@ -6,7 +6,7 @@
 Importing this package is cheap, because each strategy is imported only when it is first used.
 """
 
-from upwell.compress.registry import STRATEGIES, check, load
+from upwell.compress.options import STRATEGIES, check, load
 from upwell.ground.types.compression import Compressed
 
 __all__ = ["STRATEGIES", "compress", "load"]

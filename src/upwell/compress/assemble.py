@@ -14,9 +14,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from upwell.compress.base import Fitted, RemainingBudget, note
-from upwell.compress.coverage import by_names
-from upwell.compress.normalise import listings, logs
-from upwell.compress.priority import in_parallel, order
+from upwell.compress.folding import count_listing_lines, count_log_lines, listing_parts
+from upwell.compress.order import by_names, in_parallel, order
 from upwell.compress.relevance import Meaning, RelevanceQuestion, lowered, places, rarity
 from upwell.compress.units import changes
 from upwell.compress.units.base import FIRST, Units
@@ -360,7 +359,8 @@ class _Gaps:
 def _lines_of(passage: Passage) -> Callable[[str], int]:
     """Return a function that counts how many original lines a part of the text represents."""
     if passage.folded:
-        return listings.count_lines if passage.kind == TextKind.GREP else logs.count_lines
+        listing = passage.kind == TextKind.GREP
+        return count_listing_lines if listing else count_log_lines
     return lambda part: part.count("\n") + (not part.endswith("\n"))
 
 
@@ -368,7 +368,7 @@ def _parts(passage: Passage, missing: str) -> str:
     """Count the commits, files, hunks or folders that begin in a gap, as in `2 files`. The count
     shows that the lines before the gap and the lines after it do not belong together."""
     if passage.folded and passage.kind == TextKind.GREP:
-        return listings.parts(missing)
+        return listing_parts(missing)
     if passage.kind not in (TextKind.DIFF, TextKind.GIT_LOG):
         return ""
     return changes.parts(missing, passage.kind)

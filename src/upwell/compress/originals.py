@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from upwell.compress.options import CompressOptions
 from upwell.ground.errors import KeyUnknown, StoreError
-from upwell.ground.ttl_store import EntryKind, TtlStore, file_bytes
+from upwell.ground.ledger import EntryKind, TtlStore, file_bytes
 
 KIND = EntryKind.ORIGINAL
 PART_CHARS = 262_144

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from upwell.compress.assemble import assemble
 from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome, whole
 from upwell.compress.json.fit import Emphasis, fit
-from upwell.compress.json.read import JSON_KINDS, read_json
-from upwell.compress.json.tree import ARRAY, OBJECT, JsonNode
+from upwell.compress.json.tree import ARRAY, JSON_KINDS, OBJECT, JsonNode, read_json
 from upwell.compress.json.write import Style
-from upwell.compress.registry import load
+from upwell.compress.options import load
 from upwell.compress.relevance import ask, meaning_of
 from upwell.compress.units import split
 from upwell.compress.units.base import FIRST, Units

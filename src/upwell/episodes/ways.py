@@ -11,11 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
-from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.failures import Fault
-from upwell.episodes.quoting import is_risky, quoted
-from upwell.episodes.trials import LAUNCHED, WAITING, Trial
-from upwell.episodes.triggers import Trigger, of_error, of_launch
+from upwell.episodes.trials import LAUNCHED, WAITING, Trial, is_risky, quoted
+from upwell.episodes.triggers import Episode, EpisodeKind, Trigger, of_error, of_launch
 
 MIN_SESSIONS = 2
 MAX_SESSIONS, MAX_COMPLAINTS, MAX_WAYS = 8, 4, 24

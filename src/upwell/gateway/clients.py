@@ -9,8 +9,7 @@ from typing import Protocol
 from upwell.gateway.eras import Envelope, ListenFilter, stamped
 from upwell.ground.background import Receipt, settled
 from upwell.ground.trace import LOG
-from upwell.ground.types.principal import OWNER, Principal
-from upwell.ground.types.rpc import Reply
+from upwell.ground.types.rpc import OWNER, Principal, Reply
 from upwell.hosts import host_of_client
 from upwell.wire.peer import METHOD_NOT_FOUND, Message, PeerGone, error_body
 from upwell.wire.rawjson import NotJson, RawObject, loads

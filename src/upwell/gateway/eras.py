@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from upwell import __version__
 from upwell.gateway.shapes import accepted_capabilities
-from upwell.ground.text.invisible import visible
+from upwell.ground.text.safe import visible
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

@@ -14,13 +14,16 @@ from upwell.gateway.front.handshake import Hello
 from upwell.gateway.front.http import HttpFront
 from upwell.gateway.front.stdio import StdioFront
 from upwell.gateway.options import GatewayOptions, ServerOptions
-from upwell.gateway.routing.resources import LocalResources, ResourceMethods, UpstreamResources
+from upwell.gateway.routing.resources import (
+    LocalResources,
+    ResourceMethods,
+    Subscriptions,
+    UpstreamResources,
+)
 from upwell.gateway.routing.router import Router
-from upwell.gateway.routing.subscriptions import Subscriptions
 from upwell.gateway.routing.tools import LocalTools, OnListed, ToolCatalog, ignore_listed
 from upwell.gateway.upstreams.connection import Connecting
-from upwell.gateway.upstreams.fleet import Fleet
-from upwell.gateway.upstreams.supervisor import ServerState, Upstream
+from upwell.gateway.upstreams.supervisor import Fleet, ServerState, Upstream
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.trace import LOG
 from upwell.wire.lines import Line, Sink

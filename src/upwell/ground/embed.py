@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from upwell.ground.clock import Deadline
-from upwell.ground.endpoint import Endpoint, post
 from upwell.ground.errors import ConfigError, LlmError, UsageError, extra_hint
+from upwell.ground.llm import Endpoint, post
 from upwell.ground.secrets.redact import redact
-from upwell.ground.type_hints import CHOICES
+from upwell.ground.settings import CHOICES
 
 Vector = Sequence[float]
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
+from upwell.ground.ledger import EntryKind, TtlStore
 from upwell.ground.project import real_folder
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import EntryKind, TtlStore
 
 KIND = EntryKind.HOST_SESSION
 TTL_SECONDS = 86_400.0

@@ -1,19 +1,166 @@
 """Ask a language model behind an OpenAI-compatible endpoint (Ollama, vLLM or a vendor's).
 
 Calls block, so make them on worker threads.
+
+POST JSON to an OpenAI-compatible endpoint within a deadline.
+
+Calls block, so make them on worker threads. Every failure is an `LlmError`.
 """
 
 import json
-from collections.abc import Sequence
+import socket
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from threading import Timer
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from upwell.ground.clock import Deadline
-from upwell.ground.endpoint import Endpoint, EndpointAnswer, post
 from upwell.ground.errors import LlmError
+from upwell.ground.secrets.mask import masked_address
 from upwell.ground.text.tokens import count
+
+if TYPE_CHECKING:
+    import httpx2
+
+_MAX_REPLY_BYTES = 16_000_000
+_MIN_SECONDS = 0.01
+_HTTP_OK = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """The address of a model.
+
+    `base_url` includes the API version (`http://localhost:11434/v1`). It is "" if no endpoint is
+    configured. `api_key` is sent as a bearer token.
+    """
+
+    base_url: str = ""
+    model: str = ""
+    api_key: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The address without credentials, for logs and errors."""
+        return masked_address(self.base_url)
+
+
+class EndpointAnswer(Struct, frozen=True):
+    """A response with status 200."""
+
+    body: bytes
+    content_type: str
+
+
+def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> EndpointAnswer:
+    """POST `message` as JSON to `path` below the endpoint.
+
+    `deadline` limits the whole exchange except the look-up of the host's name, however slowly the
+    body arrives. Redirects are not followed, and proxies set in the environment are not used.
+
+    Raises:
+        LlmError: the connection failed, the deadline passed, the status was not 200, or the body
+            was too large.
+    """
+    # This import takes a tenth of a second, and most users have no endpoint.
+    import httpx2
+
+    body = json.dumps(message).encode("utf-8", "replace")
+    try:
+        return _exchange(endpoint, path, body, deadline)
+    except (OSError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        late = deadline.passed() or isinstance(error, TimeoutError | httpx2.TimeoutException)
+        reason = "no answer in time" if late else str(error)
+        raise LlmError(
+            f"the endpoint {endpoint.shown} failed: {reason or type(error).__name__}",
+            hint="check its base_url and that it is running",
+        ) from error
+
+
+def _exchange(endpoint: Endpoint, path: str, body: bytes, deadline: Deadline) -> EndpointAnswer:
+    import httpx2
+
+    address = httpx2.URL(endpoint.base_url)
+    address = address.copy_with(
+        path=address.path.rstrip("/") + path, query=None, fragment=None, userinfo=b""
+    )
+    headers = {"content-type": "application/json", "accept-encoding": "identity"}
+    if endpoint.api_key:
+        headers["authorization"] = f"Bearer {endpoint.api_key}"
+    with (
+        _Watchdog(deadline).armed() as watchdog,
+        httpx2.Client(
+            verify=ssl.create_default_context() if address.scheme == "https" else False,
+            timeout=max(_MIN_SECONDS, deadline.remaining()),
+            follow_redirects=False,
+            trust_env=False,
+        ) as client,
+        client.stream(
+            "POST", address, content=body, headers=headers, extensions={"trace": watchdog.observe}
+        ) as reply,
+    ):
+        raw = _read(reply, endpoint, deadline)
+    if reply.status_code != _HTTP_OK:
+        raise LlmError(
+            f"the endpoint {endpoint.shown} answered {reply.status_code} {reply.reason_phrase}",
+            hint="check the model's name and the key",
+        )
+    return EndpointAnswer(raw, reply.headers.get("content-type", ""))
+
+
+def _read(reply: "httpx2.Response", endpoint: Endpoint, deadline: Deadline) -> bytes:
+    raw = bytearray()
+    for chunk in reply.iter_raw():
+        raw += chunk
+        if len(raw) > _MAX_REPLY_BYTES:
+            raise LlmError(f"the reply of {endpoint.shown} exceeds {_MAX_REPLY_BYTES:,} bytes")
+    # If the watchdog has shut down the socket, the body may be truncated. Without a Content-Length
+    # header, it nevertheless looks complete.
+    if deadline.passed():
+        raise TimeoutError
+    return bytes(raw)
+
+
+class _Watchdog:
+    """Shuts down the connection at the deadline.
+
+    httpx2 applies its timeouts to each read, so a server that sends one byte at a time could block
+    the thread forever.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._timer = Timer(max(_MIN_SECONDS, deadline.remaining()), self._shut_down)
+        self._timer.daemon = True
+        self._socket: socket.socket | None = None
+        self._has_fired = False
+
+    @contextmanager
+    def armed(self) -> Iterator["_Watchdog"]:
+        self._timer.start()
+        try:
+            yield self
+        finally:
+            self._timer.cancel()
+
+    def observe(self, event: str, details: Mapping[str, Any]) -> None:
+        """Remember the socket. A request's `trace` extension calls this method."""
+        # TLS replaces the TCP socket, so both events matter.
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._socket = details["return_value"].get_extra_info("socket")
+            if self._has_fired:
+                self._shut_down()
+
+    def _shut_down(self) -> None:
+        self._has_fired = True
+        if self._socket is not None:
+            # The `shutdown` of an SSL socket is not thread-safe.
+            with suppress(OSError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
 
 MAX_TOKENS = 10**9
 """If an endpoint reports more tokens than this, the count is ignored."""

@@ -13,9 +13,8 @@ from pathlib import Path
 from upwell.ground.errors import UsageError
 from upwell.ground.files import exclusively, file_exists, write_atomically, writing
 from upwell.ground.host_sessions import outermost
-from upwell.ground.project import project_of
-from upwell.ground.remote_address import main_worktree_of
-from upwell.ground.text.format import counted
+from upwell.ground.project import main_worktree_of, project_of
+from upwell.ground.text.words import counted
 from upwell.ground.types.rpc import Ping
 
 EVERYBODY = "*"

@@ -15,21 +15,20 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions
 from upwell.ground.project import real_folder
-from upwell.ground.text.invisible import loaded
+from upwell.ground.text.safe import loaded
 from upwell.ground.trace import LOG, conclude, contained, present_trace_id, span
-from upwell.ground.types.cue import Cue, Door
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.ground.types.cue import Cue, Door, Skip, SkipReason, Surfacing
 from upwell.hook.asking import is_question
 from upwell.hook.client import UNNAMED, decoded
 from upwell.hook.tool_output import Shorten, may_shorten, no_shortening, shortened_output
 from upwell.hosts import HOSTS
 from upwell.hosts.base import Host
 from upwell.hosts.events import RESUMED, EventKind, HostEvent
-from upwell.surface.guards import Guards
 from upwell.surface.offer import Offers
 from upwell.surface.options import READ_COMMAND, never_excluded
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.surface.render import ENTRY_MARK, by_command
+from upwell.surface.scopes import Guards
 
 NEUTRAL = b"{}"
 DUPLICATE_SECONDS = 5.0

@@ -10,17 +10,8 @@ from pathlib import Path
 
 from upwell.ground.errors import UsageError
 from upwell.ground.secrets.redact import redacted_start
-from upwell.ground.text.invisible import visible
-from upwell.hosts import (
-    claude,
-    claude_desktop,
-    codex,
-    copilot,
-    cursor,
-    gemini,
-    opencode,
-    vscode,
-)
+from upwell.ground.text.safe import visible
+from upwell.hosts import claude, codex, copilot, cursor, gemini, opencode, vscode
 from upwell.hosts.base import Host
 from upwell.hosts.servers import ServerFile
 
@@ -38,7 +29,7 @@ HOSTS: Mapping[str, Host] = {
 }
 """The hosts, keyed by name, in the order in which users see them."""
 MAX_CLIENT_CHARS = 40
-CLIENTS_WITHOUT_HOOKS = (claude_desktop.SERVERS,)
+CLIENTS_WITHOUT_HOOKS = (claude.DESKTOP_SERVERS,)
 
 
 def host_named(name: str) -> Host:

@@ -7,6 +7,9 @@ drops the replacement or ends the session.
 
 Sources: its documentation of hooks (2.1.278), settings and memory files; recordings of 2.1.330 for
 `tool_response`, whose shape depends on the tool.
+
+Claude Desktop, an MCP client without hooks: upwell needs only the file that lists its
+servers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,14 +19,30 @@ from typing import Any
 from upwell.ground.errors import ConfigError, LlmError
 from upwell.ground.files import read_regular_file
 from upwell.ground.invocation import Invocation
-from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
-from upwell.hosts.events import EventKind, HostEvent
-from upwell.hosts.headless import Headless, HeadlessQuestion, document_in, number_at, text_at
+from upwell.hosts.base import (
+    AutoLoaded,
+    Export,
+    Headless,
+    HeadlessQuestion,
+    Host,
+    Transcripts,
+    document_in,
+    number_at,
+    text_at,
+)
+from upwell.hosts.events import EventKind, HostEvent, NestedEvents
 from upwell.hosts.installation import Installation
 from upwell.hosts.jsonc import parse
-from upwell.hosts.nested import NestedEvents
-from upwell.hosts.servers import ServerFile
+from upwell.hosts.servers import ServerFile, applications_folder
 from upwell.hosts.settings import JsonHooks
+
+DESKTOP_SERVERS = ServerFile(
+    name="claude-desktop",
+    agent="claude-desktop",
+    file=lambda user: applications_folder(user) / "Claude" / "claude_desktop_config.json",
+    folder=lambda user: applications_folder(user) / "Claude",
+)
+
 
 _READERS = ("Read", "Grep", "Glob", "LS", "Bash", "WebFetch", "WebSearch", "NotebookRead")
 _NOT_PLAIN_TEXT = ("interrupted", "isImage", "backgroundTaskId", "persistedOutputPath")

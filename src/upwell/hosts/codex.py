@@ -20,25 +20,28 @@ from typing import Any
 import orjson
 
 from upwell.ground.invocation import Invocation
-from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
+from upwell.hosts.base import (
+    SYSTEM_FILE,
+    AutoLoaded,
+    Export,
+    Headless,
+    HeadlessQuestion,
+    Host,
+    Transcripts,
+    events_in,
+    number_at,
+    text_at,
+)
 from upwell.hosts.edits import TOML
 from upwell.hosts.events import (
     MAX_PATH_CHARS,
     EventKind,
     HostEvent,
+    NestedEvents,
     table_of,
     text_blocks,
     text_of,
 )
-from upwell.hosts.headless import (
-    SYSTEM_FILE,
-    Headless,
-    HeadlessQuestion,
-    events_in,
-    number_at,
-    text_at,
-)
-from upwell.hosts.nested import NestedEvents
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 

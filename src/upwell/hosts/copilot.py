@@ -19,7 +19,19 @@ import orjson
 
 from upwell.ground.host_sessions import within
 from upwell.ground.invocation import Invocation
-from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe, Transcripts
+from upwell.hosts.base import (
+    FOLDER,
+    SESSION,
+    AutoLoaded,
+    Export,
+    Headless,
+    HeadlessQuestion,
+    Host,
+    Probe,
+    Transcripts,
+    events_in,
+    text_at,
+)
 from upwell.hosts.events import (
     MAX_PATH_CHARS,
     STARTED,
@@ -34,7 +46,6 @@ from upwell.hosts.events import (
     table_of,
     text_of,
 )
-from upwell.hosts.headless import Headless, HeadlessQuestion, events_in, text_at
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 

@@ -8,7 +8,7 @@ prompt, so the event for that prompt also contains it. A resumed session has los
 
 Before every request to its model, Gemini CLI announces that it may compress (`PreCompress` with
 `auto`). A compression is certain only if the user asked for it (`manual`). Whether another one has
-taken place is read from the transcript (`capture/transcript.py`).
+taken place is read from the transcript (`capture/sessions.py`).
 
 At the end of a turn, `decision: deny` makes the agent continue with `reason` as a new prompt.
 Before a tool, it blocks the call. After a tool, it turns the result into a failed call ("Tool
@@ -24,20 +24,21 @@ from typing import Any
 
 from upwell.ground.errors import LlmError
 from upwell.ground.invocation import Invocation
-from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
-from upwell.hosts.entries import GEMINI_PLACEHOLDERS
-from upwell.hosts.events import EventKind, HostEvent
-from upwell.hosts.headless import (
+from upwell.hosts.base import (
     SYSTEM_FILE,
+    AutoLoaded,
+    Export,
     Headless,
     HeadlessQuestion,
+    Host,
+    Transcripts,
     at,
     document_in,
     number_at,
     text_at,
 )
-from upwell.hosts.nested import NestedEvents
-from upwell.hosts.servers import ServerFile
+from upwell.hosts.events import EventKind, HostEvent, NestedEvents
+from upwell.hosts.servers import GEMINI_PLACEHOLDERS, ServerFile
 from upwell.hosts.settings import JsonHooks
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import UsageError
-from upwell.ground.foreign import read_json
-from upwell.hosts.entries import ServerEntry, is_upwell, read_entry
+from upwell.ground.files import read_json
+from upwell.hosts.servers import ServerEntry, is_upwell, read_entry
 
 PROGRAMS = ("memtomem-stm", "memtomem-stm-proxy", "mms")
 MODULE = "memtomem_stm"

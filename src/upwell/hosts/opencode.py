@@ -28,7 +28,20 @@ from upwell import __version__
 from upwell.ground.errors import ConfigError
 from upwell.ground.invocation import Invocation
 from upwell.ground.types.cue import ToolAnswer
-from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe, Transcripts
+from upwell.hosts.base import (
+    FOLDER,
+    SESSION,
+    AutoLoaded,
+    Export,
+    Headless,
+    HeadlessQuestion,
+    Host,
+    Probe,
+    Transcripts,
+    events_in,
+    number_at,
+    text_at,
+)
 from upwell.hosts.events import (
     EventKind,
     HostEvent,
@@ -40,7 +53,6 @@ from upwell.hosts.events import (
     table_of,
     text_of,
 )
-from upwell.hosts.headless import Headless, HeadlessQuestion, events_in, number_at, text_at
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from upwell.hosts.base import AutoLoaded, Export, Host
-from upwell.hosts.events import EventKind, HostEvent
-from upwell.hosts.nested import NestedEvents
+from upwell.hosts.events import EventKind, HostEvent, NestedEvents
 from upwell.hosts.servers import ServerFile, applications_folder
 from upwell.hosts.settings import JsonHooks
 

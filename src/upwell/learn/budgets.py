@@ -17,10 +17,10 @@ from msgspec.structs import asdict
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
+from upwell.ground.ledger import EntryKind, TtlStore
 from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.text.safe import clip
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import EntryKind, TtlStore
 
 RETENTION_SECONDS = 30 * 86_400.0
 

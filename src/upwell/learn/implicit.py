@@ -18,14 +18,12 @@ from msgspec.structs import asdict, replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
+from upwell.ground.ledger import EntryKind, TtlStore
 from upwell.ground.text.words import informative, terms
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import EntryKind, TtlStore
-from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue
+from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Surfacing
 from upwell.ground.types.memory import Hit
-from upwell.ground.types.surfacing import Surfacing
-from upwell.learn.feedback import WINDOW_SECONDS
-from upwell.learn.thresholds import MemoryUse, ScoreSample
+from upwell.learn.feedback import WINDOW_SECONDS, MemoryUse, ScoreSample
 
 _SEPARATOR = "\t"
 

@@ -11,27 +11,24 @@ from msgspec import Struct
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError, StoreUnwritable
 from upwell.ground.trace import LOG, contained
-from upwell.ground.types.cue import Door
-from upwell.ground.types.surfacing import Rating
+from upwell.ground.types.cue import Door, Rating
 from upwell.learn.feedback import (
     WINDOW_SECONDS,
     LearningStore,
     Rated,
-    negatives,
-    of_rater,
-    without_rater,
-)
-from upwell.learn.implicit import Uses
-from upwell.learn.options import LearnOptions
-from upwell.learn.thresholds import (
     ScoreSample,
     Threshold,
     count,
     counted,
+    negatives,
+    of_rater,
     shifted,
     stepped,
     target_shift,
+    without_rater,
 )
+from upwell.learn.implicit import Uses
+from upwell.learn.options import LearnOptions
 
 BETWEEN_STEPS_SECONDS = 3600.0
 """`tune()` moves a threshold at most one step in this many seconds."""

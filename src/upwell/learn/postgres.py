@@ -12,10 +12,10 @@ from upwell.learn.feedback import (
     RETENTION_SECONDS,
     SAMPLE,
     Rated,
+    ScoreSample,
     grouped,
     rated,
 )
-from upwell.learn.thresholds import ScoreSample
 
 _ALIVE = "tenant = %(tenant)s AND NOT forgotten"
 _ADD = """

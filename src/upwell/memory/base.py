@@ -1,19 +1,27 @@
 """The protocols for memory stores, and for places to recall memories from.
 
 The suites in `tests/contracts/` check every implementation against them.
+
+Recall from one store, from several places at once, or with a fallback. Also reads memories for
+surfacing.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+import asyncio
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NoReturn, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
-from upwell.ground.errors import StoreError
-from upwell.ground.types.memory import Found, Memory, Query, Scope
+from upwell.ground.errors import RecallError, RecallUnavailable, StoreError, UpwellError
+from upwell.ground.text.words import jaccard, terms
+from upwell.ground.trace import LOG
+from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope, Trust
 from upwell.ground.types.rpc import Ping
-from upwell.memory.embedding.questions import VectorIndex
-from upwell.memory.ranking.scoring import Pool
+from upwell.memory.meaning import VectorIndex
+from upwell.memory.ranking.scoring import Pool, rank
 
 __all__ = ["Added", "Found", "IndexSource", "Recall", "Store", "UnavailableStore"]
 
@@ -176,3 +184,310 @@ class UnavailableStore:
 
     add = update = delete = restore = purge = get = get_many = list = pinned = trash = _refuse
     superseded = candidates = changes = stamps = word_counts = _refuse
+
+
+MAX_TRIGGERED = 64
+"""The maximum number of memories looked up by triggers."""
+NEAR_DUPLICATE = 0.9
+"""Texts are near duplicates if the Jaccard similarity of their words is at least this."""
+REPEATED = 0.7
+"""An agent's text counts as a repeat if it is at least this similar to a better hit. Repeats come
+last."""
+LENGTH_RATIO = 0.7
+"""For near duplicates, the shorter text must have at least this share of the longer text's
+length."""
+MAX_COMPARED = 100
+"""A hit is compared for near duplicates only with this many of the best hits."""
+FIRST_SHARE = 0.7
+"""The share of the deadline that `FallBack` gives to its first place."""
+RANKED_INLINE = 100
+"""Ranking this many candidates blocks the event loop for about 3 ms. Larger pools are ranked in a
+thread."""
+
+
+class MemoryReader(Protocol):
+    """The part of a `Library` that surfacing reads. All methods except `search()` raise StoreError
+    if the store fails."""
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Search every place at once.
+
+        Raises:
+            RecallError: every place failed, or every place that is searched by triggers.
+        """
+        ...
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        """The standing rules in this scope, newest first."""
+        ...
+
+    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
+        """The latest stored memories in this scope, newest first."""
+        ...
+
+    async def known(self, memory_id: str) -> Memory | None:
+        """The memory, document chunk or note with this id; None if it no longer exists."""
+        ...
+
+    async def changes(self) -> Hashable:
+        """A token that changes whenever any process changes the memory. If it has changed, earlier
+        results may include memories that have been deleted."""
+        ...
+
+
+class Passages(Protocol):
+    """Memories outside the store, found by id, such as those from files, or the latest hits from
+    another program."""
+
+    async def get(self, memory_id: str) -> Memory | None: ...
+
+
+class FileMemories(Passages, Protocol):
+    """Memories derived from files."""
+
+    async def changes(self) -> Hashable: ...
+
+
+class CombinedReader:
+    """Implements `MemoryReader` over `store` and all other sources of memories. `everywhere`
+    searches them by words, files and symbols. `places`, the locations found in past sessions, is
+    searched only by triggers. `documents` contains the memories from files, and `passages` contains
+    those from elsewhere, such as other programs and servers."""
+
+    def __init__(
+        self,
+        store: Store,
+        everywhere: "Recalls",
+        places: Recall | None = None,
+        documents: FileMemories | None = None,
+        passages: Sequence[Passages] = (),
+    ) -> None:
+        self._store = store
+        self._everywhere = everywhere
+        self._triggered = Recalls([StoreRecall(store), *([places] if places else [])])
+        self._documents = documents
+        self._outside = [*([documents] if documents else []), *passages]
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Find the memories that share a trigger with the query, followed by memories relevant to
+        the query's words, files and symbols."""
+        if not query.triggers:
+            return await self._everywhere.search(query, deadline)
+        only_triggers = replace(query, texts=(), paths=(), symbols=(), file="", limit=MAX_TRIGGERED)
+        if not (query.texts or query.paths or query.symbols):
+            return await self._triggered.search(only_triggers, deadline)
+        exact, result = await asyncio.gather(
+            self._triggered.search(only_triggers, deadline),
+            self._everywhere.search(replace(query, triggers=()), deadline),
+        )
+        exact_ids = {hit.memory.id for hit in exact.hits}
+        related = [hit for hit in result.hits if hit.memory.id not in exact_ids]
+        missing = (*exact.missing, *result.missing)
+        return Found((*exact.hits, *related), missing, result.asked)
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        return await self._store.pinned(scope, limit=limit)
+
+    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
+        return await self._store.list(scope, limit=limit)
+
+    async def known(self, memory_id: str) -> Memory | None:
+        return await self._store.get(memory_id) or await self.derived(memory_id)
+
+    async def derived(self, memory_id: str) -> Memory | None:
+        """The memory with this id from outside the store, such as from a file or a server."""
+        for passages in self._outside:
+            if memory := await passages.get(memory_id):
+                return memory
+        return None
+
+    async def changes(self) -> Hashable:
+        documents = await self._documents.changes() if self._documents else None
+        return await self._store.changes(), documents
+
+
+class StoreRecall:
+    """`Recall` over a store: ranks the store's candidates."""
+
+    def __init__(self, store: Store) -> None:
+        self.name = store.name
+        self._store = store
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Rank the store's candidates for `query`, most relevant first.
+
+        Raises:
+            RecallUnavailable: the store failed.
+        """
+        try:
+            pool = await self._store.candidates(query, deadline)
+        except StoreError as error:
+            raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
+        if len(pool.candidates) <= RANKED_INLINE:
+            return Found(tuple(rank(pool, query)))
+        return Found(tuple(await asyncio.to_thread(rank, pool, query)))
+
+    async def ping(self) -> Ping:
+        return await self._store.ping()
+
+
+class Recalls:
+    """`Recall` over several places: searches all of them at once and orders the hits by their
+    calibrated scores.
+
+    `Found.missing` lists the places that failed or were late. If two places return nearly the same
+    text, only the more relevant hit is returned.
+    """
+
+    name = "recalls"
+
+    def __init__(self, places: Sequence[Recall]) -> None:
+        self.places = tuple(places)
+        self._logged: frozenset[str] = frozenset()
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Find the best hits from all places.
+
+        Raises:
+            RecallUnavailable: every place failed.
+        """
+        loop = asyncio.get_running_loop()
+        tasks = [
+            asyncio.Task(place.search(query, deadline), loop=loop, eager_start=True)
+            for place in self.places
+        ]
+        await _end(tasks, deadline)
+        hits: list[tuple[Hit, int]] = []
+        failures: list[UpwellError] = []
+        missing: list[str] = []
+        asked: list[str] = []
+        for number, (place, task) in enumerate(zip(self.places, tasks, strict=True)):
+            if task.cancelled():
+                missing.append(f"{place.name}: it took too long")
+                continue
+            error = task.exception()
+            if error is None:
+                hits += [(hit, number) for hit in task.result().hits]
+                missing += task.result().missing
+                asked += task.result().asked
+            elif isinstance(error, UpwellError):
+                failures.append(error)
+                missing.append(f"{place.name}: {error.message}")
+            else:
+                LOG.error("searching %s failed", place.name, exc_info=error)
+                fault = f"unexpected {type(error).__name__}"
+                failures.append(RecallUnavailable(fault, source=place.name))
+                missing.append(f"{place.name}: {fault}")
+        self._log(missing)
+        if len(failures) == len(self.places):
+            first = failures[0]
+            raise RecallUnavailable(
+                first.message, source=self.name, hint=first.hint, missing=tuple(missing)
+            )
+        return Found(tuple(merged(hits)[: query.limit]), tuple(missing), tuple(asked))
+
+    def _log(self, missing: Sequence[str]) -> None:
+        """Log each place when it goes missing, not again on every search."""
+        for place in missing:
+            if place not in self._logged:
+                LOG.warning("searched without %s", place)
+        self._logged = frozenset(missing)
+
+    async def ping(self) -> Ping:
+        """Ok if at least one place is ok."""
+        pings = [(place.name, await place.ping()) for place in self.places]
+        failed = [(name, ping) for name, ping in pings if not ping.ok]
+        detail = "; ".join(f"{name}: {ping.detail}" for name, ping in pings)
+        hint = failed[0][1].hint if failed else ""
+        return Ping(ok=len(failed) < len(pings), detail=detail, hint=hint)
+
+
+class FallBack:
+    """`Recall` over `first`, with `second` as the fallback."""
+
+    def __init__(self, first: Recall, second: Recall) -> None:
+        self.name = first.name
+        self._first = first
+        self._second = second
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Search `first`. If it fails, search `second` in the remaining time, and report the
+        failure in `Found.missing`.
+
+        Raises:
+            RecallError: both failed.
+        """
+        first_deadline = deadline.sooner(deadline.remaining() * FIRST_SHARE)
+        try:
+            return await self._first.search(query, first_deadline)
+        except RecallError as error:
+            found = await self._second.search(query, deadline)
+            failure = f"{self.name}: {error.message}; {self._second.name} searched instead"
+            return replace(found, missing=(failure, *found.missing))
+
+    async def ping(self) -> Ping:
+        """Ok if `first` is ok. If not, the detail names the place that takes over."""
+        first, second = await self._first.ping(), await self._second.ping()
+        if first.ok:
+            return first
+        instead = self._second.name if second.ok else f"{self._second.name} fails, too"
+        return Ping(ok=False, detail=f"{first.detail}; instead: {instead}", hint=first.hint)
+
+
+async def _end(tasks: Sequence["asyncio.Task[Found]"], deadline: Deadline) -> None:
+    # The tasks start eagerly, so a search of a small store is done as soon as its task exists.
+    if all(task.done() for task in tasks):
+        return
+    try:
+        await asyncio.wait(tasks, timeout=max(deadline.remaining(), 0.001))
+    finally:
+        for task in tasks:
+            task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def merged(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
+    """Order hits by score, and drop near duplicates from different places. Each hit comes with the
+    number of its place.
+
+    Among hits whose scores round to the same hundredth, those written by agents come last. An
+    agent's note that nearly repeats another hit comes after all other hits, so that an agent that
+    repeats itself does not displace other memories.
+    """
+    distinct: list[tuple[Hit, int]] = []
+    repeats: list[Hit] = []
+    for hit, place in sorted(hits, key=lambda pair: _precedence(pair[0])):
+        earlier = distinct[:MAX_COMPARED]
+        elsewhere = [other for other, other_place in earlier if other_place != place]
+        if _is_like(hit, elsewhere, NEAR_DUPLICATE):
+            continue
+        if _is_by_agent(hit) and _is_like(hit, [other for other, _ in earlier], REPEATED):
+            repeats.append(hit)
+        else:
+            distinct.append((hit, place))
+    return [*(hit for hit, _ in distinct), *repeats]
+
+
+def _precedence(hit: Hit) -> tuple[float, bool, float]:
+    return -round(hit.score, 2), _is_by_agent(hit), -hit.score
+
+
+def _is_by_agent(hit: Hit) -> bool:
+    return hit.memory.trust is Trust.AGENT
+
+
+def _is_like(hit: Hit, others: Iterable[Hit], least: float) -> bool:
+    text = hit.memory.text
+    return any(_similarity(text, other.memory.text) >= least for other in others)
+
+
+def _similarity(left: str, right: str) -> float:
+    shorter, longer = sorted((len(left), len(right)))
+    if shorter < LENGTH_RATIO * longer:
+        return 0.0
+    return 1.0 if left == right else jaccard(_words(left), _words(right))
+
+
+@lru_cache(maxsize=512)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(terms(text))

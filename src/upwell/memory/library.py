@@ -9,12 +9,20 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import UsageError
+from upwell.ground.names import LTM_ID
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
-from upwell.ground.uris import LTM_ID
-from upwell.memory.base import Added, Recall, Store
-from upwell.memory.recall import CombinedReader, FileMemories, Passages, Recalls, StoreRecall
+from upwell.memory.base import (
+    Added,
+    CombinedReader,
+    FileMemories,
+    Passages,
+    Recall,
+    Recalls,
+    Store,
+    StoreRecall,
+)
 from upwell.memory.records import check_pin, masked, memory_of, namespace_pattern
 
 SEARCH_SECONDS = 10.0

@@ -14,7 +14,7 @@ import orjson
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable, StoreError
-from upwell.ground.ttl_store import EntryKind, TtlStore
+from upwell.ground.ledger import EntryKind, TtlStore
 from upwell.ground.types.memory import Found, Hit, Memory, Provenance, Query, Trust
 from upwell.ground.types.rpc import Ping
 from upwell.memory.ranking.precision import precision_of
@@ -27,7 +27,7 @@ TTL_SECONDS = 90 * 86_400.0
 MAX_BYTES = 32_000_000
 MAX_CANDIDATES = 3
 """How many places are stored for one trigger; the latest are kept. A search returns all of them,
-but `surface/episodes.py` shows a place only if it is the only one that still exists."""
+but `surface/lessons.py` shows a place only if it is the only one that still exists."""
 BATCH = 200
 _ID = "place:"
 

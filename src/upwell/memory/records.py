@@ -18,7 +18,7 @@ from upwell.ground.project import in_project, real_folder
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Trust
-from upwell.ground.types.principal import EVERY
+from upwell.ground.types.rpc import EVERY
 
 KNOWN = (
     "decisions",

@@ -19,7 +19,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.project import is_seen
 from upwell.ground.text.words import STOP_WORDS, fold
 from upwell.ground.types.memory import Memory
-from upwell.ground.types.principal import is_visible
+from upwell.ground.types.rpc import is_visible
 from upwell.memory.base import IndexSource
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, sound, word_list
 

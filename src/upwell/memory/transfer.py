@@ -21,15 +21,14 @@ from msgspec.structs import asdict, replace
 
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import repository_of
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 from upwell.ground.types.memory import Memory, Trust
 from upwell.memory.documents.recall import Documents, Progress
 from upwell.memory.documents.scan import Problem
 from upwell.memory.library import Library
 from upwell.memory.line import MemoryLine, read_line
 from upwell.memory.notes.file import Origin
-from upwell.memory.notes.reading import read_notes
-from upwell.memory.notes.stm import ShortTerm
+from upwell.memory.notes.stm import ShortTerm, read_notes
 from upwell.memory.sources import Source, Sources, source_at
 
 

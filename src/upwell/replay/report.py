@@ -1,17 +1,215 @@
-"""A replay's report for people: the sessions in which a memory surfaced, and the totals."""
+"""A replay's report for people: the sessions in which a memory surfaced, and the totals.
 
+Computes the share of useful memories and a suitable threshold from a person's answers about a
+sample.
+
+Explains a replay in which nothing surfaced: what it read, why nothing qualified, and what would
+change that.
+"""
+
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from math import sqrt
 from typing import Any
 
 from msgspec import Struct, field
 
 from upwell.ground.secrets.redact import redact
-from upwell.ground.text.format import counted, iso
-from upwell.ground.types.memory import Hit
+from upwell.ground.text.words import counted, iso
+from upwell.ground.types.cue import SkipReason
+from upwell.ground.types.memory import Hit, Memory
 from upwell.replay.memories import ReplayProjects
-from upwell.replay.run import SAID, ReplayDecision, Summary, kind_of, name_of
-from upwell.replay.silence import Material, in_words
+from upwell.replay.run import NO_HOOK, SAID, ReplayDecision, Summary, kind_of, name_of
+from upwell.surface.explain import REASONS
+
+Z = 1.96
+"""The 97.5 % quantile of the normal distribution, for a 95 % interval."""
+MIN_LABELS = 20
+"""The minimum number of answers for fitting a threshold. Fewer would fit it to chance."""
+
+
+class SampledHit(Struct, frozen=True):
+    """A memory that surfaced, and the decision to show it."""
+
+    decision: ReplayDecision
+    hit: Hit
+
+
+class Label(Struct, frozen=True):
+    """A person's answer about a memory with this score. `useful` is None for "unsure"."""
+
+    score: float
+    useful: bool | None
+
+
+class Share(Struct, frozen=True):
+    """The number of useful memories among the answers. The true share lies between `low` and `high`
+    with 95 % confidence."""
+
+    useful: int
+    answers: int
+    low: float
+    high: float
+
+
+class Fit(Struct, frozen=True):
+    """A threshold, and how many of the labelled memories pass it: useful ones and others."""
+
+    min_score: float
+    useful: int
+    others: int
+
+
+class ReplaySample:
+    """Draws `size` memories from a replay, all with the same probability (reservoir sampling,
+    Vitter 1985, algorithm R). The same replay always gives the same sample."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._random = random.Random(size)
+        self._offered = 0
+        self._drawn: list[SampledHit] = []
+
+    def offer(self, decision: ReplayDecision) -> None:
+        """Let the sample draw from the memories in a decision."""
+        for hit in decision.hits:
+            self._offered += 1
+            if len(self._drawn) < self._size:
+                self._drawn.append(SampledHit(decision, hit))
+            elif (index := self._random.randrange(self._offered)) < self._size:
+                self._drawn[index] = SampledHit(decision, hit)
+
+    def sampled_hits(self) -> Sequence[SampledHit]:
+        """The sample in chronological order."""
+        return sorted(
+            self._drawn, key=lambda sampled_hit: (sampled_hit.decision.t, sampled_hit.decision.i)
+        )
+
+
+def share_of(labels: Sequence[Label]) -> Share:
+    """The share of useful memories among the definite answers, with its 95 % interval (Wilson
+    1927)."""
+    answers = [label for label in labels if label.useful is not None]
+    useful, total = sum(bool(label.useful) for label in answers), len(answers)
+    if not total:
+        return Share(0, 0, 0.0, 1.0)
+    share = useful / total
+    middle = share + Z * Z / (2 * total)
+    reach = Z * sqrt(share * (1 - share) / total + Z * Z / (4 * total * total))
+    below = 1 + Z * Z / total
+    return Share(
+        useful, total, max(0.0, (middle - reach) / below), min(1.0, (middle + reach) / below)
+    )
+
+
+def fitted(labels: Sequence[Label]) -> Fit | None:
+    """The `surface.min_score` at which useful memories outnumber the others by the widest margin.
+    None if they never do, or if there are fewer than `MIN_LABELS` answers. The result is rarely
+    below the current threshold, because nobody has judged the memories that did not surface."""
+    answers = [label for label in labels if label.useful is not None]
+    if len(answers) < MIN_LABELS:
+        return None
+    best: Fit | None = None
+    for score in sorted({label.score for label in answers}):
+        passing = [label for label in answers if label.score >= score]
+        useful = sum(bool(label.useful) for label in passing)
+        fit = Fit(int(score * 1000) / 1000, useful, len(passing) - useful)
+        if fit.useful > fit.others and (best is None or _gain(fit) > _gain(best)):
+            best = fit
+    return best
+
+
+def _gain(fit: Fit) -> int:
+    return fit.useful - fit.others
+
+
+_LESSONS = ("episode", "learned")
+_NAMES: Mapping[str, tuple[str, str]] = {
+    "note": ("note", "notes"),
+    "rule": ("standing rule", "standing rules"),
+    "commit": ("commit", "commits"),
+    "doc": ("passage of documents", "passages of documents"),
+    "lesson": ("lesson of an earlier session", "lessons of earlier sessions"),
+}
+REMEDY = (
+    "upwell speaks when an error, a file or a question returns that a memory explains: `upwell "
+    "remember` writes one, and `upwell setup` lets upwell learn from each session."
+)
+
+
+class Material(Struct):
+    """The memories that were available to a replay, counted by kind. `later` counts the user's own
+    memories that are newer than every session."""
+
+    kinds: Counter[str] = field(default_factory=Counter[str])
+    later: int = 0
+
+    def add(self, memory: Memory) -> None:
+        """Count a memory by its kind."""
+        kind = kind_of(memory)
+        self.kinds["lesson" if kind in _LESSONS else kind] += 1
+
+    @property
+    def has_history(self) -> bool:
+        """True if there were commits or documents."""
+        return bool(self.kinds["commit"] or self.kinds["doc"])
+
+
+def silence(summary: Summary, material: Material | None) -> Iterator[str]:
+    """Lines that explain to a person why no memory surfaced. `material` is None if the replay was
+    interrupted."""
+    counts = [(summary.doors["prompt"], "prompt"), (summary.doors["tool"], "call")]
+    looked = _listed([counted(number, name) for number, name in counts if number])
+    sessions = counted(summary.sessions, "session")
+    place = f"{looked} in {sessions}" if looked else sessions
+    if material is None:
+        yield f"Nothing would have been said so far: the replay read {place}."
+        return
+    yield f"Nothing would have been said: the replay read {place}, and {_why(material)}."
+    if material.kinds.total() and (reason := _commonest(summary.outcomes)):
+        yield f"The most common reason: {reason}."
+    yield REMEDY
+
+
+def _why(material: Material) -> str:
+    found = _listed(
+        [
+            counted(material.kinds[kind], *names)
+            for kind, names in _NAMES.items()
+            if material.kinds[kind]
+        ]
+    )
+    younger = ""
+    if material.later:
+        owned = counted(material.later, "memory of yours is", "memories of yours are")
+        younger = f"; {owned} younger than that"
+    if not found:
+        return f"there was no memory at the time{younger}"
+    return f"none of the memories at the time ({found}) qualified{younger}"
+
+
+def _commonest(outcomes: Mapping[str, int]) -> str:
+    """The most common reason for silence. `ROUTINE` counts only if there is no other `SkipReason`,
+    and `NO_HOOK` only if there is none at all."""
+    reasons = sorted(
+        (SkipReason(code) for code in outcomes if code in SkipReason),
+        key=lambda reason: (reason is SkipReason.ROUTINE, -outcomes[reason]),
+    )
+    if reasons:
+        return in_words(reasons[0])
+    return in_words(NO_HOOK) if set(outcomes) - {SAID} else ""
+
+
+def in_words(code: str) -> str:
+    """A reason for silence in plain words."""
+    return REASONS[SkipReason(code)] if code in SkipReason else "hooks do not report these events"
+
+
+def _listed(parts: list[str]) -> str:
+    *first, last = parts or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
 
 SHOWN = 3
 """For each session, the report shows at most this many decisions in which a memory surfaced."""

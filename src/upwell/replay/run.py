@@ -8,11 +8,10 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from upwell.episodes.events import Kind, SessionEvent
-from upwell.ground.text.format import iso
 from upwell.ground.text.tokens import count
-from upwell.ground.types.cue import Cue, Door, ToolAnswer
+from upwell.ground.text.words import iso
+from upwell.ground.types.cue import Cue, Door, Moment, Skip, Surfacing, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Moment, Skip, Surfacing
 from upwell.hosts import claude, events
 from upwell.replay.memories import Arrivals, PathRelocation, Project, ReplayProjects, With
 from upwell.surface.event import Event

@@ -3,12 +3,15 @@ the files that it changed, with their current state.
 
 The answer is read from the transcript as it is now. If the host has removed the transcript, the
 masked excerpts in the index are used instead.
+
+Past sessions as text and as JSON.
 """
 
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,11 +19,10 @@ from msgspec.structs import replace
 from upwell.capture.git import commits_since
 from upwell.ground.project import in_project, real_folder, repository_of
 from upwell.ground.secrets.redact import redact
-from upwell.ground.text.format import counted
-from upwell.ground.text.words import informative, terms
-from upwell.sessions.commands import notable
+from upwell.ground.text.words import counted, informative, iso, terms
 from upwell.sessions.index import SessionIndex, SessionMatch, SessionScope, read_turn
-from upwell.sessions.turns import FileChange, Run, Turn
+from upwell.sessions.turns import FileChange, Run, Turn, notable
+from upwell.surface.render import harmless, harmless_line, preview
 
 STANDS = "stands"
 MAX_FILES, MAX_RUNS = 5, 3
@@ -236,3 +238,67 @@ def _relevant_runs(runs: Sequence[Run], question: str) -> list[Run]:
     worked = [run for run in runs if run.worked]
     ranked = sorted(worked, key=lambda run: -len(words & set(terms(run.command))))
     return [Run(redact(run.command)[0], run.worked) for run in ranked[:MAX_RUNS]]
+
+
+QUESTION_CHARS, CONCLUSION_CHARS = 240, 700
+GONE = "the transcript is gone; this is an excerpt"
+
+
+def lines_of(answer: Answer, question: str) -> list[str]:
+    """A session as a few lines: date and place, question, conclusion, the conclusion at the end of
+    the session, commands that worked, and changed files."""
+    rows = [
+        ("asked", preview(answer.question, [question], QUESTION_CHARS)),
+        ("concluded", preview(answer.conclusion, [question], CONCLUSION_CHARS)),
+        ("finally", preview(answer.closing, [question], CONCLUSION_CHARS)),
+        *(("worked", harmless_line(run.command)) for run in answer.runs),
+        *(("changed", harmless_line(file.text)) for file in answer.files),
+        *([("note", GONE)] if answer.is_excerpt else []),
+    ]
+    return [heading(answer), *(f"  {name:<10} {text}" for name, text in rows if text)]
+
+
+def heading(answer: Answer) -> str:
+    """When and where the session ran, and the turn's locator."""
+    session = answer.match.session
+    when = (iso(answer.match.turn.at) or "")[:16].replace("T", " ")
+    parts = (when, session.host, os.path.basename(session.project), answer.match.locator)
+    return harmless_line(" · ".join(filter(None, parts)))
+
+
+def page_of(answer: Answer) -> str:
+    """A whole turn as text, with everything that the agent wrote."""
+    remarks = answer.remarks or (answer.conclusion,)
+    parts = [heading(answer), "", "## Question", answer.question, "", "## Answer", *remarks]
+    if answer.runs:
+        parts += ["", "## Commands that worked", *(run.command for run in answer.runs)]
+    if answer.files:
+        parts += ["", "## Files changed", *(file.text for file in answer.files)]
+    if answer.is_excerpt:
+        parts += ["", f"({GONE})"]
+    return harmless("\n".join(parts))
+
+
+def described(answer: Answer) -> dict[str, Any]:
+    """A session as JSON."""
+    session, turn = answer.match.session, answer.match.turn
+    return {
+        "locator": answer.match.locator,
+        "score": round(answer.match.score, 4),
+        "at": iso(turn.at),
+        "host": session.host,
+        "project": session.project or None,
+        "session": session.name,
+        "turn": turn.number,
+        "transcript": session.path,
+        "question": answer.question,
+        "conclusion": answer.conclusion,
+        "closing": answer.closing,
+        "commands": [run.command for run in answer.runs],
+        "files": [_file(file) for file in answer.files],
+        "is_excerpt": answer.is_excerpt,
+    }
+
+
+def _file(file: FileState) -> dict[str, Any]:
+    return {"path": file.path, "state": file.state or None, "commits": list(file.commits)}

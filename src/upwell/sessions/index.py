@@ -19,15 +19,25 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
+from upwell.ground.names import SESSION_LOCATOR
 from upwell.ground.project import project_of
 from upwell.ground.secrets.redact import redact
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.trace import LOG
-from upwell.ground.uris import SESSION_LOCATOR
 from upwell.replay.transcripts import Transcript, format_named, own_bytes, transcripts_at
 from upwell.sessions import tables
-from upwell.sessions.rank import MAX_RANKED, ranked, tallies, with_priors
-from upwell.sessions.record import encoded, facts_of
+from upwell.sessions.rank import (
+    MAX_RANKED,
+    digest_of,
+    error_terms,
+    impacts_of,
+    named_file,
+    question_terms,
+    ranked,
+    tallies,
+    with_priors,
+)
+from upwell.sessions.record import encoded, facts_of, telling
 from upwell.sessions.tables import (
     KnownTranscript,
     Listed,
@@ -35,14 +45,6 @@ from upwell.sessions.tables import (
     TranscriptReading,
     TurnEntry,
     TurnRow,
-)
-from upwell.sessions.telling import telling
-from upwell.sessions.terms import (
-    digest_of,
-    error_terms,
-    impacts_of,
-    named_file,
-    question_terms,
 )
 from upwell.sessions.turns import Turn, turns_of
 

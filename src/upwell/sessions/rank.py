@@ -6,18 +6,193 @@ Therefore a share of a second score is added, in which each term counts once, wi
 weight in any turn of the session. Terms that occur in few turns are worth more (`Corpus.idf`).
 Recent sessions, and those of the project in which the question is asked, get a bonus. The bonus is
 small, so it only decides between sessions that match about equally well.
+
+The terms of a turn, and their weights.
+
+A term is a number: the hash of a stem, of the path of a file or of the signature of an error. Apart
+from short masked excerpts and the names and folders of sessions, the index therefore contains no
+text from transcripts.
+
+The weight of a term in a turn is BM25F (Robertson, Zaragoza and Taylor, 2004). The mean lengths are
+fixed, so that the weight is known when the turn is indexed. The frequency in each field is divided
+by the field's relative length and multiplied by the field's weight. Saturation applies to the sum
+over all fields.
 """
 
 import math
+import posixpath
+import re
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from heapq import nsmallest
 
 from msgspec import Struct, field
 
-from upwell.memory.ranking.terms import Corpus
+from upwell.episodes.signatures import signature
+from upwell.ground.project import real_folder
+from upwell.ground.text.words import STOP_WORDS, fold, path_words
+from upwell.memory.ranking.terms import Corpus, hidden_words, query_words, sound, word_list
+from upwell.memory.stems import stemmer
 from upwell.sessions.tables import TURN_BITS, SessionRow
-from upwell.sessions.terms import MAX_IMPACT
+from upwell.sessions.turns import (
+    MAX_REMARK_CHARS,
+    MAX_REMARKS_CHARS,
+    Turn,
+    error_lines,
+)
+
+SATURATION = 1.2
+LENGTH_SHARE = 0.6
+MIN_LENGTH = 0.4
+MAX_IMPACT = 255
+MIN_SIGNATURE_CHARS = 12
+_HASH_BYTES = 6
+_MAX_CACHED = 200_000
+_TOKEN = re.compile(r"[^\W_]+")
+
+
+class Field(Struct, frozen=True):
+    """A part of a turn: its weight, and its usual number of words."""
+
+    weight: float
+    mean_words: int
+
+
+QUESTION = Field(2.2, 40)
+CONCLUSION = Field(1.5, 120)
+REMARKS = Field(0.5, 150)
+WORK = Field(0.7, 120)
+"""The commands, files and errors. Of all fields, the question counts most, because users repeat a
+question in similar words."""
+
+
+def impacts_of(turn: Turn) -> dict[int, int]:
+    """The terms of a turn, each with its weight from 1 to `MAX_IMPACT`."""
+    weights: dict[int, float] = {}
+    fields = {
+        QUESTION: turn.question,
+        CONCLUSION: turn.conclusion,
+        REMARKS: _remarks(turn),
+        WORK: _work(turn),
+    }
+    for part, text in fields.items():
+        _weigh(weights, part, text)
+    impacts = {term: _impact(weight) for term, weight in weights.items()}
+    impacts |= dict.fromkeys(_exact_terms(turn), MAX_IMPACT)
+    return impacts
+
+
+def question_terms(text: str) -> list[int]:
+    """The terms of the words in a question, without duplicates."""
+    return list(dict.fromkeys(term for word in query_words(text) for term in _terms_of(word)))
+
+
+def word_terms(text: str) -> dict[str, tuple[int, ...]]:
+    """Each word of a question with its terms."""
+    by_word = {word: _terms_of(word) for word in query_words(text)}
+    return {word: terms for word, terms in by_word.items() if terms}
+
+
+def text_terms(text: str) -> frozenset[int]:
+    """The terms of all words in a text."""
+    return frozenset(term for token in _TOKEN.findall(sound(text)) for term in _terms_of(token))
+
+
+def error_terms(text: str) -> list[int]:
+    """The terms of the errors in a text."""
+    signatures = (signature(line) for line in error_lines(text))
+    return [_hash("error", text) for text in signatures if len(text) >= MIN_SIGNATURE_CHARS]
+
+
+def file_terms(path: str, cwd: str | None, *, changed: bool) -> list[int]:
+    """The terms of a file: its absolute path, its path in the folder `cwd`, and its name."""
+    kind = "changed" if changed else "read"
+    absolute = posixpath.normpath(posixpath.join(cwd or "/", path))
+    names = [absolute, posixpath.basename(absolute)]
+    if cwd and absolute.startswith(f"{cwd}/"):
+        inside = absolute[len(cwd) + 1 :]
+        names += [inside, posixpath.join(_real(cwd), inside)]
+    return [_hash(kind, name) for name in dict.fromkeys(names)]
+
+
+@lru_cache(maxsize=256)
+def _real(folder: str) -> str:
+    return real_folder(folder)
+
+
+def named_file(name: str, *, changed: bool) -> int:
+    """The term of a file under one of its names."""
+    return _hash("changed" if changed else "read", name)
+
+
+def digest_of(turn: Turn) -> int:
+    """A hash that identifies a turn by its question and time. It reveals copies: a host that
+    resumes a session copies the earlier turns into a new transcript."""
+    return _hash(f"{turn.began:.0f}", turn.question)
+
+
+def _exact_terms(turn: Turn) -> Iterable[int]:
+    for line in turn.errors:
+        if len(text := signature(line)) >= MIN_SIGNATURE_CHARS:
+            yield _hash("error", text)
+    for path in turn.changed:
+        yield from file_terms(path, turn.cwd, changed=True)
+    for path in turn.read:
+        yield from file_terms(path, turn.cwd, changed=False)
+
+
+def _remarks(turn: Turn) -> str:
+    shortened = (remark[:MAX_REMARK_CHARS] for remark in turn.remarks[:-1])
+    return "\n".join(shortened)[:MAX_REMARKS_CHARS]
+
+
+def _work(turn: Turn) -> str:
+    commands = "\n".join(dict.fromkeys(run.command for run in turn.runs))
+    files = " ".join(
+        word for path in (*turn.changed, *turn.read) for word in path_words(_inside(path, turn.cwd))
+    )
+    errors = "\n".join(turn.errors)
+    return f"{commands[:MAX_REMARKS_CHARS]}\n{files}\n{errors}"
+
+
+def _inside(path: str, cwd: str | None) -> str:
+    return path.removeprefix(f"{cwd}/") if cwd else path
+
+
+def _weigh(weights: dict[int, float], part: Field, text: str) -> None:
+    tokens = Counter(_TOKEN.findall(sound(text)))
+    length = 1.0 - LENGTH_SHARE + LENGTH_SHARE * tokens.total() / part.mean_words
+    factor = part.weight / max(length, MIN_LENGTH)
+    for token, count in tokens.items():
+        for term in _terms_of(token):
+            weights[term] = weights.get(term, 0.0) + factor * count
+
+
+def _impact(weight: float) -> int:
+    return max(1, round(MAX_IMPACT * weight / (weight + SATURATION)))
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def _terms_of(token: str) -> tuple[int, ...]:
+    """The terms of a word: those of the word itself and, if it is an identifier, those of its
+    parts."""
+    words = dict.fromkeys((*word_list(token), *hidden_words(token)))
+    indexed = [word for word in words if len(word) > 1 and word not in _stop_words()]
+    return tuple(_hash("word", stem) for stem in stemmer().stems(indexed))
+
+
+@lru_cache(maxsize=1)
+def _stop_words() -> frozenset[str]:
+    return frozenset(map(fold, STOP_WORDS))
+
+
+def _hash(kind: str, text: str) -> int:
+    encoded = f"{kind}\0{text}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(encoded, digest_size=_HASH_BYTES).digest())
+
 
 WHOLE_SHARE = 0.25
 """The share of `ScoreTally.whole` that is added to the score of the session's best turn."""

@@ -3,6 +3,11 @@ earlier version moved there.
 
 If a server is the proxy memtomem-stm, the servers behind the proxy are copied instead. A file that
 cannot be read is reported; the others are still read.
+
+Gives an agent its servers back if the record of what upwell took from it is lost: from a backup
+beside the agent's file, or else from `config.toml`.
+
+Wraps the agents' MCP servers in their places, and unwraps them.
 """
 
 import contextlib
@@ -20,15 +25,168 @@ from upwell.ground.files import exclusively
 from upwell.ground.home import Home
 from upwell.ground.names import MAX_SERVER_NAME_CHARS, check_server_name
 from upwell.hosts import server_files
-from upwell.hosts.entries import ServerEntry
 from upwell.hosts.install import FilePlan, Installer, backups_of, readable
 from upwell.hosts.installation import Installation
 from upwell.hosts.memtomem import servers_behind
-from upwell.hosts.servers import ServerFile
-from upwell.setup.config_file import read_document, write_document
-from upwell.setup.giving_back import GivingBack, Servers, compared, improvised
-from upwell.setup.servers import written
-from upwell.setup.wrapping import Wrapping
+from upwell.hosts.plugins import WrappedServers
+from upwell.hosts.servers import ServerEntry, ServerFile
+from upwell.setup.config_file import read_document, write_document, written
+
+_COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
+Servers = Mapping[str, Mapping[str, Any]]
+"""The servers of `config.toml`, keyed by name."""
+
+
+class GivingBack(Struct):
+    """What gives the agents their servers back. `settled` are files on record that need no change.
+    `refused` gives the reason for each file that cannot be changed. `files` are all files that may
+    hold servers, with their agents.
+    """
+
+    plans: list[FilePlan] = field(default_factory=list)
+    settled: list[FilePlan] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    files: list[tuple[str, Path]] = field(default_factory=list)
+
+
+def improvised(
+    file: ServerFile,
+    installation: Installation,
+    plan: FilePlan,
+    servers: Servers,
+    absent: Collection[str] = (),
+    lost: Collection[str] = (),
+) -> FilePlan:
+    """The plan that replaces our entry by the servers that were there before, as far as that can
+    still be known. `plan` would only remove our entry. `absent` names servers that upwell took
+    from agents and that `config.toml` no longer has, and `lost` those of them that no agent's file
+    and no backup has either.
+
+    Raises:
+        ConfigError: a server is nowhere to be found, or it is unknown whether there were any.
+    """
+    now = plan.before or ""
+    copies = {path: text for path in backups_of(plan.path) if (text := readable(path))}
+    exact = {
+        path: text for path, text in copies.items() if _leads_to(file, installation, text, now)
+    }
+    if len(set(exact.values())) == 1:
+        (path, text), *_ = exact.items()
+        return replace(plan, after=text, source=str(path))
+    if lost:
+        raise ConfigError(
+            f"upwell took {', '.join(lost)} from your agents, and neither a backup nor config.toml "
+            f"has {'it' if len(lost) == 1 else 'them'} any more",
+            hint="the file was not changed; to go on, remove its entry `upwell` by hand",
+        )
+    # A backup may be old. What the user has removed since is no longer in config.toml.
+    known = None if absent or not servers else [compared(server) for server in servers.values()]
+    moved = {path: _moved(file, text, known) for path, text in copies.items()}
+    found = {path: text for path, text in moved.items() if text}
+    texts, source = list(found.values()), ", ".join(map(str, found))
+    if not found and servers:
+        texts, source = [file.holding(servers)], f"all servers of config.toml: {', '.join(servers)}"
+    if not texts:
+        raise ConfigError(
+            "upwell's record of its servers is lost, and neither a backup nor config.toml has any",
+            hint="the file was not changed; if there were none, remove its entry `upwell` by hand",
+        )
+    return replace(plan, after=file.without_ours(now, texts), source=source)
+
+
+def compared(server: Any) -> dict[str, Any]:
+    """The part of a server by which two are the same."""
+    value = server.unwrap() if hasattr(server, "unwrap") else server
+    return {key: value[key] for key in _COMPARED if value.get(key)}
+
+
+def _leads_to(file: ServerFile, installation: Installation, earlier: str, now: str) -> bool:
+    """True if upwell would turn `earlier`, which has servers, into exactly `now`."""
+    try:
+        return bool(file.moved(earlier)) and file.with_ours(earlier, installation) == now
+    except ConfigError:
+        return False
+
+
+def _moved(file: ServerFile, earlier: str, known: Collection[Mapping[str, Any]] | None) -> str:
+    """The servers in a backup that are among `known`, or all."""
+    try:
+        return file.moved(earlier, only=lambda table: known is None or compared(table) in known)
+    except ConfigError:
+        return ""
+
+
+class ServerPlace(Struct, frozen=True):
+    """A server in an agent's file, and why it is not wrapped there, or ""."""
+
+    client: str
+    name: str
+    left: str = ""
+
+
+class WrappingPlan(Struct):
+    """Changes of agents' files. `refused` gives the reason for each file that cannot be
+    changed."""
+
+    files: list[FilePlan] = field(default_factory=list)
+    places: list[ServerPlace] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class Wrapping:
+    """Wraps the servers in `files`, keyed by name. `installation.command` is upwell's launcher of
+    servers."""
+
+    def __init__(
+        self, installation: Installation, record: Path, files: Mapping[str, ServerFile]
+    ) -> None:
+        self._installation = installation
+        # In the user's home, a project's file may be that of the user.
+        names: dict[Path, str] = {}
+        for name, file in files.items():
+            names.setdefault(file.path(installation).resolve(), name)
+        self._files = {name: WrappedServers(files[name]) for name in names.values()}
+        self._installer = Installer(installation, record, self._files)
+
+    def wrapping(self, given_back: Mapping[Path, str] | None = None) -> WrappingPlan:
+        """The plan that wraps every server that can be wrapped. `given_back` is the content that
+        some files will have by then."""
+        plan = WrappingPlan()
+        for name in self._installer.present():
+            file, path = self._files[name], self._installer.path_of(name).resolve()
+            try:
+                text = (given_back or {}).get(path)
+                now = self._installer.text_of(name) if text is None else text
+                places = file.places(now)
+                plan.files.append(self._installer.installing(name, text))
+                plan.places += [ServerPlace(name, server, left) for server, left in places]
+            except (UpwellError, OSError) as error:
+                plan.refused[str(self._installer.path_of(name))] = str(error)
+        return plan
+
+    def unwrapping(self) -> WrappingPlan:
+        """The plan that unwraps every server. It needs no record. Files on record are included even
+        if they need no change, so that applying their plans clears the record."""
+        plan = WrappingPlan()
+        for name, file in self._files.items():
+            recorded = self._installer.paths(name)
+            for path in dict.fromkeys([*recorded, file.path(self._installation)]):
+                try:
+                    change = self._installer.uninstalling(name, path)
+                except (UpwellError, OSError) as error:
+                    plan.refused[str(path)] = str(error)
+                    continue
+                if change.changes or path in recorded:
+                    plan.files.append(change)
+        return plan
+
+    def is_recorded(self, plan: FilePlan) -> bool:
+        """True if the record names the file of this plan."""
+        return plan.path in self._installer.paths(plan.agent)
+
+    def apply(self, plan: FilePlan) -> str:
+        """See `Installer.apply()`."""
+        return self._installer.apply(plan)
 
 
 class AgentServer(Struct, frozen=True):

@@ -4,10 +4,9 @@ and which memories came close."""
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from upwell.ground.text.format import counted
-from upwell.ground.types.cue import Door
+from upwell.ground.text.words import counted
+from upwell.ground.types.cue import Door, IntentKind, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit
-from upwell.ground.types.surfacing import IntentKind, Skip, SkipReason, Surfacing
 from upwell.memory.ranking.scoring import TRIGGER
 from upwell.surface.filters import NOVELTY
 from upwell.surface.journal import DIGEST

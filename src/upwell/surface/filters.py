@@ -9,19 +9,17 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from upwell.ground.clock import Clock
-from upwell.ground.session_state import SessionState
-from upwell.ground.text.format import counted
-from upwell.ground.text.words import jaccard, terms
+from upwell.ground.text.words import counted, jaccard, terms
+from upwell.ground.types.cue import Intent, Moment, Skip, SkipReason
 from upwell.ground.types.memory import Hit, Memory, Query
-from upwell.ground.types.surfacing import Intent, Moment, Skip, SkipReason
 from upwell.memory.team.sharing import own_name
 from upwell.surface.context_sketch import ContextSketches
-from upwell.surface.episodes import applicable
 from upwell.surface.event import Event
 from upwell.surface.learning import Learning
+from upwell.surface.lessons import applicable
 from upwell.surface.moments import case_of, suited
 from upwell.surface.options import PipelineOptions
-from upwell.surface.seen_log import SeenLog
+from upwell.surface.seen_log import SeenLog, SessionState
 from upwell.surface.worth import lack_of, without_outdated
 
 MAX_SAID = 2

@@ -15,9 +15,8 @@ import re
 from collections.abc import Sequence
 
 from upwell.ground.names import first_match
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.cue import Cue, Door, Intent, Skip, SkipReason
 from upwell.ground.types.memory import Query
-from upwell.ground.types.surfacing import Intent, Skip, SkipReason
 from upwell.surface.event import Event
 from upwell.surface.options import InjectionMode, PipelineOptions
 from upwell.surface.query import messages_of, says_little, usable

@@ -33,10 +33,10 @@ from upwell.ground.secrets.redact import has_secret
 from upwell.ground.text.lexicon import KINDS, Lexicon
 from upwell.ground.text.words import fold, informative, terms
 from upwell.ground.trace import LOG
-from upwell.ground.types.surfacing import Intent, IntentKind
+from upwell.ground.types.cue import Intent, IntentKind
 from upwell.memory.ranking.terms import EVERYDAY_WORDS
 from upwell.surface.options import IntentOptions
-from upwell.usage.counts import CountedEvent, Counts
+from upwell.usage.events import CountedEvent, Counts
 
 MAX_GAP = 14
 """The maximum number of words that `...` may match."""

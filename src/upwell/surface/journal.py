@@ -20,15 +20,14 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
+from upwell.ground.ledger import TtlStore
 from upwell.ground.project import project_of
 from upwell.ground.secrets.redact import redact, redacted_start
-from upwell.ground.text.invisible import dumped
+from upwell.ground.text.safe import dumped
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.options import PipelineOptions
 from upwell.usage.events import Event, Events
 

@@ -21,14 +21,13 @@ from upwell.ground.errors import LlmError
 from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat, Completion, LlmOptions, OpenAIChat
 from upwell.ground.trace import LOG, conclude, contained, span
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.cue import Cue, Door, Intent, Moment, Skip, SkipReason
 from upwell.ground.types.memory import LESSON, Hit, Query
 from upwell.ground.types.rpc import Ping
-from upwell.ground.types.surfacing import Intent, Moment, Skip, SkipReason
 from upwell.surface.event import Event
 from upwell.surface.filters import MAX_SAID, PostFilter, held_back_as
-from upwell.surface.late_hits import LateHits
 from upwell.surface.options import JudgeOptions
+from upwell.surface.seen_log import LateHits
 from upwell.surface.verdict import (
     MAX_CANDIDATES,
     SYSTEM,
@@ -38,7 +37,7 @@ from upwell.surface.verdict import (
     parsed,
     question_of,
 )
-from upwell.usage.counts import CountedEvent, Counts
+from upwell.usage.events import CountedEvent, Counts
 
 JUDGED = "judged"
 """The signal that marks a hit chosen by the judge."""

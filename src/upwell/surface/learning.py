@@ -5,19 +5,17 @@ down (demotions), how agents used memories, and counts.
 from collections.abc import Awaitable, Callable, Sequence
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.ledger import TtlStore
+from upwell.ground.names import STM_ID
+from upwell.ground.types.cue import Cue, Rating, Skip, Surfacing
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Rating, Skip, Surfacing
-from upwell.ground.uris import STM_ID
-from upwell.learn.feedback import Rated, without_rater
+from upwell.learn.feedback import MemoryUse, Rated, without_rater
 from upwell.learn.implicit import Observation, Rare, Sighting, Uses, Watching, Written
 from upwell.learn.learned import Learned, LearnedLimits
 from upwell.learn.options import LearnOptions
-from upwell.learn.thresholds import MemoryUse
 from upwell.surface.moments import case_of
 from upwell.surface.options import SurfaceOptions
-from upwell.usage.counts import CountedEvent, Counts
+from upwell.usage.events import CountedEvent, Counts
 
 MarkUsed = Callable[[Sequence[str]], Awaitable[None]]
 """Receives the ids of memories that were used."""

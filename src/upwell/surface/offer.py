@@ -19,10 +19,9 @@ from msgspec.structs import replace
 
 from upwell.ground.background import BackgroundTasks, Receipt
 from upwell.ground.trace import LOG
-from upwell.ground.types.cue import Cue, ToolAnswer
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.surface.guards import Guards, Refusal
+from upwell.ground.types.cue import Cue, Skip, SkipReason, Surfacing, ToolAnswer
 from upwell.surface.pipeline import Outcome, Surfacer
+from upwell.surface.scopes import Guards, Refusal
 
 _FINAL = frozenset(
     {

@@ -9,8 +9,7 @@ from msgspec import Meta
 
 from upwell.ground.settings import MAX_NUMBER
 from upwell.ground.text.lexicon import Lexicon, shipped
-from upwell.ground.types.cue import PROBE_SESSIONS, Cue
-from upwell.ground.types.surfacing import IntentKind, Moment
+from upwell.ground.types.cue import PROBE_SESSIONS, Cue, IntentKind, Moment
 
 Weight = Annotated[float, Meta(gt=0, le=MAX_NUMBER)]
 Weights = Mapping[IntentKind, Mapping[str, Weight]]

@@ -10,35 +10,39 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, UpwellError
+from upwell.ground.ledger import TtlStore
 from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat
 from upwell.ground.meters import DECISION_SECONDS, DECISIONS
 from upwell.ground.text.words import terms
 from upwell.ground.trace import LOG, conclude, contained, span
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
+from upwell.ground.types.cue import (
+    AUTOMATIC_DOORS,
+    NO_INTENT,
+    Cue,
+    Door,
+    Intent,
+    Moment,
+    Skip,
+    SkipReason,
+    Surfacing,
+)
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Trust
-from upwell.ground.types.surfacing import NO_INTENT, Intent, Moment, Skip, SkipReason, Surfacing
+from upwell.memory.base import MemoryReader
 from upwell.memory.ranking.scoring import SUPERSEDED
-from upwell.memory.recall import MemoryReader
 from upwell.surface.context_sketch import ContextSketches
-from upwell.surface.deliveries import Deliveries
-from upwell.surface.episodes import situation_of
 from upwell.surface.event import Event
-from upwell.surface.failure_names import FailureNames
 from upwell.surface.filters import Pace, PostFilter
 from upwell.surface.gate import Gate
 from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
 from upwell.surface.judge import Case, Judge, JudgeModel
-from upwell.surface.late_hits import LateHits
 from upwell.surface.learning import Learning
-from upwell.surface.lessons import ProjectLessons, joined
-from upwell.surface.moments import UNASKED, case_of, moment_of
+from upwell.surface.lessons import ProjectLessons, joined, situation_of
+from upwell.surface.moments import UNASKED, FailureNames, case_of, moment_of
 from upwell.surface.options import PipelineOptions
 from upwell.surface.query import CueReader
-from upwell.surface.rating import SurfacingRatings
-from upwell.surface.record import DecisionRecord
+from upwell.surface.record import DecisionRecord, Deliveries, SurfacingRatings
 from upwell.surface.render import (
     beneath,
     digest,
@@ -48,7 +52,7 @@ from upwell.surface.render import (
     without_heading,
 )
 from upwell.surface.rules import StandingRules, rule_hit
-from upwell.surface.seen_log import SeenLog
+from upwell.surface.seen_log import LateHits, SeenLog
 from upwell.surface.session_start import Compaction, SessionStart
 
 Outcome = Surfacing | Skip

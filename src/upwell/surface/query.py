@@ -19,13 +19,12 @@ from upwell.ground.names import first_match
 from upwell.ground.project import project_of, repository_of
 from upwell.ground.secrets.redact import without_secrets
 from upwell.ground.text.anchors import paths_in, symbols_in
-from upwell.ground.text.format import counted
 from upwell.ground.text.lexicon import Lexicon, shipped
-from upwell.ground.text.words import fold, informative, split_identifier, terms, words
+from upwell.ground.text.words import counted, fold, informative, split_identifier, terms, words
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue
 from upwell.ground.types.memory import Query, QuerySource, Scope
 from upwell.memory.ranking.terms import EVERYDAY_WORDS
-from upwell.surface.argument_text import MAX_VALUE_CHARS, Speech, speech_of
+from upwell.surface.wording import MAX_VALUE_CHARS, Speech, speech_of
 
 MAX_ORIGINAL_CHARS = 500
 MAX_KEYWORDS = 5

@@ -14,14 +14,12 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.ground.text.format import iso
-from upwell.ground.text.invisible import visible
+from upwell.ground.names import LTM_ID, STM_ID, memory_uri, named_uri
+from upwell.ground.text.safe import visible
 from upwell.ground.text.tokens import count
-from upwell.ground.text.words import informative, terms
-from upwell.ground.types.cue import Door
+from upwell.ground.text.words import informative, iso, terms
+from upwell.ground.types.cue import Door, Intent
 from upwell.ground.types.memory import LESSON, STATE, Hit, Memory, Trust
-from upwell.ground.types.surfacing import Intent
-from upwell.ground.uris import LTM_ID, STM_ID, memory_uri, named_uri
 from upwell.memory.documents.quote import quoted
 from upwell.memory.documents.sections.passage import GOVERNING
 from upwell.memory.documents.sections.search import PASSAGE

@@ -14,18 +14,16 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from upwell.ground.ledger import EntryKind, TtlStore
 from upwell.ground.project import project_of
 from upwell.ground.trace import contained
-from upwell.ground.ttl_store import EntryKind, TtlStore
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.cue import Cue, Door, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.memory.recall import MemoryReader
+from upwell.memory.base import MemoryReader
 from upwell.memory.team.sharing import is_teams
-from upwell.surface.guards import refusal_key
 from upwell.surface.loaded import loaded_by
 from upwell.surface.render import beneath, citation, preview
-from upwell.surface.scopes import RuleScope, in_force, is_own, scope_of
+from upwell.surface.scopes import RuleScope, in_force, is_own, refusal_key, scope_of
 
 HEADING = "Standing rules that the user pinned:"
 TEAM_LABEL = "(shared with the team) "

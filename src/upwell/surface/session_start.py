@@ -18,14 +18,13 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from upwell.ground.ledger import EntryKind, TtlStore
 from upwell.ground.project import is_here, is_own, project_of
-from upwell.ground.ttl_store import EntryKind, TtlStore
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.cue import Cue, Door, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.learn.feedback import MemoryUse
 from upwell.learn.implicit import Uses
-from upwell.learn.thresholds import MemoryUse
-from upwell.memory.recall import MemoryReader
+from upwell.memory.base import MemoryReader
 from upwell.memory.team.sharing import own_name
 from upwell.surface.context_sketch import COMPACTED
 from upwell.surface.filters import distinct

@@ -18,10 +18,9 @@ from typing import Any
 from msgspec import Struct
 
 from upwell.ground.secrets.redact import redact
-from upwell.ground.text.format import counted
-from upwell.ground.types.cue import Cue
+from upwell.ground.text.words import counted
+from upwell.ground.types.cue import Cue, Moment
 from upwell.ground.types.memory import Hit
-from upwell.ground.types.surfacing import Moment
 from upwell.surface.moments import kind_of
 from upwell.surface.render import harmless, preview
 

@@ -13,9 +13,9 @@ failure, both need a name of the failure (`failure_names`).
 import re
 from collections.abc import Mapping, Sequence
 
+from upwell.ground.types.cue import Moment
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Moment
-from upwell.memory.documents.sections.scoring import is_note
+from upwell.memory.documents.sections.rank import is_note
 from upwell.surface.bearing import everyday, stems_of
 from upwell.surface.context_sketch import exact_names
 from upwell.surface.moments import NAMED, MemoryKind, kind_of

@@ -8,8 +8,7 @@ from msgspec import Struct, field
 
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.trace import conclude, span
-from upwell.ground.types.principal import OWNER, Principal
-from upwell.ground.types.rpc import Reply
+from upwell.ground.types.rpc import OWNER, Principal, Reply
 from upwell.wire.rawjson import dumps
 
 Result = Mapping[str, Any]

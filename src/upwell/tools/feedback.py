@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from upwell.ground.errors import UsageError
-from upwell.ground.text.format import counted
-from upwell.ground.types.surfacing import Feedback, Rating
-from upwell.ground.uris import memory_id as id_in
+from upwell.ground.names import memory_id as id_in
+from upwell.ground.text.words import counted
+from upwell.ground.types.cue import Feedback, Rating
 from upwell.learn.budgets import FEW, MOVING, ResultReport
 from upwell.learn.feedback import Rated
 from upwell.tools.base import READ_ONLY, WRITES, Result, Tool, text_result

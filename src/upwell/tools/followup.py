@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from upwell.compress.base import RemainingBudget
-from upwell.compress.normalise.numbered import line_range, lines_of
+from upwell.compress.folding import line_range, lines_of
 from upwell.compress.originals import StoredOriginal
 from upwell.compress.progressive import DEFAULT_CHUNK_CHARS, chunk
 from upwell.ground.errors import UsageError
@@ -144,7 +144,7 @@ def _select(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Run:
 
 def _search(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Run:
     async def run(args: Mapping[str, Any], session: str) -> Result:
-        from upwell.compress.search import search_original
+        from upwell.compress.selective import search_original
 
         original = await originals.find(args["key"])
         text = await originals.get(original.key)

@@ -14,12 +14,10 @@ from msgspec.structs import replace
 
 from upwell.ground.errors import RecallError, UsageError
 from upwell.ground.text.anchors import paths_in
-from upwell.ground.text.format import iso
-from upwell.ground.text.words import jaccard, terms
+from upwell.ground.text.words import iso, jaccard, terms
 from upwell.ground.types.memory import Memory, Trust
-from upwell.ground.types.principal import OWNER, Principal
-from upwell.memory.notes.file import Origin
-from upwell.memory.notes.labels import GENERAL, KINDS, checked_labels
+from upwell.ground.types.rpc import OWNER, Principal
+from upwell.memory.notes.file import GENERAL, KINDS, Origin, checked_labels
 from upwell.memory.notes.stm import ShortTerm, StmEntry
 from upwell.memory.records import namespace as checked_namespace
 from upwell.surface.render import preview

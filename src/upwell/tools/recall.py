@@ -5,15 +5,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from upwell.ground.errors import UsageError
+from upwell.ground.names import MEMORY_URI, STM_ID
+from upwell.ground.names import memory_id as id_in
 from upwell.ground.project import is_seen
-from upwell.ground.text.format import iso
+from upwell.ground.text.words import iso
 from upwell.ground.trace import contained, present_trace_id
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.cue import Cue, Door, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Found, Hit, Memory
-from upwell.ground.types.principal import OWNER, Principal
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.ground.uris import MEMORY_URI, STM_ID
-from upwell.ground.uris import memory_id as id_in
+from upwell.ground.types.rpc import OWNER, Principal
 from upwell.memory.library import SEARCH_SECONDS
 from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.surface.render import EMPTY_DIGEST, citation, harmless, preview

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from urllib.parse import unquote_plus
 
 from upwell.ground.errors import UsageError
-from upwell.ground.text.format import iso
+from upwell.ground.names import MEMORY_URI, TOPICS_URI, memory_id, memory_uri, topic_uri
+from upwell.ground.text.words import iso
 from upwell.ground.types.memory import Memory
-from upwell.ground.types.principal import OWNER, Principal
-from upwell.ground.uris import MEMORY_URI, TOPICS_URI, memory_id, memory_uri, topic_uri
+from upwell.ground.types.rpc import OWNER, Principal
 from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.memory.topics import Topic
 from upwell.surface.render import citation, preview

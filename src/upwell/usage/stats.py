@@ -7,9 +7,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from upwell.ground.types.cue import Door
-from upwell.ground.types.surfacing import Rating, SkipReason
-from upwell.usage.counts import Count, CountedEvent
+from upwell.ground.types.cue import Door, Rating, SkipReason
+from upwell.usage.events import Count, CountedEvent
 
 SURFACED = "surfaced"
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import ConfigError, UsageError, extra_hint
 from upwell.ground.trace import LOG
-from upwell.ground.types.principal import Principal, Role, granted
+from upwell.ground.types.rpc import Principal, Role, granted
 from upwell.memory.records import namespace_pattern
 from upwell.web.options import OidcOptions
 

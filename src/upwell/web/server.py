@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from upwell.ground.errors import UsageError
 from upwell.ground.listener import Listener
 from upwell.ground.trace import LOG
-from upwell.ground.types.principal import IN_SCOPE
+from upwell.ground.types.rpc import IN_SCOPE
 
 MAX_CONNECTIONS = 256
 MAX_STRANGERS = 64

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from upwell import __version__
 from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG
-from upwell.ground.types.principal import IN_SCOPE, Principal
+from upwell.ground.types.rpc import IN_SCOPE, Principal
 from upwell.memory.team import exchange
 from upwell.memory.team.access import AccessedMemories
 from upwell.memory.team.exchange import (

@@ -26,7 +26,7 @@ from upwell.ground.files import (
 )
 from upwell.ground.names import check_name
 from upwell.ground.trace import LOG
-from upwell.ground.types.principal import OWNER, Principal, Role, granted
+from upwell.ground.types.rpc import OWNER, Principal, Role, granted
 from upwell.memory.records import namespace_pattern
 
 PrincipalOf = Callable[[str], Principal | None]

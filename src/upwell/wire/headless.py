@@ -24,9 +24,9 @@ from upwell.ground.files import exclusively
 from upwell.ground.invocation import Invocation
 from upwell.ground.llm import MAX_TOKENS, Completion
 from upwell.ground.secrets.redact import redact
-from upwell.ground.text.invisible import visible
+from upwell.ground.text.safe import visible
 from upwell.ground.text.tokens import count
-from upwell.wire.watcher import Watcher
+from upwell.wire.child import Watcher
 
 OFF = "UPWELL_OFF"
 """The variable that turns off upwell's hooks (`hook/client.py`) and this module."""

@@ -22,12 +22,11 @@ from upwell.ground.secrets.mask import masked_address
 from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
-from upwell.wire.lines import MAX_LINE_BYTES, Line, LineQueue
+from upwell.wire.lines import MAX_LINE_BYTES, Line, LineQueue, SseEvent, read_events
 from upwell.wire.logins import REQUIREMENT, LoginNeeded
 from upwell.wire.mirrors import Mirrors
 from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, own_id, read_message
 from upwell.wire.rawjson import NotJson, RawObject
-from upwell.wire.sse import SseEvent, read_events
 
 if TYPE_CHECKING:
     import httpx2

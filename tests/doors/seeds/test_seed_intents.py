@@ -14,9 +14,9 @@ from tests.doors.seeds.conftest import FACTS, Lab, upwell_in
 from tests.doors.seeds.model import Model, serving
 from tests.doors.seeds.rows import row
 from upwell import Skip, Surfacing
-from upwell.ground.types.surfacing import IntentKind
+from upwell.ground.types.cue import IntentKind
 from upwell.surface.options import SurfaceOptions
-from upwell.usage.counts import CountedEvent
+from upwell.usage.events import CountedEvent
 
 PROMPTS = {
     "howto": "how do I root juniper cuttings?",

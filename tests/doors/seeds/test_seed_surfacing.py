@@ -20,10 +20,10 @@ from tests.doors.seeds.rows import row
 from upwell import Skip, Surfacing
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable
+from upwell.ground.types.cue import Feedback, Rating
 from upwell.ground.types.memory import Found, Query
 from upwell.ground.types.rpc import Ping
-from upwell.ground.types.surfacing import Feedback, Rating
-from upwell.memory.recall import Recalls
+from upwell.memory.base import Recalls
 
 DAY = 86_400.0
 LONG = [f"The {word} locker was repainted" for word in "alpha bravo delta echo golf hotel".split()]

@@ -11,7 +11,7 @@ from tests.unit.replay import samples
 
 from upwell.app import App, Settings, build
 from upwell.app.capture import MAX_TURN_BYTES, Gain, SessionCapture, every_proposal
-from upwell.app.proposals import accept
+from upwell.app.review import accept
 from upwell.capture.inbox import inbox_at
 from upwell.ground.types.memory import Trust
 from upwell.replay.transcripts import transcripts_at

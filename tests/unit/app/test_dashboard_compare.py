@@ -13,8 +13,7 @@ from tests.unit.app.test_cuts import shortened as shorten
 from tests.unit.compress.test_marks import TEXTS, sums
 
 from upwell.app import Settings, build
-from upwell.app.dashboard.compare import MAX_LINES, compared, found
-from upwell.app.dashboard.gaps import gaps_of
+from upwell.app.dashboard.compare import MAX_LINES, compared, found, gaps_of
 from upwell.app.dashboard.sessions import shortened
 from upwell.compress import compress
 

@@ -11,8 +11,7 @@ from tests.unit.app.test_past_sessions import TOKEN, pump_session
 from tests.unit.replay import samples
 
 from upwell.app import App, Settings, build
-from upwell.app.dashboard.sessions import reading, session, sessionlist, sessions
-from upwell.app.dashboard.timeline import timeline
+from upwell.app.dashboard.sessions import reading, session, sessionlist, sessions, timeline
 from upwell.ground.types.cue import PROBE_SESSIONS, Cue
 from upwell.ground.types.memory import Memory
 from upwell.testing import ManualClock

@@ -8,7 +8,7 @@ import upwell
 from upwell.app.files import open_ttl_store, private_ttl_store
 from upwell.app.store import Files
 from upwell.config import load
-from upwell.ground.ttl_store import EntryKind, TtlStore
+from upwell.ground.ledger import EntryKind, TtlStore
 
 METHODS = {"get", "put", "scan", "drop", "delete", "touch", "incr", "compare_and_set"}
 

@@ -6,9 +6,8 @@ import pytest
 from tests.unit.app.test_cuts import LINES, shortened
 
 from upwell.app import Settings, build
-from upwell.app.gain import gain, sentence
-from upwell.app.reporting import report_of
-from upwell.usage.counts import CountedEvent
+from upwell.app.reporting import gain, report_of, sentence
+from upwell.usage.events import CountedEvent
 
 
 @pytest.mark.parametrize(

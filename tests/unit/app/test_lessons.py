@@ -11,7 +11,6 @@ from tests.unit.episodes.events import prompt, shell
 from upwell.app import App, Settings, build, lesson_queue
 from upwell.app.lesson_book import drop, edit, origin_lines, pin, rows
 from upwell.app.lesson_queue import IDLE_SECONDS, LessonQueue
-from upwell.app.lesson_records import SessionRead
 from upwell.app.lessons import (
     BUSY,
     COPY,
@@ -23,8 +22,9 @@ from upwell.app.lessons import (
     LessonGain,
     LessonReader,
     Model,
+    SessionRead,
 )
-from upwell.capture.lessons.options import LessonOptions
+from upwell.capture.options import LessonOptions
 from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.clock import Clock, Deadline
 from upwell.ground.errors import LlmError, StoreError

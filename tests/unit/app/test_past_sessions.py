@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.replay import samples
 
-from upwell.app import App, Settings, build, past_sessions
-from upwell.ground.types.principal import Principal
+from upwell.app import App, Settings, build, memory
+from upwell.ground.types.rpc import Principal
 
 LOCATOR = f"session:{samples.SESSION}#0"
 QUERY = {"query": "pump stalls", "sessions": True}
@@ -90,8 +90,8 @@ async def test_an_error_is_found_by_its_signature(app: App) -> None:
 async def test_a_search_that_could_not_read_everything_says_so(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past_sessions, "REFRESH_SECONDS", 0.0)
-    assert await called(app, "memory_search", QUERY) == past_sessions.INCOMPLETE
+    monkeypatch.setattr(memory, "REFRESH_SECONDS", 0.0)
+    assert await called(app, "memory_search", QUERY) == memory.INCOMPLETE
 
 
 async def test_a_guest_sees_no_past_session(app: App) -> None:

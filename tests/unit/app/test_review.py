@@ -11,7 +11,7 @@ from upwell.app import App, Settings, build
 from upwell.app.review import Evidence, RemovalOffer, RemovalReason, near_duplicates, offers_among
 from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal, inbox_at
 from upwell.ground.types.memory import Memory, Provenance, Trust
-from upwell.learn.thresholds import MemoryUse
+from upwell.learn.feedback import MemoryUse
 
 DAY = 86_400.0
 NOW = 1_000 * DAY

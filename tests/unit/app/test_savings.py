@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from upwell.app.savings import Savings
+from upwell.app.shortening import Savings
 from upwell.config import load
 from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.text.tokens import count

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from upwell.app import App, Settings, build
-from upwell.app.taught import Taught, Teaching, by_session, everything_taught, foremost, learned
+from upwell.app.lesson_book import (
+    Taught,
+    Teaching,
+    everything_taught,
+    foremost,
+    learned,
+)
+from upwell.app.lesson_book import (
+    taught_by_session as by_session,
+)
 from upwell.capture.inbox import WHY_COMMAND, WHY_COMMIT, WHY_RULE, Proposal
 from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
 

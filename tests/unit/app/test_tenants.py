@@ -12,11 +12,10 @@ from upwell.app.dashboard.desk import VIEWS
 from upwell.ground.clock import Deadline
 from upwell.ground.postgres import connection
 from upwell.ground.postgres.connection import Postgres, Statement
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Feedback, Rating, Surfacing
 from upwell.ground.types.memory import Memory, Query, Scope
-from upwell.ground.types.principal import OWNER, Principal, granted
-from upwell.ground.types.surfacing import Feedback, Rating, Surfacing
-from upwell.memory.recall import StoreRecall
+from upwell.ground.types.rpc import OWNER, Principal, granted
+from upwell.memory.base import StoreRecall
 
 TOPIC = "the settlement job of the ledger runs before midnight"
 

@@ -9,8 +9,7 @@ from tests.unit.replay.repository import ENVIRONMENT, at, commit, git, repositor
 
 from upwell.capture.git import commits_since, proposals_from, proposals_of
 from upwell.ground.errors import UsageError
-from upwell.replay.git import Repository
-from upwell.replay.memories import Checkout
+from upwell.replay.memories import Checkout, Repository
 
 WHY = "Change part {}\n\nThe tide gauge failed, so that we must never retry."
 

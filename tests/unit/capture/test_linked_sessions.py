@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from upwell.capture.sessions import Findings
-from upwell.episodes.episode import Episode, EpisodeKind
+from upwell.episodes.triggers import Episode, EpisodeKind
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from upwell.capture.transcript import has_lost_marks, written_in
+from upwell.capture.sessions import has_lost_marks, written_in
 
 BEGUN = '{"kind":"main"}\n{"$set":{"messages":[{"type":"user"}]}}\n'
 TOLD = '{"type":"user","content":[{"text":"RULES: be kind"}]}\n'

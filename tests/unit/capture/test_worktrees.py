@@ -9,7 +9,7 @@ import pytest
 from upwell.capture.git import proposals_from
 from upwell.capture.inbox import Inbox, of_project
 from upwell.capture.sessions import Findings
-from upwell.episodes.episode import Episode, EpisodeKind
+from upwell.episodes.triggers import Episode, EpisodeKind
 
 AUTHOR = ("-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "commit.gpgsign=false")
 

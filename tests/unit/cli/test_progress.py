@@ -10,7 +10,7 @@ from tests.doors.terminal import typed
 
 SCRIPT = """
 import sys, time
-from upwell.cli.progress import progress
+from upwell.cli.output import progress
 with progress("searching the harbour") as show:
     show(1, 2)
     time.sleep(float(sys.argv[1]))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from upwell.cli.times import days_since
+from upwell.cli.output import days_since
 from upwell.ground.errors import UsageError
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upwell.compress import compress
-from upwell.compress.clean import (
+from upwell.compress.compressor import (
     STEPS,
     clean,
     without_extra_blanks,

@@ -1,6 +1,6 @@
 """Units are ordered by the names that they contribute."""
 
-from upwell.compress.coverage import by_names
+from upwell.compress.order import by_names
 from upwell.compress.units.base import BLANK, Units
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from upwell.compress.originals import BUSY, LARGE, PART_CHARS, SECRET, Originals
 from upwell.ground.errors import KeyUnknown
+from upwell.ground.ledger import OWNER, EntryKind, TtlStore
 from upwell.ground.sqlite.database import Database, open_database
-from upwell.ground.ttl_store import OWNER, EntryKind, TtlStore
 
 
 @dataclass

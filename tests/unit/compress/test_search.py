@@ -3,7 +3,7 @@
 import json
 
 from upwell.compress.base import RemainingBudget
-from upwell.compress.search import search_original
+from upwell.compress.selective import search_original
 
 
 def test_lines_have_their_offset() -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from upwell.episodes.corrections import rules_in, sentences
-from upwell.episodes.episode import EpisodeKind
 from upwell.episodes.events import Kind, SessionEvent
 from upwell.episodes.miner import EpisodeMiner
+from upwell.episodes.triggers import EpisodeKind
 
 
 @pytest.mark.parametrize(

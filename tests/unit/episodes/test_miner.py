@@ -5,10 +5,9 @@ from collections.abc import Iterable
 import pytest
 from tests.unit.episodes.events import ROOT, call, prompt, shell
 
-from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import ACCEPTED_PLAN, SessionEvent
 from upwell.episodes.miner import EpisodeMiner
-from upwell.episodes.triggers import triggers_of
+from upwell.episodes.triggers import Episode, EpisodeKind, triggers_of
 
 NO_PATH = "Error: Either --session or --path must be provided"
 

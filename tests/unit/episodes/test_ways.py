@@ -6,10 +6,9 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.episodes.events import ROOT, shell
 
-from upwell.episodes.episode import Episode
 from upwell.episodes.events import inside
 from upwell.episodes.trials import Trial, TrialMiner
-from upwell.episodes.triggers import triggers_of
+from upwell.episodes.triggers import Episode, triggers_of
 from upwell.episodes.ways import Way, learned, with_trials
 
 Call = tuple[str, str, bool]

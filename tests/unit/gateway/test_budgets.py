@@ -4,7 +4,8 @@ import pytest
 
 from upwell.compress.options import CompressOptions
 from upwell.config import load
-from upwell.gateway.calls.budgets import ToolKind, default_tokens, kind_of
+from upwell.gateway.calls.results import ToolKind, default_tokens
+from upwell.gateway.calls.results import kind_of_tool as kind_of
 from upwell.ground.context_windows import ResultTokens
 from upwell.ground.types.rpc import ToolCall
 

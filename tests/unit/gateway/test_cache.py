@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from upwell.gateway.calls.cache import Cache
 from upwell.gateway.clients import Nobody
 from upwell.gateway.options import Auth, CacheOptions, ServerOptions, Transport
+from upwell.ground.ledger import TtlStore
 from upwell.ground.secrets.redact import has_secret
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.principal import Principal
-from upwell.ground.types.rpc import Reply, ToolCall
+from upwell.ground.types.rpc import Principal, Reply, ToolCall
 
 ANSWER = b'{"content":[{"type":"text","text":"1.10"}]}'
 SERVER = ServerOptions(name="fs", command="fs", env={"REGION": "eu"})

@@ -1,7 +1,7 @@
 """The receivers of a server's own messages."""
 
 from upwell.gateway.clients import Audience, Session
-from upwell.ground.types.principal import Principal
+from upwell.ground.types.rpc import Principal
 from upwell.wire.peer import read_message
 
 LOGGED = read_message(

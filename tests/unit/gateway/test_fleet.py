@@ -8,7 +8,7 @@ from functools import partial
 
 from upwell.gateway.options import GatewayOptions, ServerOptions
 from upwell.gateway.upstreams.connection import connect
-from upwell.gateway.upstreams.fleet import Fleet, probe
+from upwell.gateway.upstreams.supervisor import Fleet, probe
 
 UP = ServerOptions(name="up", command="up", env={"round": "0"})
 OTHER = ServerOptions(name="other", command="other")

@@ -3,10 +3,10 @@
 import pytest
 
 from upwell.gateway.clients import Audience
-from upwell.gateway.front import sessions
-from upwell.gateway.front.headers import BadRequest
-from upwell.gateway.front.sessions import HttpSession, HttpSessions
-from upwell.ground.types.principal import OWNER, Principal
+from upwell.gateway.front import http
+from upwell.gateway.front.http import HttpSession, HttpSessions
+from upwell.gateway.front.streams import BadRequest
+from upwell.ground.types.rpc import OWNER, Principal
 from upwell.testing import ManualClock
 
 ADA = Principal("ada")
@@ -19,8 +19,8 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def front(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> HttpSessions:
-    monkeypatch.setattr(sessions, "MAX_SESSIONS", 4)
-    monkeypatch.setattr(sessions, "MAX_SESSIONS_EACH", 2)
+    monkeypatch.setattr(http, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(http, "MAX_SESSIONS_EACH", 2)
     return HttpSessions(Audience(), clock)
 
 
@@ -54,7 +54,7 @@ def test_a_session_idle_for_an_hour_makes_room_for_anybody(
     front: HttpSessions, clock: ManualClock
 ) -> None:
     old = front.open(ADA)
-    clock.advance(sessions.IDLE_SECONDS + 1)
+    clock.advance(http.IDLE_SECONDS + 1)
     front.open(OWNER)
     assert not is_held(front, old)
 
@@ -79,5 +79,5 @@ def test_a_session_belongs_to_the_process_and_the_principal_that_opened_it(
 def test_a_session_in_use_outlives_its_first_hour(front: HttpSessions, clock: ManualClock) -> None:
     opened = front.open(ADA)
     for _ in range(4):
-        clock.advance(sessions.IDLE_SECONDS * 0.6)
+        clock.advance(http.IDLE_SECONDS * 0.6)
         assert is_held(front, opened)

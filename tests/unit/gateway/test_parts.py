@@ -6,7 +6,7 @@ import re
 import pytest
 
 from upwell.app import Settings, build
-from upwell.gateway.calls.parts import is_repeated
+from upwell.gateway.calls.results import is_repeated
 from upwell.ground.text.tokens import count
 from upwell.ground.types.rpc import ToolCall
 from upwell.wire.rawjson import RawObject, dumps

@@ -8,8 +8,8 @@ import pytest
 
 from upwell.gateway.clients import RequestContext, Session
 from upwell.gateway.eras import Envelope
-from upwell.gateway.routing import pending_calls as module
-from upwell.gateway.routing.pending_calls import STATE_PREFIX, PendingCalls
+from upwell.gateway.routing import router as module
+from upwell.gateway.routing.router import STATE_PREFIX, PendingCalls
 from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import NotJson, RawObject, dumps
 

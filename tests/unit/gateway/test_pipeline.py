@@ -12,7 +12,7 @@ from upwell.gateway.calls.worker_pool import HEAVY_BYTES
 from upwell.gateway.clients import NOBODY, Nobody
 from upwell.ground.background import Receipt
 from upwell.ground.errors import UsageError
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.ground.types.memory import Found, Hit, Memory
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.surface.options import InjectionMode, PipelineOptions, SurfaceOptions

@@ -9,7 +9,7 @@ import pytest
 from tests.doors.seeds.model import serving
 
 from upwell.app import Settings, build
-from upwell.gateway.calls.summaries import SummaryThreads
+from upwell.gateway.calls.fit import SummaryThreads
 from upwell.ground.types.rpc import ToolCall
 from upwell.wire.rawjson import RawObject, dumps
 

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from upwell.gateway.clients import RequestContext, RequestRefused, Session
-from upwell.gateway.routing.tasks import Tasks
+from upwell.gateway.routing.router import Tasks
 from upwell.gateway.upstreams.supervisor import ServerState
 from upwell.ground.errors import UpstreamUnavailable
-from upwell.ground.types.principal import Principal
-from upwell.ground.types.rpc import Reply
+from upwell.ground.types.rpc import Principal, Reply
 from upwell.wire.rawjson import RawObject, dumps
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from upwell.ground import host_sessions
 from upwell.ground.host_sessions import LOOK_SECONDS, HostSessions, JoinedSessions, agent_of
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.testing import ManualClock
 
 AGENT, OTHER, THIRD = 4_000_000, 4_000_001, 4_000_002

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from upwell.app import Settings, build
-from upwell.app.gain import rows, total
+from upwell.app.reporting import rows, total
 from upwell.testing import ManualClock
-from upwell.usage.breakdown import Dimension
+from upwell.usage.report import Dimension
 from upwell.usage.stats import stats_of
 
 NOW = 1_770_000_000.0

@@ -15,9 +15,8 @@ from upwell.compress.compressor import Compressor
 from upwell.compress.options import CompressOptions
 from upwell.ground.clock import Deadline
 from upwell.ground.embed import FastEmbed, HttpEmbedder, Model2Vec, cosine
-from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import LlmError, UsageError
-from upwell.ground.llm import OpenAIChat
+from upwell.ground.llm import Endpoint, OpenAIChat
 from upwell.ground.types.compression import Budget, Passage
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.ground.meters import MAX_SERIES, OTHER, SECONDS, Histogram, Meter
-from upwell.web.metrics import exposition, gauge, of_histogram, of_meter
+from upwell.web.routes import exposition, gauge, of_histogram, of_meter
 
 
 def test_a_meter_without_labels_begins_at_zero() -> None:

@@ -4,14 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upwell.ground.types.principal import (
-    OWNER,
-    Role,
-    granted,
-    is_visible,
-    private_of,
-    shared_only,
-)
+from upwell.ground.types.rpc import OWNER, Role, granted, is_visible, private_of, shared_only
 
 
 @pytest.mark.parametrize(

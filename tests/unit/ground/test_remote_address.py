@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.project import is_seen, owners_of
-from upwell.ground.remote_address import address_of, main_worktree_of, normal_address
+from upwell.ground.project import address_of, is_seen, main_worktree_of, normal_address, owners_of
 
 SHOP = "github.com/acme/shop"
 

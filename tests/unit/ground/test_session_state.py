@@ -1,6 +1,6 @@
 """The short-lived values of sessions."""
 
-from upwell.ground.session_state import SessionState
+from upwell.surface.seen_log import SessionState
 from upwell.testing import ManualClock
 
 

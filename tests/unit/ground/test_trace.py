@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
+from upwell.ground.ledger import TtlStore
 from upwell.ground.trace import (
     LOG,
     export_spans,
@@ -18,7 +19,6 @@ from upwell.ground.trace import (
     span,
     trace_id_in,
 )
-from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.surface.options import PipelineOptions

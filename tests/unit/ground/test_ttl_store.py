@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from upwell.ground.ledger import OWNER, TtlStore
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import OWNER, TtlStore
 
 CAP = 2_000_000
 
@@ -50,7 +50,7 @@ RACER = """
 import asyncio, sys
 from pathlib import Path
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import OWNER, TtlStore
+from upwell.ground.ledger import OWNER, TtlStore
 
 async def main(path, rounds):
     database = open_database(Path(path), [OWNER], synchronous="NORMAL")

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.hook.test_door import RULE
 
 from upwell.ground.host_sessions import HostSessions
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.hook.client import UNNAMED, decoded
 from upwell.hook.door import HookDoor, HookParts
 from upwell.hosts import HOSTS

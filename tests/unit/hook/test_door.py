@@ -11,8 +11,8 @@ import pytest
 from upwell.ground.background import Receipt
 from upwell.ground.clock import Deadline
 from upwell.ground.host_sessions import HostSessions, agent_of
+from upwell.ground.ledger import TtlStore
 from upwell.ground.pause import Pause
-from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.hook.client import IGNORED_TOOLS

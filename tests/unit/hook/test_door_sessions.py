@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.unit.hook.test_door import RULE, door_with_a_rule
 
 from upwell.ground.host_sessions import HostSessions
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.hook.door import HookDoor, HookParts, TurnEnd, ignore_turn_end
 from upwell.hosts.events import EventKind, HostEvent
 from upwell.surface.options import PipelineOptions, SurfaceOptions

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from upwell.hosts import server_files
-from upwell.hosts.entries import ServerEntry, is_upwell, read_entry
+from upwell.hosts.servers import ServerEntry, is_upwell, read_entry
 
 
 def entry_of(agent: str, raw: Any, folder: Path | None = None) -> ServerEntry:

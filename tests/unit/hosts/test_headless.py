@@ -6,7 +6,7 @@ import pytest
 
 from upwell.ground.errors import LlmError
 from upwell.hosts import HOSTS
-from upwell.hosts.headless import HeadlessQuestion
+from upwell.hosts.base import HeadlessQuestion
 
 
 def test_gemini_is_not_asked_where_it_would_ignore_our_settings(tmp_path: Path) -> None:

@@ -8,9 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.hosts import HOSTS
-from upwell.hosts.install import Installer
+from upwell.hosts.install import (
+    Installed,
+    Installer,
+    files_of,
+    joined,
+    read_record,
+    split,
+    write_record,
+)
 from upwell.hosts.installation import Installation
-from upwell.hosts.installed import Installed, files_of, joined, read_record, split, write_record
 
 SETTINGS = '{"model": "opus"}\n'
 

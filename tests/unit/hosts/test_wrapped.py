@@ -9,9 +9,9 @@ import pytest
 
 from upwell.ground.errors import ConfigError
 from upwell.hosts import server_files
-from upwell.hosts.entries import read_entry, words_of, wrapped_words
 from upwell.hosts.installation import Installation
-from upwell.hosts.wrapped import WrappedServers
+from upwell.hosts.plugins import WrappedServers
+from upwell.hosts.servers import read_entry, words_of, wrapped_words
 
 CLAUDE = """{
   // the first server

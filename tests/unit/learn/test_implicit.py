@@ -1,12 +1,11 @@
 import pytest
 from msgspec.structs import replace
 
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.ledger import TtlStore
+from upwell.ground.types.cue import Cue, Surfacing
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Surfacing
+from upwell.learn.feedback import MemoryUse
 from upwell.learn.implicit import LOOKS, Uses, Watching, spoken
-from upwell.learn.thresholds import MemoryUse
 from upwell.testing import ManualClock
 
 TEXT = "The settlement job must run before midnight on host heron, port 7431"

@@ -1,15 +1,24 @@
 import pytest
 
 from upwell.ground.errors import StoreUnwritable
+from upwell.ground.ledger import TtlStore
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.surfacing import Rating
-from upwell.learn.feedback import OWNER, RETENTION_SECONDS, Rated, Ratings
+from upwell.ground.types.cue import Rating
+from upwell.learn.feedback import (
+    MIN_SAMPLES,
+    OWNER,
+    RETENTION_SECONDS,
+    STEP,
+    MemoryUse,
+    Rated,
+    Ratings,
+    ScoreSample,
+    shifted,
+)
 from upwell.learn.implicit import Sighting as SeenLog
 from upwell.learn.implicit import Uses
 from upwell.learn.learned import CASE_SIGN, Learned, LearnedLimits
 from upwell.learn.options import LearnOptions
-from upwell.learn.thresholds import MIN_SAMPLES, STEP, MemoryUse, ScoreSample, shifted
 from upwell.testing import ManualClock
 
 

@@ -1,6 +1,6 @@
 """Agents' remarks on missing content: stored in their words, without secrets, bounded."""
 
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.learn.budgets import MAX_CHARS, SHOWN, Budgets, ResultReport
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

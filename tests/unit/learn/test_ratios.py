@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from upwell.ground.errors import StoreError
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.learn.budgets import (
     MAX_RATIO,
     MIN_RATIO,

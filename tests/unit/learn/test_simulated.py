@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from upwell.ground.types.surfacing import Rating
-from upwell.learn.thresholds import MemoryUse, ScoreSample, shifted, stepped, target_shift
+from upwell.ground.types.cue import Rating
+from upwell.learn.feedback import MemoryUse, ScoreSample, shifted, stepped, target_shift
 
 HOUR = 3600.0
 

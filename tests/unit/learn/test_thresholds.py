@@ -1,7 +1,7 @@
 import pytest
 
-from upwell.ground.types.surfacing import Rating
-from upwell.learn.thresholds import MemoryUse, ScoreSample, shifted, target_shift
+from upwell.ground.types.cue import Rating
+from upwell.learn.feedback import MemoryUse, ScoreSample, shifted, target_shift
 
 NOW = 1_000_000_000.0
 

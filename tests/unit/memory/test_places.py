@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.ground.clock import Deadline
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.ground.types.memory import Hit, Memory, Query, Scope
 from upwell.memory.places import MAX_CANDIDATES, TTL_SECONDS, Places
 from upwell.testing import ManualClock

@@ -9,7 +9,7 @@ import pytest
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Trust
-from upwell.memory.recall import Recalls
+from upwell.memory.base import Recalls
 from upwell.testing import FakeRecall
 
 ASK = Query(texts=("kettle",), limit=3)

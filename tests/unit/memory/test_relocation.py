@@ -11,8 +11,7 @@ from tests.contracts.stores import STORES
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError
 from upwell.ground.types.memory import Memory, Provenance, Query, Scope, Trust
-from upwell.memory.base import Added
-from upwell.memory.recall import StoreRecall
+from upwell.memory.base import Added, StoreRecall
 from upwell.memory.relocation import BATCH, Movable, MoveJournal, Relocation
 from upwell.testing import ManualClock
 

@@ -9,8 +9,8 @@ from benchmarks.shipped import KINDS, load
 from upwell.ground.clock import Deadline
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Hit
+from upwell.memory.base import StoreRecall
 from upwell.memory.library import Library
-from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.surface.options import SurfaceOptions
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from upwell.episodes.events import Kind, SessionEvent, line_of
-from upwell.replay.copies import MIN_EVENTS, Fingerprint, copied_sessions
-from upwell.replay.timeline import Timeline
+from upwell.replay.timeline import MIN_EVENTS, Fingerprint, Timeline, copied_sessions
 from upwell.replay.transcripts import transcripts_at
 
 WORDS = ["I look at the intake.", "It is iced over.", "I thaw it.", "The pump runs.", "Done."]

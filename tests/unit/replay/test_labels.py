@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.ground.types.memory import Hit, Memory
-from upwell.replay.labels import Label, ReplaySample, fitted, share_of
+from upwell.replay.report import Label, ReplaySample, fitted, share_of
 from upwell.replay.run import ReplayDecision
 
 

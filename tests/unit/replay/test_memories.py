@@ -9,8 +9,13 @@ from tests.unit.replay.repository import ENVIRONMENT, at, commit, git, repositor
 from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Memory
-from upwell.replay.git import MAX_FILE_BYTES, Repository
-from upwell.replay.memories import Checkout, PathRelocation, ReplayProjects
+from upwell.replay.memories import (
+    MAX_FILE_BYTES,
+    Checkout,
+    PathRelocation,
+    ReplayProjects,
+    Repository,
+)
 
 
 def memory(text: str, when: float | None) -> Memory:

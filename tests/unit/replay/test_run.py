@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from tests.unit.replay.repository import ENVIRONMENT, commit, repository
 
 from upwell.episodes.events import Kind, SessionEvent
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.replay.memories import ReplayProjects, With
 from upwell.replay.run import (
     NO_HOOK,

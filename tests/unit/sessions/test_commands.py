@@ -2,12 +2,7 @@
 
 import pytest
 
-from upwell.sessions.commands import (
-    carried,
-    notable,
-    worth_repeating,
-)
-from upwell.sessions.turns import Run
+from upwell.sessions.turns import Run, carried, notable, worth_repeating
 
 
 @pytest.mark.parametrize(

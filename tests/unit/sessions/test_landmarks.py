@@ -2,7 +2,7 @@
 
 import pytest
 
-from upwell.sessions.landmarks import branch_in, issues_in, numbers_in, pulls_in
+from upwell.sessions.turns import branch_in, issues_in, numbers_in, pulls_in
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,8 @@
 
 import pytest
 
+from upwell.sessions.recall import Words, is_superseded, past_of, resumes, taken_up
 from upwell.sessions.record import Facts, RecordedRequest, SessionRecord
-from upwell.sessions.relation import (
-    Words,
-    is_superseded,
-    past_of,
-    resumes,
-    taken_up,
-)
 
 HOUR = 3600.0
 

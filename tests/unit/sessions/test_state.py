@@ -3,8 +3,7 @@
 import pytest
 
 from upwell.ground.types.memory import STATE, Trust
-from upwell.sessions.record import Facts, RecordedRequest, SessionRecord
-from upwell.sessions.state import MAX_CHARS, state_of
+from upwell.sessions.record import MAX_CHARS, Facts, RecordedRequest, SessionRecord, state_of
 
 HOUR = 3600.0
 

@@ -1,6 +1,6 @@
 """The sentences of a closing answer that tell most."""
 
-from upwell.sessions.telling import telling
+from upwell.sessions.record import telling
 
 ANSWER = """\
 Perfect! Here's the summary:

@@ -1,11 +1,6 @@
 """Terms: hashes of stems, files and errors, with the weights of their fields."""
 
-from upwell.sessions.terms import (
-    digest_of,
-    impacts_of,
-    named_file,
-    question_terms,
-)
+from upwell.sessions.rank import digest_of, impacts_of, named_file, question_terms
 from upwell.sessions.turns import FileChange, Turn
 
 

@@ -4,9 +4,7 @@ import asyncio
 
 import pytest
 
-from upwell.setup.addresses import check, check_resolved
-from upwell.setup.callback import Callback
-from upwell.setup.login import LoginRequest, _provider
+from upwell.setup.login import Callback, LoginRequest, _provider, check, check_resolved
 
 REMOTE, HERE, LAN = (
     "https://mcp.example.org/mcp",

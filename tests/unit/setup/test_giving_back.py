@@ -13,8 +13,7 @@ from upwell.ground.home import Home
 from upwell.hosts import server_files
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
-from upwell.setup.giving_back import GivingBack, compared
-from upwell.setup.takeover import Clients
+from upwell.setup.takeover import Clients, GivingBack, compared
 
 FILES = {
     ".claude.json": '{"n": 7, "mcpServers": {"fs": {"type": "stdio", "command": "fs-mcp", '

@@ -7,9 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from upwell.ground.errors import UsageError
-from upwell.setup.addresses import check
-from upwell.setup.callback import Callback
-from upwell.setup.login import LoginRequest, log_in, with_scope
+from upwell.setup.login import Callback, LoginRequest, check, log_in, with_scope
 
 OWN = "https://mcp.example.org/mcp"
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.errors import StoreUnwritable
-from upwell.setup.servers import add_server
+from upwell.setup.config_file import add_server
 
 
 def test_a_configuration_that_cannot_be_locked_is_a_clear_error(tmp_path: Path) -> None:

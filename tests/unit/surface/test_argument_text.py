@@ -5,10 +5,10 @@ import pytest
 from upwell.ground.text.lexicon import shipped
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import QuerySource
-from upwell.surface.argument_text import speech_of
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.query import CueReader
+from upwell.surface.wording import speech_of
 
 EVERY_MOMENT = PipelineOptions(surface=SurfaceOptions(moments="all"))
 
@@ -179,7 +179,7 @@ def test_known_tools_have_templates(tool: str, args: dict, text: str) -> None:
     ],
 )
 async def test_generic_tool_names_are_not_searched_for(cue: Cue) -> None:
-    from upwell.ground.ttl_store import TtlStore
+    from upwell.ground.ledger import TtlStore
     from upwell.testing import FakeRecall
 
     recall = FakeRecall()

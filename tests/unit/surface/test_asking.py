@@ -3,8 +3,7 @@
 import pytest
 
 from upwell.app import Settings, build
-from upwell.ground.types.cue import Cue
-from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.ground.types.cue import Cue, Skip, Surfacing
 
 NOTES = {
     "2026-03-02": "Mila is allergic to peanuts; the almond cake is safe for her. Ordered 40 kg of "

@@ -13,18 +13,16 @@ from typing import ClassVar
 import pytest
 
 from upwell.ground.clock import SYSTEM_CLOCK, Deadline
-from upwell.ground.endpoint import Endpoint
+from upwell.ground.ledger import TtlStore
 from upwell.ground.limits import Breaker
-from upwell.ground.llm import OpenAIChat
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.llm import Endpoint, OpenAIChat
+from upwell.ground.types.cue import Cue, Intent, IntentKind, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Found, Hit, Memory, Query
-from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, Surfacing
 from upwell.surface.intent import MAX_PROMPT_CHARS, Classifier, merged, parsed, question
 from upwell.surface.options import IntentOptions, PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock
-from upwell.usage.counts import Counts
+from upwell.usage.events import Counts
 
 GOOD = '{"type": "troubleshoot", "confidence": 0.9, "topics": ["cache", "reload"]}'
 STATEMENT = "JC moved the cache to Lima last week"

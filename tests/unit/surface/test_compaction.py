@@ -4,12 +4,11 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.surface.test_session_start import NOW, Stage, note
 
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.ledger import TtlStore
+from upwell.ground.types.cue import Cue, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Memory
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.learn.feedback import MemoryUse, ScoreSample
 from upwell.learn.implicit import Sighting, Uses
-from upwell.learn.thresholds import MemoryUse, ScoreSample
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import ManualClock

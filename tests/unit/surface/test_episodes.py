@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue, Door, ToolAnswer
+from upwell.ground.ledger import TtlStore
+from upwell.ground.types.cue import Cue, Door, Skip, SkipReason, Surfacing, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.memory.places import PLACE
-from upwell.surface.episodes import applicable, situation_of
 from upwell.surface.event import triggers_in
 from upwell.surface.explain import account_of, account_of_past
+from upwell.surface.lessons import applicable, situation_of
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.testing import FakeRecall, ManualClock

@@ -2,9 +2,8 @@
 
 import pytest
 
-from upwell.ground.types.cue import Door
+from upwell.ground.types.cue import Door, Intent, IntentKind, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, Surfacing
 from upwell.surface.explain import REASONS, account_of, account_of_past, in_words, why_shown
 
 WORDS = {

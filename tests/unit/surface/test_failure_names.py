@@ -6,10 +6,9 @@ import pytest
 
 from upwell import Cue, Surfacing
 from upwell.app import Settings, build
-from upwell.ground.types.cue import Door, ToolAnswer
-from upwell.ground.types.surfacing import Skip
+from upwell.ground.types.cue import Door, Skip, ToolAnswer
 from upwell.surface.event import Event
-from upwell.surface.failure_names import names_in
+from upwell.surface.moments import names_in
 from upwell.surface.options import PipelineOptions
 
 GUIDE = """# Tide gauge

@@ -6,10 +6,9 @@ import logging
 import pytest
 
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.ledger import TtlStore
+from upwell.ground.types.cue import Cue, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock

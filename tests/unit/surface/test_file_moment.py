@@ -7,12 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
+from upwell.ground.ledger import TtlStore
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue, Door, ToolAnswer
+from upwell.ground.types.cue import Cue, Door, Surfacing, ToolAnswer
 from upwell.ground.types.memory import Found, Memory, Query
-from upwell.ground.types.surfacing import Surfacing
-from upwell.memory.recall import CombinedReader, Recalls, StoreRecall
+from upwell.memory.base import CombinedReader, Recalls, StoreRecall
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
+from upwell.ground.types.cue import Intent, IntentKind
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Intent, IntentKind
 from upwell.surface.filters import distinct, ranked, spread
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 

@@ -8,11 +8,18 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.ground.errors import StoreCorrupt, UsageError
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Memory, Scope, Trust
-from upwell.surface.guards import FRESH_SECONDS, GUARD, Guards, check_guard, is_guard
-from upwell.surface.scopes import PAUSED, checked_scope
+from upwell.surface.scopes import (
+    FRESH_SECONDS,
+    GUARD,
+    PAUSED,
+    Guards,
+    check_guard,
+    checked_scope,
+    is_guard,
+)
 from upwell.testing import FakeRecall, ManualClock
 
 TEXT = "Ask before the shared branch is rewritten."

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.text.lexicon import shipped
-from upwell.ground.types.surfacing import IntentKind
+from upwell.ground.types.cue import IntentKind
 from upwell.surface.intent import detector_of
 
 keywords = detector_of(shipped())

@@ -9,13 +9,11 @@ import pytest
 from msgspec.structs import replace
 from tests.scripted_model import ScriptedModel, naming, serving, silent
 
-from upwell.ground.endpoint import Endpoint
-from upwell.ground.llm import OpenAIChat
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue, ToolAnswer
+from upwell.ground.ledger import TtlStore
+from upwell.ground.llm import Endpoint, OpenAIChat
+from upwell.ground.types.cue import Cue, Skip, SkipReason, Surfacing, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.principal import Principal
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.ground.types.rpc import Principal
 from upwell.surface.options import JudgeOptions, PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.testing import FakeRecall

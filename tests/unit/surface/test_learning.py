@@ -6,11 +6,10 @@ import json
 import pytest
 
 from upwell.ground.errors import UsageError
+from upwell.ground.ledger import TtlStore
 from upwell.ground.sqlite.database import open_database
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Feedback, Rating, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
 from upwell.learn.feedback import OWNER, Ratings
 from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, LearnedLimits
@@ -19,8 +18,7 @@ from upwell.surface.learning import Learning
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock
-from upwell.usage.counts import CountedEvent
-from upwell.usage.events import Event, Events
+from upwell.usage.events import CountedEvent, Event, Events
 
 EVERY_MOMENT = PipelineOptions(surface=SurfaceOptions(moments="all"))
 

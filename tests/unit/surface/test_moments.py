@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from upwell.ground.types.cue import Cue, Door, ToolAnswer
+from upwell.ground.types.cue import Cue, Door, Moment, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Moment
 from upwell.surface.event import Event
 from upwell.surface.moments import MemoryKind, kind_of, moment_of, suited
 from upwell.surface.options import PipelineOptions

@@ -5,8 +5,7 @@ from msgspec.structs import replace
 
 from upwell.app import Settings, build
 from upwell.config import load
-from upwell.ground.types.cue import Cue, Door
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.ground.types.cue import Cue, Door, Skip, SkipReason, Surfacing
 from upwell.learn.learned import LearnedLimits
 
 FACTS = [

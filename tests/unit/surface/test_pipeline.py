@@ -4,11 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.ground.errors import RecallUnavailable, StoreUnwritable
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.ledger import TtlStore
+from upwell.ground.types.cue import Cue, Door, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit, Memory, Trust
-from upwell.ground.types.principal import Principal
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.ground.types.rpc import Principal
 from upwell.surface.options import IntentOptions, PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock

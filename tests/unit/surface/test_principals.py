@@ -4,11 +4,11 @@ import pytest
 from tests.unit.surface.test_learning import Stage, hit, read
 
 from upwell.ground.errors import UsageError
-from upwell.ground.ttl_store import EntryKind
-from upwell.ground.types.principal import Principal
-from upwell.ground.types.surfacing import Feedback, Rating, Surfacing
+from upwell.ground.ledger import EntryKind
+from upwell.ground.types.cue import Feedback, Rating, Surfacing
+from upwell.ground.types.rpc import Principal
 from upwell.learn.budgets import Budgets, ResultReport
-from upwell.surface.rating import MAX_RATINGS
+from upwell.surface.record import MAX_RATINGS
 
 ADA, BOB = Principal("ada"), Principal("bob")
 DAYS_8 = 8 * 86_400

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Memory
 from upwell.surface.event import with_real_paths
-from upwell.surface.guards import Guards
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.surface.scopes import RuleScope, files_of, standing
+from upwell.surface.scopes import Guards, RuleScope, files_of, standing
 from upwell.testing import FakeRecall
 
 

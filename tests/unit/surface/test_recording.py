@@ -2,11 +2,10 @@
 
 import pytest
 
+from upwell.ground.ledger import TtlStore
 from upwell.ground.pause import ProjectOptions
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import PROBE_SESSIONS, Cue, Door
+from upwell.ground.types.cue import PROBE_SESSIONS, Cue, Door, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall
@@ -83,7 +82,7 @@ async def test_an_answer_to_a_question_is_no_surfacing() -> None:
     assert isinstance(await stage.surfacer.surface(cue(Door.PROMPT, "t")), Surfacing)
     await stage.surfacer.journal.flush()
     counts = await stage.surfacer._learning.counts.since(1)
-    from upwell.usage.breakdown import whole
+    from upwell.usage.report import whole
     from upwell.usage.stats import stats_of
 
     stats = stats_of(counts)

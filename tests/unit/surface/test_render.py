@@ -2,9 +2,8 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.ground.text.tokens import count
-from upwell.ground.types.cue import Door
+from upwell.ground.types.cue import Door, Intent
 from upwell.ground.types.memory import Hit, Memory, Trust
-from upwell.ground.types.surfacing import Intent
 from upwell.memory.documents.sections.search import PASSAGE
 from upwell.surface.options import InjectionMode, IntentOptions, PipelineOptions, SurfaceOptions
 from upwell.surface.render import (

@@ -7,10 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.ground.errors import StoreError
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.ledger import TtlStore
+from upwell.ground.types.cue import Cue, Door, Moment, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
-from upwell.ground.types.surfacing import Moment, Skip, SkipReason, Surfacing
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.rules import MAX_BYTES, MAX_RULES

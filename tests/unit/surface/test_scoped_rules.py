@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.surface.test_rules import FOUND, RULE, Pinned, prompt, surfacer, told
 
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Surfacing
 from upwell.ground.types.memory import Memory
-from upwell.ground.types.surfacing import Surfacing
 from upwell.surface.loaded import loaded_by
 from upwell.surface.scopes import PAUSED, RuleScope
 

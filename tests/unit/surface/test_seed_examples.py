@@ -7,12 +7,11 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable, UpwellError
+from upwell.ground.ledger import TtlStore
 from upwell.ground.text.lexicon import shipped
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.types.cue import Cue, Intent, IntentKind, Skip, Surfacing
 from upwell.ground.types.memory import Found, Hit, Memory, Query
-from upwell.ground.types.surfacing import Intent, IntentKind, Skip, Surfacing
-from upwell.memory.recall import Recalls
+from upwell.memory.base import Recalls
 from upwell.surface.filters import ranked, recency
 from upwell.surface.options import ContextOptions, PipelineOptions
 from upwell.surface.pipeline import Surfacer

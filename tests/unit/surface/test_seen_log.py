@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.ground.host_sessions import within
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.ground.types.memory import Hit, Memory
 from upwell.surface.seen_log import RESERVED_SECONDS, SESSION_SECONDS, SeenLog
 from upwell.testing import ManualClock

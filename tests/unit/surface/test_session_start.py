@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.cue import Cue
+from upwell.ground.ledger import TtlStore
+from upwell.ground.types.cue import Cue, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope, Trust
-from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.session_start import MAX_BYTES, PREVIEW_CHARS, standing

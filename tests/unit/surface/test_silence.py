@@ -12,8 +12,8 @@ from upwell import Cue, Surfacing
 from upwell.app import App, Settings, build
 from upwell.ground.clock import Deadline
 from upwell.ground.text.anchors import paths_in, symbols_in
+from upwell.ground.types.cue import Skip, SkipReason
 from upwell.ground.types.memory import Query
-from upwell.ground.types.surfacing import Skip, SkipReason
 
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "own"
 ALL_AT_ONCE = {

@@ -5,9 +5,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from upwell.ground.types.cue import Cue, ToolAnswer
+from upwell.ground.types.cue import Cue, Moment, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Moment
 from upwell.surface.verdict import (
     MAX_CANDIDATES,
     SYSTEM,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from upwell.ground.types.cue import Moment
 from upwell.ground.types.memory import Hit, Memory
-from upwell.ground.types.surfacing import Moment
 from upwell.surface import worth
 from upwell.surface.worth import gives_reason, has_sentence, is_paper, lack_of
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from upwell.app import App, Settings, build
-from upwell.ground.types.principal import Principal, Role, granted, private_of
+from upwell.ground.types.rpc import Principal, Role, granted, private_of
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 

@@ -12,7 +12,7 @@ from upwell.app import App, Settings, build
 from upwell.app.toolbox import known_tool
 from upwell.gateway.options import ServerOptions
 from upwell.ground.errors import UsageError
-from upwell.ground.types.principal import Principal
+from upwell.ground.types.rpc import Principal
 
 SERVERS = [ServerOptions(name="files", command="x"), ServerOptions(name="git", command="x")]
 

@@ -1,10 +1,9 @@
 """Totals by day, host, project and tool."""
 
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.testing import ManualClock
-from upwell.usage.breakdown import Dimension, UsageMetric, rows_by, whole
-from upwell.usage.counts import CountedEvent, Counts
-from upwell.usage.events import Event, Events
+from upwell.usage.events import CountedEvent, Counts, Event, Events
+from upwell.usage.report import Dimension, UsageMetric, rows_by, whole
 
 DAY = 86_400.0
 SHOP = {"host": "claude", "project": "/srv/shop", "tool": "Bash"}

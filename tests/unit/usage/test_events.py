@@ -4,11 +4,10 @@ import hashlib
 
 import pytest
 
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
 from upwell.testing import ManualClock
 from upwell.usage import events as rows
-from upwell.usage.counts import Counts
-from upwell.usage.events import CUT, CUT_SECONDS, RETENTION_SECONDS, Event, Events
+from upwell.usage.events import CUT, CUT_SECONDS, RETENTION_SECONDS, Counts, Event, Events
 
 DAY = 86_400.0
 PLACE = {"host": "claude", "project": "/srv/shop", "session": "s", "tool": "Bash"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from upwell.usage.prices import AS_OF, PRICES, price_of, prices_of
+from upwell.usage.report import AS_OF, PRICES, price_of, prices_of
 
 
 @pytest.mark.parametrize(

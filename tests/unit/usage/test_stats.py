@@ -1,11 +1,9 @@
 from upwell.app.reporting import in_words
-from upwell.ground.ttl_store import TtlStore
-from upwell.ground.types.surfacing import Rating, SkipReason
+from upwell.ground.ledger import TtlStore
+from upwell.ground.types.cue import Rating, SkipReason
 from upwell.testing import ManualClock
-from upwell.usage.breakdown import COSTS
-from upwell.usage.counts import CountedEvent, Counts
-from upwell.usage.events import CUT, Event, Events
-from upwell.usage.report import report
+from upwell.usage.events import CUT, CountedEvent, Counts, Event, Events
+from upwell.usage.report import COSTS, report
 from upwell.usage.stats import described, stats_of
 
 DAY = 86_400.0

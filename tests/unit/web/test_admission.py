@@ -5,8 +5,8 @@ from typing import Any
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from upwell.ground.types.principal import granted
-from upwell.web.admission import Admission, Denials
+from upwell.ground.types.rpc import granted
+from upwell.web.guard import Admission, Denials
 from upwell.web.routes import http_app
 
 ADA, BOB = granted("ada"), granted("bob")

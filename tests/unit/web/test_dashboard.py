@@ -12,10 +12,10 @@ from tests.unit.web.test_guard import GOOD, TOKEN, asked
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.surface.explain import REASONS
-from upwell.web.admission import Admission
 from upwell.web.dashboard.desk import Desk, Fields, Rows
 from upwell.web.dashboard.routes import OPEN_PATHS, PAGES, dashboard_routes
 from upwell.web.dashboard.templating import FOLDER, ago, rendered
+from upwell.web.guard import Admission
 from upwell.web.routes import http_app
 from upwell.web.tokens import Tokens
 

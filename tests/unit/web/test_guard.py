@@ -10,11 +10,9 @@ from starlette.routing import Route
 
 from upwell.ground.background import Receipt
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.types.principal import IN_SCOPE, OWNER, granted
-from upwell.web.admission import Admission
-from upwell.web.guard import Guard
-from upwell.web.metrics import exposition, gauge, hook_metric
-from upwell.web.routes import health_routes, hook_routes, http_app
+from upwell.ground.types.rpc import IN_SCOPE, OWNER, granted
+from upwell.web.guard import Admission, Guard
+from upwell.web.routes import exposition, gauge, health_routes, hook_metric, hook_routes, http_app
 from upwell.web.tokens import Tokens, issue, token_of
 
 TOKEN = "t" * 43

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from upwell.ground.errors import ConfigError
-from upwell.ground.types.principal import Principal, Role, granted, private_of
+from upwell.ground.types.rpc import Principal, Role, granted, private_of
 from upwell.testing import ManualClock
 from upwell.web.oidc import (
     KEYS_SECONDS,

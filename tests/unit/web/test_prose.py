@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from upwell.web.dashboard.prose import commands, plain, prose
+from upwell.web.dashboard.templating import commands, plain, prose
 
 
 @pytest.mark.parametrize(

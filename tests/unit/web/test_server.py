@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from upwell.ground.errors import UsageError
-from upwell.ground.types.principal import IN_SCOPE, OWNER
+from upwell.ground.types.rpc import IN_SCOPE, OWNER
 from upwell.web import server
 from upwell.web.server import (
     MAX_CONNECTIONS,

@@ -8,7 +8,7 @@ import pytest
 
 from upwell.ground.errors import StoreCorrupt, UsageError
 from upwell.ground.secrets.redact import redact
-from upwell.ground.types.principal import OWNER, Role, granted
+from upwell.ground.types.rpc import OWNER, Role, granted
 from upwell.web.tokens import PREFIX, Tokens, issue, revoke, token_of, tokens_in
 
 OWN = "o" * 43

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from upwell.wire.child import ChildCommand, start
-from upwell.wire.watcher import Watcher
+from upwell.wire.child import ChildCommand, Watcher, start
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nobody watches elsewhere")
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from upwell.wire.sse import SseEvent, read_events
+from upwell.wire.lines import SseEvent, read_events
 
 BODY = (
     b": comment\n\nid: 7\nretry: 50\ndata:\n\nevent: note\r\ndata: one\r\ndata: t wo\r\n\r\n"

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from upwell.wrap.pipes import Lines
+from upwell.wrap.relay import Lines
 
 STREAM = b'{"a":1}\n\r\n\xff\xfe\n' + b"x" * 300 + b"\n\n[1,2]\r\n" + b"y" * 40 + b"\nunfinished"
 

@@ -6,12 +6,19 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from upwell.app.proposals import accept, change_rule, paused, resumed, reword
-from upwell.app.review import RemovalOffer, RemovalReason
+from upwell.app.review import (
+    RemovalOffer,
+    RemovalReason,
+    accept,
+    change_rule,
+    paused,
+    resumed,
+    reword,
+)
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
+from upwell.ground.types.cue import Feedback, Rating
 from upwell.ground.types.memory import Memory, Provenance
-from upwell.ground.types.surfacing import Feedback, Rating
 from upwell.surface.scopes import checked_scope, standing
 from upwell.tools.feedback import noted
 from upwell.web.dashboard.desk import Fields

@@ -1,22 +1,56 @@
-"""Connects the dashboard's pages to the functions that provide their data."""
+"""Connects the dashboard's pages to the functions that provide their data.
 
+The server of `upwell dashboard`.
+"""
+
+import asyncio
+import contextlib
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from upwell.app.dashboard.changes import CHANGES
-from upwell.app.dashboard.health import Servers, doctor, health, mend, set_up, setup
 from upwell.app.dashboard.memory import detail, inbox, memories, memory, review, rules, trash
-from upwell.app.dashboard.now import everything, now, rows, silence, stream
-from upwell.app.dashboard.savings import savings
-from upwell.app.dashboard.sessions import reading, session, sessionlist, sessions, shortened
+from upwell.app.dashboard.now import (
+    Servers,
+    doctor,
+    everything,
+    health,
+    mend,
+    now,
+    rows,
+    savings,
+    set_up,
+    setup,
+    silence,
+    stream,
+)
+from upwell.app.dashboard.sessions import (
+    hindsight,
+    reading,
+    session,
+    sessionlist,
+    sessions,
+    shortened,
+    timeline,
+)
 from upwell.app.dashboard.thresholds import replay, thresholds
-from upwell.app.dashboard.timeline import hindsight, timeline
-from upwell.app.events import Event
-from upwell.app.taught import sessions_read
-from upwell.app.wiring import App
-from upwell.hosts.installed import installed_entries
+from upwell.app.lesson_book import sessions_read
+from upwell.app.reporting import Event
+from upwell.app.store import Settings
+from upwell.app.wiring import App, build
+from upwell.config import read_valid
+from upwell.ground.errors import ConfigError
+from upwell.ground.files import stamp
+from upwell.ground.trace import LOG
+from upwell.hosts.install import installed_entries
 from upwell.web.dashboard.desk import Desk, Fields
+from upwell.web.dashboard.routes import PATH, dashboard_routes
+from upwell.web.guard import Admission
+from upwell.web.routes import http_app
+from upwell.web.server import http_server, listen
+from upwell.web.tokens import Tokens, token_of
 
 Data = Callable[[App, Fields], Awaitable[Mapping[str, Any]]]
 VIEWS: Mapping[str, Data] = {
@@ -79,3 +113,48 @@ def desk_of(
         actions={name: partial(act, change) for name, change in actions.items()},
         stream=follow,
     )
+
+
+async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
+    """Serve the dashboard on loopback until a signal ends the process. `opened()` receives the
+    address. It contains the token after a `#`, because browsers do not send that part to servers.
+
+    Raises:
+        UsageError: the port is in use.
+        UpwellError: the home cannot be used.
+    """
+    app = await build(Settings(tolerant=True))
+    try:
+        home = app.config.home
+        token = token_of(home.token_file)
+        tokens = Tokens(token, home.tokens_file)
+        routes = dashboard_routes(desk_of(_following_config(app)))
+        server = http_server(http_app(routes, Admission(tokens.principal_of)))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, setattr, server, "should_exit", True)
+        with contextlib.closing(listen("127.0.0.1", port)) as listening:
+            port = listening.getsockname()[1]
+            opened(f"http://127.0.0.1:{port}{PATH}#token={token}")
+            await server.serve(sockets=[listening])
+    finally:
+        await app.aclose()
+
+
+def _following_config(app: App) -> Callable[[], App]:
+    """Return a function that returns the app. If `config.toml` has changed, the function first
+    reads it again, so that the pages show the current price and limits."""
+    home = app.config.home
+    known = stamp(home.config_file)
+
+    def app_now() -> App:
+        nonlocal known
+        if (changed := stamp(home.config_file)) != known:
+            known = changed
+            try:
+                app.config, _ = read_valid(home.root, environment=app.config.environment)
+            except ConfigError as error:
+                LOG.warning("the changed configuration is not in effect: %s", error)
+        return app
+
+    return app_now

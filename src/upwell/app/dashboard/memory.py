@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from upwell.app.proposals import described_rule, described_rules
+from upwell.app.review import described_rule, described_rules
 from upwell.app.wiring import App
 from upwell.episodes.triggers import in_words
 from upwell.ground.errors import UsageError

@@ -1,16 +1,160 @@
-"""Now: what past sessions taught, the latest events, and the stream of new ones."""
+"""Now: what past sessions taught, the latest events, and the stream of new ones.
 
+Savings: tokens and money by host, project, tool and day, and a card to share.
+
+Health: the findings of doctor, the servers, and the plan of setup.
+"""
+
+import asyncio
+import re
+import shlex
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from upwell import __version__
+from upwell.app import reporting
+from upwell.app.dashboard.commands import run_command
 from upwell.app.dashboard.sessions import is_indexed
-from upwell.app.events import Event, events, following
-from upwell.app.reporting import in_words
-from upwell.app.taught import learned
+from upwell.app.doctor import examine, lost_hooks
+from upwell.app.lesson_book import learned
+from upwell.app.reporting import Event, events, following, gain, in_words, sentence
 from upwell.app.wiring import App
+from upwell.ground.errors import UsageError
+from upwell.ground.types.rpc import Ping
+from upwell.hosts import HOSTS
+from upwell.hosts.install import installed_entries
+from upwell.usage.report import COSTS
 from upwell.usage.stats import stats_of
 from upwell.web.dashboard.desk import Fields
+
+SPANS = (1, 7, 30, 90)
+MAX_ROWS = 12
+
+
+def days_in(fields: Fields) -> int:
+    """The number of days that the fields ask for; 30 by default."""
+    text = fields.get("days", "")
+    return int(text) if text.isdigit() and int(text) in SPANS else 30
+
+
+def _every_day(rows: Sequence[Mapping[str, Any]], days: int) -> list[Mapping[str, Any]]:
+    today = datetime.now(UTC).date()
+    known = {row["name"]: row for row in rows}
+    names = [(today - timedelta(days=back)).isoformat() for back in reversed(range(days))]
+    nothing = {"saved": 0, **dict.fromkeys(COSTS, 0)}
+    return [known.get(name, {"name": name, **nothing}) for name in names]
+
+
+def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    counted = [row for row in rows if row["net"]]
+    return sorted(counted, key=lambda row: -abs(row["net"]))[:MAX_ROWS]
+
+
+async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The gain over a number of days, with the points for a plot, and what shortening would have
+    saved in past sessions, until it has saved something."""
+    if "detail" in fields:
+        return {}
+    days = days_in(fields)
+    figures = await gain(app.learning, app.config, days)
+    shortens = app.config.hook.compress
+    is_known = shortens and figures["total"]["results"]
+    before = None if is_known else await app.session_capture().past()
+    by_day = _every_day(figures["by_day"], days)
+    return {
+        **figures,
+        "before": before if before and before.saved else None,
+        "shortens": shortens,
+        "stats": await reporting.stats(app, days),
+        "spans": SPANS,
+        "sentence": sentence(figures),
+        "tables": [
+            (title, _largest(figures[f"by_{name}"]))
+            for name, title in (("host", "Agent"), ("project", "Project"), ("tool", "Tool"))
+        ],
+        "plot": {
+            "days": [row["name"] for row in by_day],
+            "series": [
+                {"label": "saved", "values": [row["saved"] for row in by_day]},
+                {
+                    "label": "upwell's own cost",
+                    "values": [sum(row[cost] for cost in COSTS) for row in by_day],
+                },
+            ],
+        },
+    }
+
+
+Servers = Callable[[], Sequence[Mapping[str, str]]]
+"""Returns the `name`, `state` and `trouble` of each server behind a gateway."""
+SETUP_SECONDS = 300.0
+_MENDS = re.compile(r"upwell (hook install [a-z]+ --apply|daemon stop|backup)")
+_COMMAND = re.compile(r"`(upwell [^`]{1,200})`")
+
+
+async def health(app: App, fields: Fields, *, servers: Servers = list) -> Mapping[str, Any]:
+    """The state of this home. `doctor` is a separate view, because it takes a while."""
+    installed = installed_entries(app.config.home.hooks_file)
+    lost = await asyncio.to_thread(lost_hooks, app.config)
+    return {
+        "version": __version__,
+        "home": str(app.config.home.root),
+        "paused": app.pause.anybody(),
+        "excluded": app.config.projects.exclude,
+        "servers": servers(),
+        "hosts": [
+            {
+                "name": name,
+                "title": host.title,
+                "installed": name in installed and name not in lost,
+                "lost": name in lost,
+            }
+            for name, host in HOSTS.items()
+        ],
+        "ltm": app.config.ltm.transport is not None or bool(app.config.ltm.url),
+    }
+
+
+async def doctor(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The findings of `upwell doctor`, with the command in each hint, if there is one."""
+    return {"rows": [_part(name, ping) async for name, ping in examine()]}
+
+
+async def setup(app: App, fields: Fields) -> Mapping[str, Any]:
+    """The changes that `upwell setup` would make on this machine, and a summary."""
+    plan = await run_command(app, "setup", "--dry-run", seconds=SETUP_SECONDS)
+    changes, _, summary = plan.rpartition("upwell would\n")
+    return {"summary": summary, "changes": changes}
+
+
+async def set_up(app: App, fields: Fields) -> str:
+    """Carry out the plan of `setup`."""
+    await run_command(app, "setup", "--yes", seconds=SETUP_SECONDS)
+    return "Set up. Restart your agents; `upwell setup --undo` reverts all of it."
+
+
+async def mend(app: App, fields: Fields) -> str:
+    """Run the command from one of doctor's hints, if it is one that the dashboard may run."""
+    command = fields.get("command", "")
+    if not _MENDS.fullmatch(command):
+        raise UsageError("run this command in a terminal", hint=command)
+    await run_command(app, *shlex.split(command)[1:], seconds=SETUP_SECONDS)
+    return f"Done: {command}"
+
+
+def _part(name: str, ping: Ping) -> dict[str, Any]:
+    command = _COMMAND.search(ping.hint)
+    return {
+        "name": name,
+        "ok": ping.ok,
+        "detail": ping.detail,
+        "hint": ping.hint,
+        "command": command.group(1) if command else "",
+        "can_mend": bool(command and _MENDS.fullmatch(command.group(1))),
+    }
+
 
 SHOWN = 60
 SILENCE_DAYS = 30

@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from upwell.app import overview
+from upwell.app import reporting
 from upwell.app.dashboard.commands import run_command
 from upwell.app.dashboard.sessions import is_indexed
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
-from upwell.ground.types.surfacing import SkipReason
+from upwell.ground.types.cue import SkipReason
 from upwell.web.dashboard.desk import Fields
 
 LOOKED_AT = 5_000
@@ -24,7 +24,7 @@ async def thresholds(app: App, fields: Fields) -> Mapping[str, Any]:
     decisions whose best memory reaches it."""
     decisions = await app.surfacer.journal.latest(LOOKED_AT)
     return {
-        "learned": await overview.learned(app),
+        "learned": await reporting.learned(app),
         "min_score": app.config.surface.min_score,
         "auto_tune": app.config.learn.auto_tune,
         "what_if": _what_if(decisions),

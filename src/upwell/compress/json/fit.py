@@ -17,12 +17,11 @@ from typing import Literal
 from msgspec.structs import replace
 
 from upwell.compress.base import Fitted, RemainingBudget
-from upwell.compress.json.outline import Outline, outline
 from upwell.compress.json.rows import GAP, HEAD, MIN_ROWS, Cell, Tables
 from upwell.compress.json.score import described, relevance, salience, with_identities
-from upwell.compress.json.tree import ARRAY, OBJECT, SCALAR, JsonNode
+from upwell.compress.json.tree import ARRAY, OBJECT, SCALAR, JsonNode, Outline, outline
 from upwell.compress.json.write import Style, Writer, characters, is_brief
-from upwell.compress.priority import order
+from upwell.compress.order import order
 from upwell.compress.relevance import Meaning, RelevanceQuestion
 from upwell.ground.text.tokens import weigh
 from upwell.ground.types.compression import Omission
@@ -334,7 +333,7 @@ def _empty(root: JsonNode, style: Style) -> str:
 
 
 def _scalar_within(root: JsonNode, text: str, remaining: RemainingBudget) -> Fitted:
-    from upwell.compress.json.outline import pieces_of
+    from upwell.compress.json.tree import pieces_of
 
     if text[root.start] != '"':
         return Fitted(root.lexeme(text))

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from upwell.compress.json.outline import Outline
 from upwell.compress.json.score import IDENTITIES, place_paths
-from upwell.compress.json.tree import ARRAY, OBJECT, JsonNode
+from upwell.compress.json.tree import ARRAY, OBJECT, JsonNode, Outline
 from upwell.ground.text.words import split_identifier
 
 MIN_ROWS = 4

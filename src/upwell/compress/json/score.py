@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from upwell.compress.json.outline import Outline
-from upwell.compress.json.tree import ARRAY, OBJECT, JsonNode
+from upwell.compress.json.tree import ARRAY, OBJECT, JsonNode, Outline
 from upwell.compress.relevance import Finder, RelevanceQuestion, lowered, name_stems, places, rarity
 from upwell.ground.text.words import split_identifier
 

@@ -5,9 +5,8 @@ from operator import attrgetter
 
 from msgspec import Struct
 
-from upwell.compress.json.outline import Outline
 from upwell.compress.json.rows import ABSENT, NONE, SIGN, JsonTable, Tables
-from upwell.compress.json.tree import OBJECT, SCALAR, JsonNode
+from upwell.compress.json.tree import OBJECT, SCALAR, JsonNode, Outline
 from upwell.ground.types.compression import Omission
 
 _START = attrgetter("start")

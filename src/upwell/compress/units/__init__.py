@@ -6,9 +6,9 @@ from collections.abc import Callable
 from itertools import islice
 
 from upwell.compress.base import MOST_LINES
-from upwell.compress.units import changes, markdown, outline, records, runs
+from upwell.compress.units import changes, outline, runs
 from upwell.compress.units.base import FIRST, Units, split_groups, split_lines
-from upwell.compress.units.reports import ERROR, WARNING
+from upwell.compress.units.belonging import ERROR, WARNING
 from upwell.ground.types.compression import TextKind
 
 _WHEREABOUTS = re.compile(
@@ -31,13 +31,13 @@ _INNER = frozenset(" \t+-|0123456789")
 """The characters with which lines begin that belong to a file, a hunk or what encloses them."""
 
 SPLITTERS: dict[TextKind, Callable[[str, str], Units]] = {
-    TextKind.MARKDOWN: markdown.split,
-    TextKind.API_DOCS: markdown.split,
+    TextKind.MARKDOWN: outline.split_markdown,
+    TextKind.API_DOCS: outline.split_markdown,
     TextKind.CODE: outline.split,
-    TextKind.CSV: records.split_csv,
+    TextKind.CSV: runs.split_csv,
     TextKind.DIFF: changes.split_diff,
     TextKind.GIT_LOG: changes.split_log,
-    TextKind.GREP: records.split_grep,
+    TextKind.GREP: runs.split_grep,
     TextKind.LOG: runs.split_log,
     TextKind.STACK_TRACE: runs.split_trace,
     TextKind.TEST_OUTPUT: runs.split_tests,

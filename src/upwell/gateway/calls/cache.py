@@ -22,9 +22,9 @@ from upwell.gateway.eras import bare, meta_of
 from upwell.gateway.options import CacheOptions, ServerOptions
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import StoreError
+from upwell.ground.ledger import EntryKind, TtlStore
 from upwell.ground.names import first_match
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.wire.rawjson import NotJson, RawObject
 

@@ -4,6 +4,11 @@ A result within its budget, or slightly over it, passes through byte for byte. I
 the texts (`parts.py`) share the budget, and small ones stay whole if possible. The original of a
 shortened text is kept under a key. A notice block at the end of the result counts the omissions and
 explains how to read them. Blocks of other types keep their places.
+
+Dedicated threads for work that waits for a language model.
+
+A model may take a minute to reply, or never reply. Such work must not occupy the few threads of
+`asyncio.to_thread()`, which all calls share.
 """
 
 import asyncio
@@ -17,25 +22,63 @@ from msgspec.structs import replace
 from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.options import CompressOptions
 from upwell.compress.originals import Originals, StoredOriginal
-from upwell.gateway.calls.budgets import LEAST_FACTOR, ToolKind, default_tokens, kind_of
-from upwell.gateway.calls.parts import (
+from upwell.gateway.calls.results import (
+    LEAST_FACTOR,
     STRUCTURED,
     ResultPart,
+    ToolKind,
+    content_of,
+    default_tokens,
     is_object,
     parts_of,
     plain_parts,
+    text_block,
+    with_content,
     with_references,
 )
-from upwell.gateway.calls.results import content_of, text_block, with_content
-from upwell.gateway.calls.summaries import SummaryThreads
+from upwell.gateway.calls.results import (
+    kind_of_tool as kind_of,
+)
 from upwell.ground.context_windows import ResultTokens
 from upwell.ground.errors import StoreError
-from upwell.ground.text.format import counted
+from upwell.ground.limits import on_daemon_thread
 from upwell.ground.text.tokens import count
+from upwell.ground.text.words import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.compression import Budget, Compressed, Passage
 from upwell.ground.types.rpc import ToolCall
 from upwell.wire.rawjson import THREAD_BYTES, RawObject
+
+MAX_SUMMARIES = 8
+"""How many texts may wait for the model at once."""
+
+
+class SummaryThreads:
+    """Runs functions on daemon threads. To run at most `most` at a time, the caller must check
+    `is_full` before it calls `run()`."""
+
+    def __init__(self, most: int = MAX_SUMMARIES) -> None:
+        self._most = most
+        self._places: set[object] = set()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._places) >= self._most
+
+    async def run[T](self, work: Callable[[], T]) -> T:
+        """Return the result of `work()`. If the caller is cancelled, `work()` still occupies its
+        place until it returns."""
+        place = object()
+        self._places.add(place)
+
+        def in_place() -> T:
+            try:
+                return work()
+            finally:
+                self._places.discard(place)
+
+        return await on_daemon_thread(in_place, "summary")
+
 
 DEFAULT_RESULT_TOKENS = ResultTokens()
 NOTICE_TOKENS, NOTICE_CHARS = 120, 320

@@ -31,15 +31,14 @@ from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
 from upwell.ground.meters import CALL_SECONDS, CALLS
 from upwell.ground.trace import LOG, conclude, contained, span
-from upwell.ground.types.cue import Cue, Door, ToolAnswer
+from upwell.ground.types.cue import Cue, Door, Surfacing, ToolAnswer
 from upwell.ground.types.rpc import Reply, ToolCall
-from upwell.ground.types.surfacing import Surfacing
 from upwell.surface.event import found_nothing
-from upwell.surface.guards import Guards
 from upwell.surface.offer import Offer, Offers
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.surface.render import by_command, marked, place, worded
+from upwell.surface.scopes import Guards
 from upwell.wire.rawjson import NotJson, RawObject
 
 

@@ -24,8 +24,8 @@ from upwell.compress.options import CompressOptions
 from upwell.compress.originals import KIND
 from upwell.gateway.calls.fit import SUMMARY, Cut, Fitter, OnShortened, ignore_cut
 from upwell.ground.errors import CompressionError
+from upwell.ground.ledger import TtlStore
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.rpc import ToolCall
 from upwell.wire.child import CannotStart, Child, ChildCommand, start
 from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads

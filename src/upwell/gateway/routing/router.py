@@ -1,11 +1,28 @@
 """Handles requests of both MCP eras (`gateway/eras.py`), from stdio and from HTTP. Read
-`Router.reply()` first."""
+`Router.reply()` first.
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+Calls that wait for an answer from their client.
+
+A handshake-era upstream (`gateway/eras.py`) may ask its client a question in the middle of a call.
+A modern client can be asked only in the result of a call. The call to the upstream therefore stays
+open here, and the client gets an `input_required` result with a state that identifies the call. The
+client then repeats the call with that state and its answers.
+
+Forwards methods that the gateway does not implement itself, such as `tasks/get`. A request about
+a known task goes to the server that owns the task. Any other request is sent to each connected
+server in turn, until one replies without an error.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from typing import Any
+
+from msgspec import Struct
 
 from upwell.gateway.calls.pipeline import Calls
-from upwell.gateway.clients import Audience, Method, RequestContext, RequestRefused
+from upwell.gateway.clients import Audience, Method, RequestContext, RequestRefused, text_of
 from upwell.gateway.eras import (
     MODERN_VERSIONS,
     UNSUPPORTED_VERSION,
@@ -15,19 +32,18 @@ from upwell.gateway.eras import (
     fresh_only,
     handshake_result,
     has_modern_parts,
+    input_required,
     meta_of,
     modern_error,
     modern_result,
     offer_of,
 )
-from upwell.gateway.routing.pending_calls import STATE_PREFIX, PendingCalls
 from upwell.gateway.routing.resources import UpstreamResources
-from upwell.gateway.routing.tasks import Tasks
 from upwell.gateway.routing.tools import CONTEXT_QUERY, LocalTools, Target, ToolCatalog, server_of
 from upwell.gateway.upstreams.supervisor import ServerState, Upstream
-from upwell.ground.errors import UpwellError
+from upwell.ground.errors import UpstreamError, UpstreamUnavailable, UpwellError
 from upwell.ground.trace import LOG, present_trace_id, requested
-from upwell.ground.types.rpc import Reply, ToolCall
+from upwell.ground.types.rpc import Principal, Reply, ToolCall
 from upwell.hosts import host_of_client
 from upwell.wire.mirrors import Mirror
 from upwell.wire.peer import (
@@ -37,8 +53,210 @@ from upwell.wire.peer import (
     METHOD_NOT_FOUND,
     Message,
     error_body,
+    error_code,
 )
-from upwell.wire.rawjson import NotJson, RawObject, check, dumps, kind_of
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, dumps, kind_of
+
+STATE_PREFIX = "upwell-parked-"
+"""Marks a `requestState` as ours. Any other state belongs to an upstream."""
+WAIT_SECONDS = 600.0
+MAX_PENDING = 1000
+"""If more calls are pending, the oldest is abandoned."""
+
+
+class _PendingCall(Struct):
+    context: RequestContext
+    task: "asyncio.Task[Reply]"
+    expiry: asyncio.TimerHandle | None = None
+
+    async def answer_or_question(self) -> bool:
+        """Wait until the call ends or asks its client a question. Returns whether the call has
+        ended. Cancelling the wait cancels the call.
+        """
+        question_event: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_question() -> None:
+            if not question_event.done():
+                question_event.set_result(None)
+
+        self.context.on_question = on_question
+        if self.open_questions():
+            on_question()
+        try:
+            futures: set[asyncio.Future[Any]] = {self.task, question_event}
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.task.cancel()
+            raise
+        return self.task.done()
+
+    def open_questions(self) -> dict[str, tuple[str, bytes]]:
+        return {
+            key: (question.method, question.params)
+            for key, question in self.context.questions.items()
+            if question.is_open
+        }
+
+
+class PendingCalls:
+    """Keeps calls open while their clients answer questions, and then resumes them.
+
+    Only a request from the call's session can resume it, and only once.
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[str, _PendingCall] = {}
+
+    async def run(self, context: RequestContext, work: Coroutine[Any, Any, Reply]) -> Reply:
+        """Return the result of `work`, or an `input_required` result if the client must first
+        answer a question."""
+        return await self._next_reply(_PendingCall(context, asyncio.create_task(work)))
+
+    async def resume(self, state: str, params: RawObject, context: RequestContext) -> Reply | None:
+        """Continue the call identified by `state` with the client's answers. Returns None if this
+        session has no such call.
+
+        Raises:
+            NotJson: the answers are not a JSON object.
+        """
+        pending = self._pending.get(state)
+        if pending is None or pending.context.session != context.session:
+            return None
+        # Before the call is claimed, so that a malformed request leaves it open.
+        answers = RawObject.parse(params.get("inputResponses") or b"{}")
+        del self._pending[state]
+        if pending.expiry is not None:
+            pending.expiry.cancel()
+        pending.context.channel = context.channel
+        for key, question in pending.context.questions.items():
+            if (answer := answers.get(key)) is not None and question.is_open:
+                question.answer.set_result(Reply(result=answer))
+        # There must be no await between setting the answers and `_next_reply()`, which listens for
+        # the next question. Otherwise, the call could continue before anyone listens.
+        return await self._next_reply(pending)
+
+    async def aclose(self) -> None:
+        """Abandon all calls."""
+        tasks = [pending.task for pending in self._pending.values()]
+        for state in list(self._pending):
+            self._abandon(state)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _next_reply(self, pending: _PendingCall) -> Reply:
+        if await pending.answer_or_question():
+            return pending.task.result()
+        state = STATE_PREFIX + secrets.token_urlsafe(18)
+        if len(self._pending) >= MAX_PENDING:
+            self._abandon(next(iter(self._pending)))
+        self._pending[state] = pending
+        loop = asyncio.get_running_loop()
+        pending.expiry = loop.call_later(WAIT_SECONDS, self._abandon, state)
+        return Reply(result=input_required(pending.open_questions(), state).encode())
+
+    def _abandon(self, state: str) -> None:
+        pending = self._pending.pop(state, None)
+        if pending is None:
+            return
+        if pending.expiry is not None:
+            pending.expiry.cancel()
+        pending.task.cancel()
+        # The call may have failed in the meantime, and nothing else retrieves its exception.
+        if pending.task.done() and not pending.task.cancelled() and pending.task.exception():
+            LOG.info("an abandoned call had failed: %s", pending.task.exception())
+
+
+MAX_TASKS = 10_000
+"""How many tasks are remembered. The oldest are forgotten first."""
+LIST = "tasks/list"
+
+
+class Tasks:
+    """Forwards requests, and remembers the server and the principals of each task."""
+
+    def __init__(self, upstreams: Callable[[], Sequence[Upstream]]) -> None:
+        self._upstreams = upstreams
+        self._servers: dict[str, str] = {}
+        """The server of each task, keyed by session and task id. The same id may belong to
+        different servers in different sessions."""
+        self._principals: dict[str, set[Principal]] = {}
+
+    async def forward(
+        self, method: str, params: RawObject, context: RequestContext
+    ) -> Reply | None:
+        """Return the first reply that is not an error, or else the first error other than "method
+        not found", or else None.
+
+        Raises:
+            UpstreamError: the server that owns the task is down, or the call to it failed.
+            RequestRefused: the task belongs to another principal, or no call of this gateway began
+                it.
+        """
+        task = text_of(params, "taskId")
+        if task and not self._may_see(task, context):
+            raise RequestRefused(INVALID_PARAMS, f"Unknown task: {task}")
+        owner = self._servers.get(f"{context.session} {task}") if task else None
+        refusal: Reply | None = None
+        for upstream in self._upstreams():
+            if owner not in (None, upstream.name):
+                continue
+            if upstream.state is not ServerState.READY:
+                if owner:
+                    raise _without_owner(owner)
+                continue
+            try:
+                reply = await upstream.call(method, params, context)
+            except UpstreamError:
+                if owner:
+                    raise
+                continue
+            if not reply.error:
+                return self._visible(reply, context) if method == LIST else reply
+            if error_code(reply.error) != METHOD_NOT_FOUND:
+                refusal = refusal or reply
+        return refusal
+
+    def record(self, upstream: Upstream, reply: Reply, context: RequestContext) -> None:
+        """If this result starts a task, remember the task's server and principal."""
+        try:
+            result = RawObject.parse(reply.result)
+            nested = result.get("task") or b""
+            is_nested = kind_of(nested) == "object"
+            task = text_of(RawObject.parse(nested) if is_nested else result, "taskId")
+        except NotJson:
+            return
+        if not task:
+            return
+        if len(self._servers) >= MAX_TASKS:
+            del self._servers[next(iter(self._servers))]
+        if len(self._principals) >= MAX_TASKS:
+            del self._principals[next(iter(self._principals))]
+        self._servers[f"{context.session} {task}"] = upstream.name
+        self._principals.setdefault(task, set()).add(context.principal)
+
+    def _visible(self, reply: Reply, context: RequestContext) -> Reply:
+        try:
+            result = RawObject.parse(reply.result)
+            items = RawArray.parse(result.get("tasks") or b"[]").items
+            tasks = [RawObject.parse(raw) for raw in items]
+        except NotJson:
+            return reply
+        visible = [task for task in tasks if self._may_see(text_of(task, "taskId"), context)]
+        if len(visible) == len(tasks):
+            return reply
+        raw = RawArray(tuple(task.encode() for task in visible)).encode()
+        return Reply(result=result.replaced("tasks", raw).encode())
+
+    def _may_see(self, task: str, context: RequestContext) -> bool:
+        return context.principal in self._principals.get(task, ())
+
+
+def _without_owner(server: str) -> UpstreamUnavailable:
+    return UpstreamUnavailable(
+        f"upstream {server!r}, which runs this task, is not connected",
+        server=server,
+        hint="ask again once it is back; `upwell doctor` shows why it is down",
+    )
+
 
 HANDSHAKE_ONLY = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}

@@ -1,14 +1,41 @@
 """Split text into words and terms, and compare sets of terms.
 
 Searching, filtering and compression share this tokeniser, so that they agree on what a word is.
+
+Format counts and times.
 """
 
 import re
 import unicodedata
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from upwell.ground.text.lexicon import shipped
+
+BAR_CHARS = 24
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return the number with its noun, such as `1 memory`, `2 memories` or `1,000 files`.
+
+    `many` is the plural; by default, the singular with an s.
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def iso(at: float | None) -> str | None:
+    """Format epoch seconds as ISO 8601 in UTC with Z; None stays None."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def bar(number: int, largest: int) -> str:
+    """Return a chart's bar for `number`, on a scale where `largest` takes `BAR_CHARS` characters.
+    The bar for 0 is ""."""
+    return "▇" * max(1, round(BAR_CHARS * number / largest)) if number > 0 else ""
+
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

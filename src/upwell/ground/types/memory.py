@@ -14,7 +14,7 @@ class Scope(Struct, frozen=True, kw_only=True):
 
     `project`: the absolute path of a repository's root. The query then sees only the repository's
     memories and the global ones. With None, it sees all memories. `namespaces`: patterns of the
-    namespaces to search (`ground/types/principal.py: is_visible`), empty for all.
+    namespaces to search (`ground/types/rpc.py: is_visible`), empty for all.
     """
 
     tenant: str = DEFAULT_TENANT

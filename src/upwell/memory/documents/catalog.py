@@ -1,22 +1,263 @@
-"""Access to `index.db`, which is opened on first use."""
+"""Access to `index.db`, which is opened on first use.
+
+The tables of `index.db`: the files and what was extracted from them.
+
+    file ──< section (sections/rows.py)            a Markdown file
+         └──< part ── memory (memory/sqlite/)      a note; a section that is also found by its
+                                                   paths or its meaning
+
+Everything here is derived from the files. A damaged or deleted `index.db` is rebuilt on the next
+search.
+"""
 
 import asyncio
+import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.files import file_exists
-from upwell.ground.sqlite.database import Database, open_database
+from upwell.ground.sqlite.database import Database, Owner, open_database
+from upwell.ground.sqlite.file import recreate
 from upwell.ground.types.memory import DEFAULT_TENANT, Hit, Memory, Query
 from upwell.memory.base import Store
-from upwell.memory.documents import tables
-from upwell.memory.documents.scan import KnownFile
+from upwell.memory.documents.scan import FoundFile, KnownFile
+from upwell.memory.documents.sections import rows
+from upwell.memory.documents.sections.rows import FilePlace, SectionRow, section_memory
 from upwell.memory.documents.sections.search import SectionSearch
-from upwell.memory.documents.tables import FileReading
-from upwell.memory.embedding.questions import QuestionVectors
+from upwell.memory.meaning import QuestionVectors
+from upwell.memory.sqlite.rows import by_number, number_of, within
+from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
+from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
+from upwell.memory.sqlite.writing import insert, remove
+
+
+class FileReading(Struct, frozen=True):
+    """A file that was read, with its `sections` and `memories`. `around` maps the id of a memory to
+    the words in its headings and in the path of its file. `changed_at` is in epoch seconds.
+    `problem` is the reason why the file could not be read. An `unchanged` file keeps its sections
+    and memories in the index."""
+
+    found: FoundFile
+    hash: str
+    sections: tuple[SectionRow, ...] = ()
+    memories: tuple[Memory, ...] = ()
+    around: Mapping[str, str] = field(default_factory=dict)
+    changed_at: float = 0.0
+    namespace: str = ""
+    tags: tuple[str, ...] = ()
+    problem: str = ""
+    unchanged: bool = False
+
+
+def load(db: sqlite3.Connection) -> dict[str, KnownFile]:
+    """Return the state of every indexed file, keyed by path."""
+    rows = db.execute("SELECT path, size, mtime_ns, hash, key FROM file")
+    return {row[0]: KnownFile(*row[1:]) for row in rows}
+
+
+def put(db: sqlite3.Connection, readings: Sequence[FileReading], tenant: str) -> None:
+    """Update these files in the index. An unchanged memory keeps its row."""
+    changed: list[Memory] = []
+    around: dict[str, str] = {}
+    for reading in readings:
+        if reading.unchanged:
+            db.execute(
+                "UPDATE file SET size = ?, mtime_ns = ? WHERE path = ?",
+                (reading.found.size, reading.found.mtime_ns, reading.found.path),
+            )
+            continue
+        no = _note(db, reading)
+        rows.insert(db, no, reading.found.source.project or "", reading.sections)
+        fresh = {memory.id: memory for memory in reading.memories}
+        changed += _differing(db, tenant, no, fresh)
+        around |= reading.around
+        db.execute("DELETE FROM part WHERE file = ?", (no,))
+        db.executemany("INSERT OR REPLACE INTO part VALUES (?, ?)", [(id, no) for id in fresh])
+    insert(db, changed, around)
+
+
+def drop(db: sqlite3.Connection, paths: Iterable[str], tenant: str) -> None:
+    """Remove these files, their sections and their memories from the index."""
+    for path in paths:
+        row = db.execute("SELECT no FROM file WHERE path = ?", (path,)).fetchone()
+        if row is None:
+            continue
+        rows.remove(db, row[0])
+        _differing(db, tenant, row[0], {})
+        db.execute("DELETE FROM part WHERE file = ?", row)
+        db.execute("DELETE FROM file WHERE no = ?", row)
+
+
+def file_cited(
+    db: sqlite3.Connection, cited: str, project: str | None, namespaces: Sequence[str] = ()
+) -> tuple[str, str] | None:
+    """Return the path of the file with this citation, and the path of its source. A project's own
+    file takes precedence over a global one. If `namespaces` is given, a file is found only if all
+    of its content is in them."""
+    visible = "" if project is None else "AND project IN ('', ?)"
+    names: tuple[str, ...] = ()
+    if namespaces:
+        among, names = within("namespace", namespaces)
+        part_among, _ = within("memory.namespace", namespaces)
+        visible += (
+            f" AND (({among} AND no IN (SELECT file FROM section)) OR "
+            "(namespace = '' AND no IN (SELECT file FROM part) AND NOT EXISTS (SELECT 1 FROM part "
+            "JOIN memory ON memory.id = part.id "
+            f"WHERE part.file = no AND NOT {part_among})))"
+        )
+    row = db.execute(
+        f"SELECT path, source FROM file WHERE cited = ? {visible} "
+        "ORDER BY project DESC, no LIMIT 1",
+        (cited, *(() if project is None else (project,)), *names, *names),
+    ).fetchone()
+    return (row[0], row[1]) if row else None
+
+
+def counts(db: sqlite3.Connection, source: str = "") -> tuple[int, int]:
+    """Count the readable files of a source, or of all sources, and the chunks in them. Chunks are
+    sections with text, and notes."""
+    within = "WHERE problem = ''" + (" AND source = ?" if source else "")
+    files, chunks = db.execute(
+        "SELECT count(*), "
+        "total((SELECT count(*) FROM section WHERE section.file = file.no AND text != '')) + "
+        "total((SELECT count(*) FROM part WHERE part.file = file.no "
+        "AND id NOT IN (SELECT id FROM section))) "
+        f"FROM file {within}",
+        (source,) if source else (),
+    ).fetchone()
+    return int(files), int(chunks)
+
+
+def section_at(db: sqlite3.Connection, id: str, tenant: str) -> Memory | None:
+    """Return the whole section with this id."""
+    row = db.execute(
+        "SELECT section.text, trail, first_line, last_line, cited, project, namespace, tags, "
+        "changed_at FROM section JOIN file ON file.no = section.file WHERE id = ?",
+        (id,),
+    ).fetchone()
+    if row is None:
+        return None
+    text, trail, first, last, cited, project, namespace, tags, changed_at = row
+    file = FilePlace(cited, project or None, namespace, tags, changed_at)
+    return section_memory(id, text or trail, (first, last), file, tenant)
+
+
+def embed_sections(db: sqlite3.Connection) -> None:
+    """Mark the files whose sections are not memories yet, so that they are read again. A search by
+    meaning finds only sections that are memories."""
+    missing = "SELECT file FROM section WHERE text != '' AND id NOT IN (SELECT id FROM part)"
+    db.execute(f"UPDATE file SET hash = '', mtime_ns = 0 WHERE no IN ({missing})")
+
+
+def problems(db: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return the unreadable files, each with the reason."""
+    return db.execute("SELECT path, problem FROM file WHERE problem != '' ORDER BY path").fetchall()
+
+
+def _note(db: sqlite3.Connection, reading: FileReading) -> int:
+    file = reading.found
+    source = file.source
+    row = db.execute(
+        "INSERT INTO file (path, source, cited, project, key, size, mtime_ns, hash, problem, "
+        "namespace, tags, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (path) DO UPDATE SET source = excluded.source, "
+        "cited = excluded.cited, project = excluded.project, key = excluded.key, "
+        "size = excluded.size, mtime_ns = excluded.mtime_ns, "
+        "hash = excluded.hash, problem = excluded.problem, namespace = excluded.namespace, "
+        "tags = excluded.tags, changed_at = excluded.changed_at RETURNING no",
+        (
+            file.path,
+            source.path,
+            source.citation(file.path),
+            source.project or "",
+            source.key,
+            file.size,
+            file.mtime_ns,
+            reading.hash,
+            reading.problem,
+            reading.namespace,
+            json.dumps(reading.tags),
+            reading.changed_at,
+        ),
+    ).fetchone()
+    return int(row[0])
+
+
+def _differing(
+    db: sqlite3.Connection, tenant: str, no: int, fresh: Mapping[str, Memory]
+) -> list[Memory]:
+    """Return the memories in `fresh` that are new or changed. The file's stored memories that are
+    not in `fresh` are removed. Memories that only moved get their new lines and times."""
+    ids = [row[0] for row in db.execute("SELECT id FROM part WHERE file = ?", (no,))]
+    numbers = {id: number_of(db, tenant, id) for id in ids}
+    old = by_number(db, [n for n in numbers.values() if n is not None])
+    unchanged: set[str] = set()
+    for id, n in numbers.items():
+        if n is None:
+            continue
+        new = fresh.get(id)
+        if new is None:
+            remove(db, n)
+        elif _placed(old[n], new) == new:
+            unchanged.add(id)
+            db.execute(
+                "UPDATE memory SET first_line = ?, last_line = ?, created_at = ?, updated_at = ?, "
+                "viewed_at = ? WHERE n = ?",
+                (*(new.lines or (None, None)), new.created_at, new.updated_at, new.viewed_at, n),
+            )
+    return [memory for id, memory in fresh.items() if id not in unchanged]
+
+
+def _placed(old: Memory, new: Memory) -> Memory:
+    return replace(
+        old,
+        lines=new.lines,
+        created_at=new.created_at,
+        updated_at=new.updated_at,
+        viewed_at=new.viewed_at,
+    )
+
+
+def _create(db: sqlite3.Connection) -> None:
+    db.execute(
+        """CREATE TABLE file (
+            no INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, source TEXT NOT NULL,
+            cited TEXT NOT NULL, project TEXT NOT NULL, key TEXT NOT NULL, size INTEGER NOT NULL,
+            mtime_ns INTEGER NOT NULL, hash TEXT NOT NULL, problem TEXT NOT NULL)"""
+    )
+    db.execute("CREATE INDEX file_cited ON file (cited)")
+    db.execute(
+        "CREATE TABLE part (id TEXT PRIMARY KEY, file INTEGER NOT NULL REFERENCES file (no)) "
+        "WITHOUT ROWID"
+    )
+    db.execute("CREATE INDEX part_file ON part (file)")
+
+
+def _add_sections(db: sqlite3.Connection) -> None:
+    """Add the section tables, and mark every file as changed. When a file is read again, it is
+    split into sections, and its old chunks are removed."""
+    for column in (
+        "namespace TEXT NOT NULL DEFAULT ''",
+        "tags TEXT NOT NULL DEFAULT '[]'",
+        "changed_at REAL NOT NULL DEFAULT 0",
+    ):
+        db.execute(f"ALTER TABLE file ADD COLUMN {column}")
+    rows.create(db)
+    db.execute("UPDATE file SET hash = '', mtime_ns = 0")
+
+
+OWNERS = (
+    Owner(MEMORY_OWNER.name, MEMORY_OWNER.migrations, recreate),
+    Owner("documents", [_create, _add_sections], recreate),
+    VECTORS_OWNER,
+)
 
 
 class DocumentCatalog:
@@ -80,7 +321,7 @@ class DocumentCatalog:
         if not self.exists:
             return None
         database = await self._open()
-        section = await database.read(partial(tables.section, id=memory_id, tenant=self._tenant))
+        section = await database.read(partial(section_at, id=memory_id, tenant=self._tenant))
         assert self._store is not None
         return section or await self._store.get(memory_id)
 
@@ -89,7 +330,7 @@ class DocumentCatalog:
         database = await self._open()
         version = await database.data_version()
         if self._known is None or self._known[0] != version:
-            self._known = version, await database.read(tables.load)
+            self._known = version, await database.read(load)
         return self._known[1]
 
     async def file_cited(
@@ -100,18 +341,18 @@ class DocumentCatalog:
         if not self.exists:
             return None
         database = await self._open()
-        return await database.read(lambda db: tables.file_cited(db, cited, project, namespaces))
+        return await database.read(lambda db: file_cited(db, cited, project, namespaces))
 
     async def put(self, readings: Sequence[FileReading]) -> None:
         """Update these files in the index, in one transaction."""
         database = await self._open()
-        await database.write(partial(tables.put, readings=readings, tenant=self._tenant))
+        await database.write(partial(put, readings=readings, tenant=self._tenant))
 
     async def drop(self, paths: Sequence[str]) -> None:
         """Remove these files and their memories from the index."""
         if paths:
             database = await self._open()
-            await database.write(partial(tables.drop, paths=paths, tenant=self._tenant))
+            await database.write(partial(drop, paths=paths, tenant=self._tenant))
 
     async def measure(self) -> None:
         """Measure the null scores (`memory/ranking/calibrate.py`) of every project that has grown
@@ -125,11 +366,11 @@ class DocumentCatalog:
         """Count the files and chunks of a source, or of all sources. See `tables.counts()`."""
         if not self.exists:
             return 0, 0
-        return await (await self._open()).read(partial(tables.counts, source=source))
+        return await (await self._open()).read(partial(counts, source=source))
 
     async def problems(self) -> list[tuple[str, str]]:
         """Return the unreadable files, each with the reason."""
-        return await (await self._open()).read(tables.problems) if self.exists else []
+        return await (await self._open()).read(problems) if self.exists else []
 
     async def aclose(self) -> None:
         if self._database is not None:
@@ -151,7 +392,7 @@ class DocumentCatalog:
                     questions=self._questions,
                 )
                 if self._questions:
-                    await self._database.write(tables.embed_sections)
+                    await self._database.write(embed_sections)
                 self._opened(self._store)
         return self._database
 
@@ -161,4 +402,4 @@ def _open_index(path: Path) -> Database:
     if not path.exists():
         for suffix in ("-wal", "-shm"):
             Path(f"{path}{suffix}").unlink(missing_ok=True)
-    return open_database(path, tables.OWNERS, synchronous="NORMAL")
+    return open_database(path, OWNERS, synchronous="NORMAL")

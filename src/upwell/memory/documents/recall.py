@@ -18,10 +18,11 @@ from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, Usa
 from upwell.ground.files import file_exists
 from upwell.ground.project import is_seen
 from upwell.ground.secrets.redact import redact
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.ground.types.rpc import Ping
+from upwell.memory.base import StoreRecall
 from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.reading import FileReader, Notes
 from upwell.memory.documents.scan import (
@@ -34,7 +35,6 @@ from upwell.memory.documents.scan import (
     scan,
     text_of,
 )
-from upwell.memory.recall import StoreRecall
 from upwell.memory.sources import Form, Source, Sources
 
 BATCH_FILES, BATCH_BYTES = 64, 1_000_000

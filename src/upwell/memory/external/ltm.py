@@ -22,13 +22,13 @@ from msgspec.structs import replace
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, StoreError
+from upwell.ground.ledger import EntryKind, TtlStore
+from upwell.ground.names import LTM_ID
 from upwell.ground.secrets.redact import has_secret, redact, redacted_start
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import EntryKind, TtlStore
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Trust
 from upwell.ground.types.rpc import Ping
-from upwell.ground.uris import LTM_ID
 from upwell.memory.external.dialects import (
     Dialect,
     ServerHit,

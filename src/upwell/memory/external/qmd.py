@@ -25,12 +25,12 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, UsageError
+from upwell.ground.names import QMD_SCHEME as SCHEME
 from upwell.ground.project import is_seen, repository_of
 from upwell.ground.secrets.redact import redact, redacted_start
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import Found, Memory, Query, Trust
 from upwell.ground.types.rpc import Ping
-from upwell.ground.uris import QMD_SCHEME as SCHEME
 from upwell.memory.external.dialects import one_line, telling_words
 from upwell.memory.external.waiting import Patience, Waiting
 from upwell.memory.options import Backend

@@ -3,6 +3,8 @@
 Each round compares both with what they last agreed on (`state.py`). Every step can be repeated: a
 round that is killed leaves files and memories that the next one recognises as alike. If both sides
 changed, both are kept. Nothing is read or written through a symbolic link.
+
+Recall from a store whose memories are also files.
 """
 
 import asyncio
@@ -22,10 +24,10 @@ from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError, StoreUnwritable, UsageError
 from upwell.ground.files import exclusively, remove_partial_files, write_atomically
 from upwell.ground.project import real_folder
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 from upwell.ground.trace import LOG
-from upwell.ground.types.memory import Memory
-from upwell.memory.base import Store
+from upwell.ground.types.memory import Found, Memory, Query
+from upwell.memory.base import Store, StoreRecall
 from upwell.memory.documents.scan import (
     FoundFile,
     Problem,
@@ -35,19 +37,38 @@ from upwell.memory.documents.scan import (
     text_of,
 )
 from upwell.memory.folder.page import (
+    MARK,
+    Entry,
     Page,
+    State,
     is_new_id,
     is_same,
+    load,
     memory_from,
     name_of,
     new_id,
     page_in,
+    save,
     to_page,
     with_id,
 )
-from upwell.memory.folder.state import MARK, Entry, State, load, save
 from upwell.memory.relocation import EVERYTHING
 from upwell.memory.team.sharing import is_teams
+
+
+class KeptRecall(StoreRecall):
+    """`Recall` over a store. If someone waits for the result, changed files are read first."""
+
+    def __init__(self, store: Store, folder: "Callable[[], MemoryFolder | None]") -> None:
+        super().__init__(store)
+        self._folder = folder
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """As `StoreRecall.search()`."""
+        if query.awaited and (folder := self._folder()):
+            await folder.catch_up(deadline)
+        return await super().search(query, deadline)
+
 
 SEARCH_SHARE = 0.5
 """The share of a search's time in which changed files are taken in first."""

@@ -1,13 +1,16 @@
 """Short-term memory: the notes in `stm.json`.
 
 The file is an array of objects with `id`, `content`, `created_at` and `viewed_at` (ISO 8601, UTC,
-`Z`), plus any labels (`memory/notes/labels.py`). Other keys are preserved. The file is the only
+`Z`), plus any labels (`memory/notes/file.py`). Other keys are preserved. The file is the only
 copy of the notes; `memory/notes/file.py` reads and writes it.
+
+Read an `stm.json` written by another program or in another home.
 """
 
+import hashlib
 import re
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -17,18 +20,16 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError, UsageError
-from upwell.ground.files import writing
+from upwell.ground.files import read_json, writing
 from upwell.ground.project import is_seen
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.words import fold
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory, Provenance, Trust
-from upwell.ground.types.principal import is_visible
-from upwell.ground.types.rpc import Ping
-from upwell.memory.notes.file import NotesFile, Origin, Origins, Raw, is_note
-from upwell.memory.notes.labels import Labels, labels_of
+from upwell.ground.types.rpc import Ping, is_visible
+from upwell.memory.notes.file import Labels, NotesFile, Origin, Origins, Raw, is_note, labels_of
 from upwell.memory.options import NotesOptions
-from upwell.memory.records import MAX_TEXT_CHARS, content_hash
+from upwell.memory.records import MAX_ID_CHARS, MAX_TEXT_CHARS, content_hash, is_text, moment
 
 TRASH_DAYS = 30
 SOURCE = "stm:"
@@ -409,4 +410,46 @@ def ping_of(notes: ShortTerm) -> Ping:
         ping,
         detail=f"{ping.detail}; {subject} from elsewhere: upwell ignores these notes; "
         f"`upwell import --format stm {path}` imports them",
+    )
+
+
+MAX_BYTES = 256_000_000
+
+
+def read_notes(path: Path) -> Iterator[StmEntry]:
+    """Yield the notes in the file, in order. A note without an id gets one from its content.
+
+    Raises:
+        UsageError: the file cannot be read or is not an array, or a note is malformed.
+    """
+    for number, raw in enumerate(_array(path), 1):
+        try:
+            yield _entry_read(raw)
+        except UsageError as error:
+            raise UsageError(f"{path}: note {number}: {error.message}", hint=error.hint) from error
+
+
+def _array(path: Path) -> list[object]:
+    notes = read_json(path, MAX_BYTES)
+    if not isinstance(notes, list):
+        raise UsageError(f"{path} is not an array of notes", hint="name an stm.json")
+    return notes
+
+
+def _entry_read(raw: object) -> StmEntry:
+    content = raw.get("content") if isinstance(raw, Mapping) else None
+    if not isinstance(raw, Mapping) or not isinstance(content, str) or not is_text(content):
+        raise UsageError("the note has no text", hint="put a string into its `content`")
+    note_id = raw.get("id")
+    named = str(note_id) if isinstance(note_id, str | int) else ""
+    if len(named) > MAX_ID_CHARS or not is_text(named):
+        raise UsageError(
+            "the id of the note is invalid", hint=f"use at most {MAX_ID_CHARS} characters of text"
+        )
+    return StmEntry(
+        id=named or "n" + hashlib.sha256(content.encode()).hexdigest()[:19],
+        content=content,
+        created_at=moment(raw.get("created_at")),
+        viewed_at=moment(raw.get("viewed_at"), "viewed_at"),
+        labels=labels_of(raw),
     )

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.project import owners_of
 from upwell.ground.types.memory import Query, Scope
-from upwell.ground.types.principal import EVERY, PRIVATE, is_visible
+from upwell.ground.types.rpc import EVERY, PRIVATE, is_visible
 from upwell.memory.lookups import Lookup, join_of, planned
-from upwell.memory.postgres.rows import EXPIRES, NAMESPACE, PINNED, indexable
+from upwell.memory.postgres.writing import EXPIRES, NAMESPACE, PINNED, indexable
 from upwell.memory.ranking.calibrate import SIZES, NullScores, usual
 from upwell.memory.ranking.signals import Join, JoinKey, exact_keys, join_keys
 from upwell.memory.ranking.terms import Corpus

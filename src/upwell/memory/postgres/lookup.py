@@ -34,8 +34,8 @@ from upwell.memory.lookups import (
     worthwhile,
 )
 from upwell.memory.postgres.counts import Overviews, PostgresFilter, TermCounts, counted
-from upwell.memory.postgres.rows import COLUMNS, ID, NAMESPACE, from_row, indexable, text_of
 from upwell.memory.postgres.vectors import PostgresQuestion
+from upwell.memory.postgres.writing import COLUMNS, ID, NAMESPACE, from_row, indexable, text_of
 from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
 from upwell.memory.ranking.signals import K1, B, Candidate, Likeness
 from upwell.memory.ranking.terms import MAX_TEXTS, Corpus, sound
@@ -133,7 +133,7 @@ class _Found(Struct, frozen=True):
 
 def _farther(found: _Found, likeness: Likeness) -> set[int]:
     """Return the memories found by meaning alone that are not among the nearest by cosine."""
-    from upwell.memory.embedding.numbers import NEAREST
+    from upwell.memory.vectors import NEAREST
 
     near = [n for n in likeness.cosines if n in found.by_meaning]
     return {*near[NEAREST:]}

@@ -9,19 +9,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.ground.errors import StoreError
+from upwell.ground.ledger import EntryKind
 from upwell.ground.postgres.connection import Postgres, Statement, Transaction
 from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.trace import LOG
-from upwell.ground.ttl_store import EntryKind
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Scope
-from upwell.ground.types.principal import PRIVATE
+from upwell.ground.types.rpc import PRIVATE
 from upwell.memory.postgres.counts import namespace_values, within
 from upwell.memory.postgres.null_scores import measure_if_due
-from upwell.memory.postgres.rows import COLUMNS, from_row
-from upwell.memory.postgres.writing import LOCK_TENANT, insert, remove
+from upwell.memory.postgres.writing import COLUMNS, LOCK_TENANT, from_row, insert, remove
 from upwell.memory.records import from_json, to_json
 from upwell.memory.team.access import Received
-from upwell.memory.team.base import MAX_MEMORIES, Outgoing, RefusedWrite, Removal, Snapshot
+from upwell.memory.team.exchange import MAX_MEMORIES, Outgoing, RefusedWrite, Removal, Snapshot
 
 TOKEN_SECONDS = 90 * 86_400.0
 """How long the token of a received write is stored. A machine resends an unacknowledged write when

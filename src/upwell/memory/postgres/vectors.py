@@ -27,16 +27,16 @@ from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Query
-from upwell.memory.embedding.batches import BATCH, MAX_CHARS, DueVector, packed_vectors
-from upwell.memory.embedding.questions import Progress, QuestionVectors
 from upwell.memory.lookups import SEQUENCE_BITS, SHUFFLE_FACTOR, SHUFFLE_PRIME, ranges
+from upwell.memory.meaning import Progress, QuestionVectors
 from upwell.memory.postgres.counts import PostgresFilter, within
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.ranking.terms import Corpus
+from upwell.memory.vectors import BATCH, MAX_CHARS, DueVector, packed_vectors
 
 if TYPE_CHECKING:
     from upwell.ground.embed import Vector
-    from upwell.memory.embedding.numbers import Floats, Numbers
+    from upwell.memory.vectors import Floats, Numbers
 
 LEASE_SECONDS = 120.0
 """How long a lease lasts. An endpoint usually embeds a batch in less time, so a running process
@@ -121,7 +121,7 @@ class PostgresQuestion(Struct, frozen=True):
     def nearest(self, corpus: Corpus, keep: PostgresFilter) -> Statement | None:
         """Return the statement that finds the memories whose vectors share the most signs with the
         question's vector. Returns None if the corpus has too many memories."""
-        from upwell.memory.embedding.numbers import code_of
+        from upwell.memory.vectors import code_of
 
         if corpus.memories > MAX_SCANNED:
             return None
@@ -165,7 +165,7 @@ class PostgresQuestion(Struct, frozen=True):
         """Compare the question with the vectors in `rows`. Returns None if `rows` is empty."""
         import numpy as np
 
-        from upwell.memory.embedding.numbers import background_of, unpacked, usual_cosines
+        from upwell.memory.vectors import background_of, unpacked, usual_cosines
 
         if not rows:
             return None
@@ -305,7 +305,7 @@ class PostgresVectors:
         return done, True
 
     def _codes(self, vectors: Sequence[bytes]) -> list[str]:
-        from upwell.memory.embedding.numbers import code_of, unpacked
+        from upwell.memory.vectors import code_of, unpacked
 
         return [code_of(vector) for vector in unpacked(vectors, self.questions.embedder.dim)]
 
@@ -325,10 +325,10 @@ class PostgresVectors:
 
     async def _drawn(self, tenant: str) -> VectorSample | None:
         # Importing numpy takes 100 ms, which must not block the event loop.
-        await asyncio.to_thread(import_module, "upwell.memory.embedding.numbers")
+        await asyncio.to_thread(import_module, "upwell.memory.vectors")
         import numpy as np
 
-        from upwell.memory.embedding.numbers import SAMPLE, unpacked
+        from upwell.memory.vectors import SAMPLE, unpacked
 
         (rows,) = await self._postgres.ask(tenant, self._of_model(_SAMPLE, sample=SAMPLE))
         if not rows:

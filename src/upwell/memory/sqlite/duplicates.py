@@ -4,14 +4,14 @@ import sqlite3
 from collections.abc import Sequence
 
 from upwell.ground.types.memory import Memory
-from upwell.memory.duplicates import (
+from upwell.memory.lookups import (
     COMPARED,
     MAX_CHECKED,
     MAX_REPORTED,
     are_alike,
+    ranges,
     rarest_stems,
 )
-from upwell.memory.lookups import ranges
 from upwell.memory.sqlite.lookup import corpus_of, quoted, read
 from upwell.memory.sqlite.rows import by_number, scope_number
 

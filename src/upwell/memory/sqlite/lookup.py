@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from upwell.ground.types.memory import Scope
-from upwell.ground.types.principal import is_visible
+from upwell.ground.types.rpc import is_visible
 from upwell.memory.lookups import (
     MAX_JOINED,
     PER_ANCHOR,

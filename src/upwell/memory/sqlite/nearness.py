@@ -16,8 +16,11 @@ from itertools import batched
 import numpy as np
 
 from upwell.ground.embed import Vector
-from upwell.ground.types.principal import is_visible
-from upwell.memory.embedding.numbers import (
+from upwell.ground.types.rpc import is_visible
+from upwell.memory.lookups import SEQUENCE_BITS, SHUFFLE_FACTOR, SHUFFLE_PRIME
+from upwell.memory.ranking.signals import Likeness
+from upwell.memory.sqlite.rows import CHUNK, marks
+from upwell.memory.vectors import (
     NEAREST,
     SAMPLE,
     Floats,
@@ -26,9 +29,6 @@ from upwell.memory.embedding.numbers import (
     unpacked,
     usual_cosines,
 )
-from upwell.memory.lookups import SEQUENCE_BITS, SHUFFLE_FACTOR, SHUFFLE_PRIME
-from upwell.memory.ranking.signals import Likeness
-from upwell.memory.sqlite.rows import CHUNK, marks
 
 COMPARED = 240
 """How many of the memories nearest by sign bits are compared exactly. The best `NEAREST` of them

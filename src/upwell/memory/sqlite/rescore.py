@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from upwell.ground.clock import Deadline
 from upwell.ground.project import is_seen
 from upwell.ground.types.memory import Hit, Memory, Query
-from upwell.ground.types.principal import is_visible
+from upwell.ground.types.rpc import is_visible
 from upwell.memory.ranking.scoring import rank
 from upwell.memory.records import stamped
 from upwell.memory.sqlite import schema

@@ -19,7 +19,7 @@ from upwell.ground.files import Stamp, stamp
 from upwell.ground.project import owners_of
 from upwell.ground.sqlite.database import Database, Owner
 from upwell.ground.types.memory import Memory, Scope
-from upwell.ground.types.principal import EVERY, PRIVATE
+from upwell.ground.types.rpc import EVERY, PRIVATE
 from upwell.memory.lookups import ranges
 from upwell.memory.records import DETAILS, from_details, is_text
 from upwell.memory.sources import Source

@@ -14,12 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.ground.sqlite.database import Owner
-from upwell.ground.sqlite.readable import DamagedFile
+from upwell.ground.sqlite.file import DamagedFile
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory
-from upwell.ground.types.principal import PRIVATE
+from upwell.ground.types.rpc import PRIVATE
 from upwell.memory.sqlite.rows import by_id, marks, number_of
 from upwell.memory.sqlite.writing import insert, remove
-from upwell.memory.team.base import Outgoing, Removal
+from upwell.memory.team.exchange import Outgoing, Removal
 from upwell.memory.team.queue import WriteQueue
 
 

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.sqlite.database import Database, Owner
-from upwell.ground.sqlite.readable import DamagedFile
-from upwell.ground.text.format import counted
+from upwell.ground.sqlite.file import DamagedFile
+from upwell.ground.text.words import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, WordCounts
-from upwell.memory.embedding.questions import QuestionVectors
 from upwell.memory.lookups import neighbours, stems_to_count, worthwhile
+from upwell.memory.meaning import QuestionVectors
 from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
 from upwell.memory.ranking.signals import Candidate, Likeness, join_keys
 from upwell.memory.ranking.terms import MAX_TEXTS, Corpus

@@ -13,15 +13,15 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.sqlite.database import Database
 from upwell.ground.types.memory import Memory, Scope
-from upwell.ground.types.principal import PRIVATE
+from upwell.ground.types.rpc import PRIVATE
 from upwell.memory.base import Added
-from upwell.memory.embedding.questions import QuestionVectors
+from upwell.memory.meaning import QuestionVectors
 from upwell.memory.records import check, complete, stamped
 from upwell.memory.sqlite import snapshot
 from upwell.memory.sqlite.rows import CHUNK
 from upwell.memory.sqlite.snapshot import SnapshotState
 from upwell.memory.sqlite.store import SqliteStore
-from upwell.memory.team.base import Outgoing, Removal, TeamMemories
+from upwell.memory.team.exchange import Outgoing, Removal, TeamMemories
 from upwell.memory.team.queue import QueuedWrite, WriteQueue
 from upwell.memory.team.sharing import for_team, is_for_team, teams_namespace
 

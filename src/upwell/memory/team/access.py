@@ -12,10 +12,17 @@ from msgspec.structs import replace
 from upwell.ground.clock import SYSTEM_CLOCK
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Provenance
-from upwell.ground.types.principal import EVERY, PRIVATE, Principal, Role
+from upwell.ground.types.rpc import EVERY, PRIVATE, Principal, Role
 from upwell.memory.records import check, check_pin, masked, memory_of, namespace, stamped
-from upwell.memory.team.base import Outgoing, RefusedWrite, Removal, Snapshot
-from upwell.memory.team.exchange import Malformed, check_name, storable
+from upwell.memory.team.exchange import (
+    Malformed,
+    Outgoing,
+    RefusedWrite,
+    Removal,
+    Snapshot,
+    check_name,
+    storable,
+)
 from upwell.memory.team.sharing import teams_namespace
 
 MAX_DOOR_CHARS = 40

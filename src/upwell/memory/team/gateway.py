@@ -18,14 +18,16 @@ from upwell import __version__
 from upwell.ground.errors import StoreError
 from upwell.ground.secrets.mask import masked_address
 from upwell.ground.secrets.redact import redacted_start
-from upwell.ground.types.principal import PRIVATE
+from upwell.ground.types.rpc import PRIVATE
 from upwell.memory.team import exchange
-from upwell.memory.team.base import Outgoing, RefusedWrite, Snapshot
 from upwell.memory.team.exchange import (
     PROTOCOL,
     Greeting,
     Malformed,
     OtherProtocol,
+    Outgoing,
+    RefusedWrite,
+    Snapshot,
     SnapshotReply,
     TooLarge,
     WritesReply,

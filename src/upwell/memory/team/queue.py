@@ -18,7 +18,7 @@ from upwell.ground.errors import StoreError
 from upwell.ground.files import Stamp, exclusively, stamp, write_atomically, writing
 from upwell.ground.trace import LOG
 from upwell.memory.team import exchange
-from upwell.memory.team.base import Outgoing, RefusedWrite, TeamMemories
+from upwell.memory.team.exchange import Outgoing, RefusedWrite, TeamMemories
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 

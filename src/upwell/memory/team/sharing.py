@@ -3,10 +3,10 @@
 from msgspec.structs import replace
 
 from upwell.ground.errors import UsageError
-from upwell.ground.remote_address import address_of, main_worktree_of
+from upwell.ground.project import address_of, main_worktree_of
 from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Trust
-from upwell.ground.types.principal import PRIVATE
+from upwell.ground.types.rpc import PRIVATE
 
 TEAM = "team"
 """A person shares a memory by putting it in this namespace or in one below it (`team/…`)."""

@@ -10,22 +10,13 @@ from msgspec import Struct
 
 from upwell.episodes.events import SessionEvent
 from upwell.ground.errors import UsageError
-from upwell.ground.project import real_folder, repository_of, tracks
-from upwell.ground.walk import is_inside
+from upwell.ground.project import is_inside, real_folder, repository_of, tracks
 from upwell.hosts import HOSTS
-from upwell.replay.transcripts import (
-    claude,
-    codex,
-    copilot,
-    gemini,
-    neutral,
-    opencode,
-    specstory,
-)
+from upwell.replay.transcripts import base, claude, codex, copilot, gemini, opencode, specstory
 from upwell.replay.transcripts.base import HEAD_BYTES, ReadTally, TranscriptFormat
 
 FORMATS: tuple[TranscriptFormat, ...] = (
-    neutral.FORMAT,
+    base.NEUTRAL,
     copilot.FORMAT,
     codex.FORMAT,
     gemini.FORMAT,

@@ -3,8 +3,13 @@
 A reader takes the values that have the expected shape and ignores the rest, but counts the records
 that it does not know in a `ReadTally`. It may raise `UnreadableTranscript` if a whole file has
 another format.
+
+Merges streams of events by time. A stream is opened only when its first event is due.
+
+Neutral events: upwell's own format, written by `upwell replay --events` and other programs.
 """
 
+import heapq
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -15,11 +20,46 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from upwell.episodes.events import Kind, SessionEvent
+from upwell.episodes.events import Kind, SessionEvent, read_events
 from upwell.ground.errors import UsageError
 from upwell.hosts import HOSTS
 from upwell.hosts.events import plain_args
 from upwell.hosts.prompts import own_words
+
+
+class EventStream(Struct, frozen=True):
+    """A stream of events in chronological order. `begins` is the time of the first event, in
+    seconds since the epoch."""
+
+    begins: float
+    open: Callable[[], Iterator[SessionEvent]]
+
+
+def merged(streams: Iterable[EventStream]) -> Iterator[SessionEvent]:
+    """All events in chronological order. Events at the same time are in the order of their
+    streams."""
+    numbered = enumerate(streams)
+    unopened = sorted(numbered, key=lambda pair: (pair[1].begins, pair[0]), reverse=True)
+    running: list[tuple[float, int, SessionEvent, Iterator[SessionEvent]]] = []
+    while unopened or running:
+        while unopened and (not running or unopened[-1][1].begins <= running[0][0]):
+            number, stream = unopened.pop()
+            _push_next(running, number, stream.open())
+        if running:
+            _, number, event, rest = heapq.heappop(running)
+            yield event
+            _push_next(running, number, rest)
+
+
+def _push_next(
+    running: list[tuple[float, int, SessionEvent, Iterator[SessionEvent]]],
+    number: int,
+    rest: Iterator[SessionEvent],
+) -> None:
+    event = next(rest, None)
+    if event is not None:
+        heapq.heappush(running, (event.t, number, event, rest))
+
 
 MAX_TEXT_CHARS = 100_000
 MAX_NAME_CHARS = 200
@@ -344,3 +384,18 @@ def _decoded(raw: str) -> Any:
     except orjson.JSONDecodeError:
         return {"input": raw}
     return decoded if isinstance(decoded, dict) else {"input": raw}
+
+
+def _read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
+    return read_events(path)
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return path.suffix == ".jsonl" and b'"kind"' in head and b'"session"' in head
+
+
+NEUTRAL = TranscriptFormat(
+    name="events",
+    recognises=_recognises,
+    read=_read,
+)

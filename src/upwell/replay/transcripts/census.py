@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from upwell.ground.errors import UsageError
-from upwell.ground.text.format import counted
+from upwell.ground.text.words import counted
 from upwell.hosts import HOSTS
 from upwell.replay.transcripts import FORMATS, Transcript, transcripts_of_user
 from upwell.replay.transcripts.base import ReadTally, TranscriptFormat

@@ -12,13 +12,17 @@ call's `call_id`, except in code mode, where a script in the tool `exec` makes t
 versions record such ends as `exec_command_end` and the like, or not at all.
 
 Sources: rollouts of 0.169 and 0.171, and the protocol in its repository.
+
+The calls in a rollout of Codex, and how they ended. No call is yielded twice, although its
+output and the item about its end are both recorded.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
 from msgspec import Struct, field
 
 from upwell.episodes.events import Kind, SessionEvent
@@ -27,6 +31,7 @@ from upwell.replay.transcripts.base import (
     ReadTally,
     SessionDraft,
     TranscriptFormat,
+    arguments,
     array,
     closed,
     folder,
@@ -36,8 +41,259 @@ from upwell.replay.transcripts.base import (
     table,
     text,
     text_of,
+    tool_name,
 )
-from upwell.replay.transcripts.codex_calls import CodexCalls
+
+_CALLS = frozenset({"custom_tool_call", "function_call", "local_shell_call"})
+_OUTPUTS = frozenset({"custom_tool_call_output", "function_call_output"})
+_ENDS: Mapping[str, str] = {
+    "exec_command_end": "CommandExecution",
+    "mcp_tool_call_end": "McpToolCall",
+    "patch_apply_end": "FileChange",
+}
+"""The events of earlier versions about the end of a call, and the items that replaced them."""
+_IGNORED_ITEMS = frozenset(
+    """
+    AgentMessage EnteredReviewMode ExitedReviewMode FunctionCallOutput HookPrompt ImageGeneration
+    ImageView Plan Reasoning Sleep SubAgentActivity
+    """.split()
+)
+"""The types of completed items without events."""
+_NOT_THE_AGENTS = frozenset({"unified_exec_interaction", "user_shell"})
+"""The `source` of a command that the user typed, or that only passes input to another one."""
+_SCRIPT, _INPUT = "exec", "write_stdin"
+_COMMANDS = frozenset({"Bash", "Edit", _SCRIPT, _INPUT})
+"""The tools whose output tells an exit status."""
+_EXIT = re.compile(
+    r'(?:exited with code|exit code:?|"exit_code"\s*:)\s*(-?\d{1,10})', re.IGNORECASE
+)
+_RUNNING = re.compile(r"Process running with session ID (\d{1,18})")
+_OUTPUT_MARK = "\nOutput:\n"
+_EDGE_CHARS = 2_000
+_FAILED = (
+    "Script failed",
+    "aborted by user",
+    "apply_patch verification failed",
+    "command aborted by user",
+    "exec_command failed",
+    "unsupported call",
+)
+"""How Codex begins the output of a call that did not work or was interrupted."""
+_REFUSED = ("exec command rejected by user", "patch rejected by user", "rejected by user")
+
+
+class CodexCalls(Struct):
+    """The calls of a session.
+
+    - `open`: the calls without an outcome so far, by their ids.
+    - `outputs`: the latest output of those that still run. `sessions` are their ids, by the number
+      with which the agent asks for more output.
+    - `answered`: the ids of the calls that were yielded.
+    - `made`: how many calls were yielded because of an item about their end. `scripts` holds this
+      number at the start of each script.
+    """
+
+    open: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    outputs: dict[str, str] = field(default_factory=dict[str, str])
+    sessions: dict[str, str] = field(default_factory=dict[str, str])
+    answered: set[str] = field(default_factory=set[str])
+    scripts: dict[str, int] = field(default_factory=dict[str, int])
+    made: int = 0
+    searched: str = ""
+
+    def takes(self, kind: str) -> bool:
+        """Whether items of this type are about calls."""
+        return kind in _CALLS or kind in _OUTPUTS or kind in _ENDS or kind == "web_search_call"
+
+    def of_item(
+        self, draft: SessionDraft, kind: str, item: Mapping[str, Any], at: float
+    ) -> Iterator[SessionEvent]:
+        """Yield the calls that end with an item."""
+        name = text(item.get("call_id"))
+        if kind in _CALLS:
+            self.open[name] = item
+            self.scripts[name] = self.made
+            if kind == "local_shell_call" and item.get("status") == "completed":
+                yield from self._answer(draft, name, "", at)
+        elif kind in _OUTPUTS:
+            yield from self._answer(draft, name, item.get("output"), at)
+        elif kind in _ENDS:
+            yield from self.completed(draft, _as_item(kind, item), at)
+        else:
+            yield from self._search(draft, text(table(item.get("action")).get("query")), at)
+
+    def completed(
+        self, draft: SessionDraft, item: Mapping[str, Any], at: float
+    ) -> Iterator[SessionEvent]:
+        """Yield the call about whose end an item tells, unless it was yielded before."""
+        kind, name = text(item.get("type")), text(item.get("id"))
+        if kind == "WebSearch":
+            yield from self._search(draft, text(item.get("query")), at)
+        elif kind not in _READERS:
+            if kind not in _IGNORED_ITEMS:
+                draft.tally.miss(f"completed {kind}")
+        elif name not in self.answered and not self._is_elsewhere(item, kind, name):
+            self.answered.update(filter(None, [name]))
+            self.outputs.pop(name, None)
+            self.made += 1
+            call = self.open.pop(name, None)
+            if item.get("status") != "declined":
+                tool, args, out, failed = _READERS[kind](item)
+                if call is not None and kind != "McpToolCall":
+                    tool, args = _named(call)
+                yield draft.tool(tool, args, out, failed=failed, at=at)
+
+    def left(self, draft: SessionDraft) -> Iterator[SessionEvent]:
+        """Yield the commands that still run."""
+        for name, out in self.outputs.items():
+            yield draft.tool(*_named(self.open[name]), out, failed=False)
+
+    def _is_elsewhere(self, item: Mapping[str, Any], kind: str, name: str) -> bool:
+        """Whether the item is not about a call of the agent, or less exact than its output."""
+        is_own = text(item.get("source")) not in _NOT_THE_AGENTS
+        return not is_own or (kind == "CollabAgentToolCall" and name in self.open)
+
+    def _search(self, draft: SessionDraft, query: str, at: float) -> Iterator[SessionEvent]:
+        """Yield a search of the web, which is recorded twice."""
+        if query != self.searched or not query:
+            yield draft.tool("web_search", {"query": query}, "", failed=False, at=at)
+        self.searched = query if query != self.searched else ""
+
+    def _answer(
+        self, draft: SessionDraft, name: str, output: Any, at: float
+    ) -> Iterator[SessionEvent]:
+        """Yield a call with its output. A command that still runs is yielded when it ends. The
+        calls that a script made are yielded instead of the script."""
+        call = self.open.get(name)
+        if call is None:
+            return
+        made = self.made - self.scripts.pop(name, self.made)
+        if call.get("name") == _SCRIPT and made:
+            del self.open[name]
+            return
+        if call.get("name") == _INPUT and (asked := self.sessions.get(_session_in(call))):
+            del self.open[name]
+            name, call = asked, self.open.get(asked)
+            if call is None:
+                return
+        out = text_of(output)
+        tool, args = _named(call)
+        if running := _RUNNING.search(out.partition(_OUTPUT_MARK)[0][:_EDGE_CHARS]):
+            self.sessions[running[1]] = name
+            self.outputs[name] = out
+            return
+        del self.open[name]
+        self.outputs.pop(name, None)
+        self.answered.add(name)
+        if not out.startswith(_REFUSED):
+            failed = _failed(output, out, tool_name(tool))
+            yield draft.tool(tool, args, out, failed=failed, at=at)
+
+
+def _named(call: Mapping[str, Any]) -> tuple[str, Any]:
+    """The name and the arguments of a call. For an MCP tool, the name includes the server's."""
+    if call.get("type") == "local_shell_call":
+        return "local_shell", table(call.get("action"))
+    name, namespace = text(call.get("name")), text(call.get("namespace"))
+    if namespace.startswith("mcp__"):
+        name = f"{namespace}__{name}"
+    return name, call.get("arguments", call.get("input"))
+
+
+def _session_in(call: Mapping[str, Any]) -> str:
+    return str(arguments(_INPUT, call.get("arguments")).get("session_id", ""))
+
+
+def _failed(output: Any, out: str, tool: str) -> bool:
+    """Whether a call failed. Codex writes a command's exit status as text before the output, and
+    earlier versions behind it."""
+    if table(output).get("success") is False or out.startswith(_FAILED):
+        return True
+    if tool not in _COMMANDS:
+        return False
+    if out.startswith('{"output"') and (status := _status_in(out)) is not None:
+        return status != 0
+    head, mark, _ = out.partition(_OUTPUT_MARK)
+    printed = _EXIT.search(head[:_EDGE_CHARS])
+    if printed is None and not mark:
+        printed = _EXIT.search(out[-_EDGE_CHARS:])
+    return printed is not None and int(printed[1]) != 0
+
+
+def _status_in(out: str) -> int | None:
+    """The exit status in an output of the form `{"output", "metadata": {"exit_code"}}`."""
+    try:
+        status = table(table(orjson.loads(out)).get("metadata")).get("exit_code")
+    except orjson.JSONDecodeError:
+        return None
+    return status if isinstance(status, int) else None
+
+
+def _as_item(kind: str, event: Mapping[str, Any]) -> dict[str, Any]:
+    """An event of an earlier version about the end of a call, in the form of an item."""
+    result = table(event.get("result"))
+    called = {
+        **table(event.get("invocation")),
+        "result": result.get("Ok"),
+        "error": {"message": result.get("Err")},
+    }
+    failed = event.get("success") is False or "Err" in result
+    status = {"status": "failed"} if failed else {}
+    own = called if kind == "mcp_tool_call_end" else {}
+    return {**event, **own, **status, "type": _ENDS[kind], "id": event.get("call_id")}
+
+
+Ended = tuple[str, Any, Any, bool]
+"""The tool, the arguments, the output and whether the call failed."""
+
+
+def _command(item: Mapping[str, Any]) -> Ended:
+    out = text(item.get("aggregated_output")) or "\n".join(
+        filter(None, (text(item.get("stdout")), text(item.get("stderr"))))
+    )
+    status = item.get("exit_code")
+    failed = status != 0 if isinstance(status, int) else item.get("status") == "failed"
+    return "exec_command", {"command": item.get("command")}, out, failed
+
+
+def _patch(item: Mapping[str, Any]) -> Ended:
+    """A change of files, with the patch in the form in which the agent writes it."""
+    patch = []
+    for path, change in table(item.get("changes")).items():
+        fields = table(change)
+        verb = {"add": "Add", "delete": "Delete"}.get(text(fields.get("type")), "Update")
+        patch.append(f"*** {verb} File: {path}")
+        patch.append(text(fields.get("unified_diff")) or text(fields.get("content")))
+    out = "\n".join(filter(None, (text(item.get("stdout")), text(item.get("stderr")))))
+    return "apply_patch", {"input": "\n".join(patch)}, out, item.get("status") == "failed"
+
+
+def _mcp_call(item: Mapping[str, Any]) -> Ended:
+    result = table(item.get("result"))
+    out = text_of(result) or text(table(item.get("error")).get("message"))
+    failed = item.get("status") == "failed" or result.get("isError") is True
+    tool = f"mcp__{text(item.get('server'))}__{text(item.get('tool'))}"
+    return tool, table(item.get("arguments")), out, failed
+
+
+def _other_call(item: Mapping[str, Any]) -> Ended:
+    """A call of a tool of the program around Codex, or one about subagents."""
+    prompt = text(item.get("prompt"))
+    args = table(item.get("arguments")) or ({"message": prompt} if prompt else {})
+    out = text_of(array(item.get("content_items"))) or text(item.get("error"))
+    failed = item.get("status") == "failed" or item.get("success") is False
+    return text(item.get("tool")), args, out, failed
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Ended]] = {
+    "CollabAgentToolCall": _other_call,
+    "CommandExecution": _command,
+    "DynamicToolCall": _other_call,
+    "FileChange": _patch,
+    "McpToolCall": _mcp_call,
+}
+"""The readers of the completed items that are about calls."""
+
 
 _TYPED = "user.text"
 _SUBAGENTS = frozenset({"memory_consolidation", "subagent"})

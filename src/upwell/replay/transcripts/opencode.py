@@ -25,8 +25,8 @@ import orjson
 
 from upwell.episodes.events import Kind, SessionEvent
 from upwell.hosts.events import COMMANDS
-from upwell.replay.merge import EventStream, merged
 from upwell.replay.transcripts.base import (
+    EventStream,
     ReadTally,
     SessionDraft,
     TranscriptFormat,
@@ -35,6 +35,7 @@ from upwell.replay.transcripts.base import (
     closed,
     document,
     folder,
+    merged,
     moment,
     table,
     text,

@@ -6,17 +6,18 @@ import pytest
 from tests.unit.capture.lessons.test_condense import KEY, say
 from tests.unit.episodes.events import call, prompt, shell
 
-from upwell.capture.lessons.checks import (
+from upwell.capture.lesson_writing import (
     IN_WORDS,
     UNTRIED,
     CheckedAnswer,
     Dropped,
+    KnownLesson,
     Lesson,
+    LessonDraft,
     RefusalReason,
     checked,
     whole,
 )
-from upwell.capture.lessons.writer import KnownLesson, LessonDraft
 from upwell.episodes.events import ACCEPTED_PLAN, SessionEvent
 
 SESSION = [

@@ -2,7 +2,7 @@
 
 from tests.unit.episodes.events import call, prompt, shell
 
-from upwell.capture.lessons.condense import Weight, condensed, weights
+from upwell.capture.evidence import Weight, condensed, weights
 from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.text.tokens import count
 

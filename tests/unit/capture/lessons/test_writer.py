@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from upwell.capture.lessons.writer import MAX_OBJECTS, KnownLesson, drafts_in, prompt_for
+from upwell.capture.lesson_writing import MAX_OBJECTS, KnownLesson, drafts_in, prompt_for
 
 FIRST = {"kind": "command", "text": "`make` builds.", "evidence": [3], "triggers": ["make"]}
 SECOND = {"kind": "place", "text": "Tides are in `src/tides`.", "evidence": [4]}

@@ -5,7 +5,7 @@ import json
 from tests.tables import expand
 
 from upwell.compress import compress
-from upwell.compress.json.read import LARGE_CHARS, thin
+from upwell.compress.json.tree import LARGE_CHARS, thin
 from upwell.compress.relevance import ask
 
 RECORDS = 24_000

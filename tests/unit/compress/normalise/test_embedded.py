@@ -3,7 +3,7 @@
 import json
 
 from upwell.compress import compress
-from upwell.compress.normalise.embedded import as_lists
+from upwell.compress.folding import as_lists
 
 LINKS = [
     {"title": f"Cranes, part {n}", "url": f"https://example.org/cranes/{n}"} for n in range(12)

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from upwell.compress import compress
-from upwell.compress.normalise.listings import fold, parts
+from upwell.compress.folding import fold_listings as fold
+from upwell.compress.folding import listing_parts as parts
 
 PATHS = "\n".join(
     f"src/harbor/part_{n % 3}/file_{n}.py" for n in sorted(range(30), key=lambda n: n % 3)

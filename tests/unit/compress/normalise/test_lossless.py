@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from tests.tables import expand
 
 from upwell.compress import compress
+from upwell.compress.folding import HEAD
+from upwell.compress.folding import fold_logs as fold
 from upwell.compress.json.tree import compact, parse
-from upwell.compress.normalise.logs import HEAD, fold
-from upwell.compress.normalise.lossless import as_tables, to_markdown
+from upwell.compress.lossless import as_tables, to_markdown
 
 records = st.fixed_dictionaries(
     {

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from upwell.compress import compress
-from upwell.compress.normalise.numbered import line_range, lines_of, without_numbers
+from upwell.compress.folding import line_range, lines_of, without_numbers
 from upwell.ground.errors import UsageError
 from upwell.ground.types.compression import Passage
 

@@ -1,7 +1,7 @@
 """A page that becomes Markdown keeps its text; scripts and styles are counted and marked."""
 
 from upwell.compress.compressor import Compressor
-from upwell.compress.normalise.lossless import to_markdown
+from upwell.compress.lossless import to_markdown
 from upwell.ground.types.compression import Budget, Compressed, Passage
 
 SCRIPT = "".join(f"  function lift{n}(crane) {{ return crane.lift({n}) }}\n" for n in range(120))

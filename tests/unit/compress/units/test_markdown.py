@@ -2,7 +2,7 @@
 
 import pytest
 
-from upwell.compress.units.markdown import split
+from upwell.compress.units.outline import split_markdown as split
 
 BOLD = """# Review
 

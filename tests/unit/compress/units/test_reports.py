@@ -4,7 +4,14 @@ import pytest
 
 from upwell.compress import compress
 from upwell.compress.units.base import FIRST, Units
-from upwell.compress.units.reports import BAD_RESULT, DETAIL, ERROR, FAILED, RESULT, ReportSalience
+from upwell.compress.units.belonging import (
+    BAD_RESULT,
+    DETAIL,
+    ERROR,
+    FAILED,
+    RESULT,
+    ReportSalience,
+)
 from upwell.ground.text.kind import detect
 from upwell.ground.types.compression import TextKind
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 import re2
 
-from upwell.ground.secrets.redact import has_secret, redact
-from upwell.ground.secrets.rule_set import all_rules, compiled
+from upwell.ground.secrets.redact import all_rules, compiled, has_secret, redact
 
 SECRETS = {
     "aws-access-token": "AKIA" + "IOSFODNN7EXAMPLF",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.sqlite.backup import KEEP, Backups
 from upwell.ground.sqlite.database import open_database
+from upwell.ground.sqlite.salvage import KEEP, Backups
 from upwell.ground.types.memory import Memory
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.testing import ManualClock

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from upwell.ground.text.instructions import Instructions
+from upwell.surface.loaded import Instructions
 
 RULE = "Use pnpm"
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from upwell.ground.text.invisible import visible, visible_json
+from upwell.ground.text.safe import visible, visible_json
 
 HIDDEN = (
     "\x1b\x07\x7f\x9b\u200b\u202e\u2066\u034f\u115f\u3164\u2800\ufe01\ufffc\U000e0041\U000e0101"

@@ -6,7 +6,7 @@ import pytest
 
 from upwell.ground.errors import ConfigError
 from upwell.ground.text.lexicon import KINDS, extended, shipped
-from upwell.ground.types.surfacing import IntentKind
+from upwell.ground.types.cue import IntentKind
 from upwell.surface.intent import Detector
 from upwell.surface.query import CueReader, Messages
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from upwell.ground.text.invisible import dumped, loaded
+from upwell.ground.text.safe import dumped, loaded
 
 
 def test_a_value_with_a_lone_surrogate_is_written_and_read() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from upwell.memory.documents.front_matter import front_of, namespace_of
 from upwell.memory.documents.quote import lines_for, quoted
+from upwell.memory.documents.reading import front_of, namespace_of
 
 CHUNK = """# Pets
 

@@ -9,13 +9,12 @@ import pytest
 
 from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Hit, Query, QuerySource, Scope
-from upwell.memory.documents import tables
+from upwell.memory.documents import catalog
 from upwell.memory.documents.scan import FoundFile
+from upwell.memory.documents.sections.rank import is_note
 from upwell.memory.documents.sections.rows import rows_from
-from upwell.memory.documents.sections.scoring import is_note
 from upwell.memory.documents.sections.search import SectionSearch
-from upwell.memory.documents.sections.terms import terms
-from upwell.memory.documents.sections.vocabulary import vocabulary
+from upwell.memory.documents.sections.terms import terms, vocabulary
 from upwell.memory.sources import Source
 
 GUIDE = """# Guide
@@ -59,7 +58,7 @@ class Shelf:
 
     def __init__(self, files: Mapping[str, str], project: str = "") -> None:
         self.db = sqlite3.connect(":memory:", isolation_level=None)
-        for owner in tables.OWNERS[1:2]:
+        for owner in catalog.OWNERS[1:2]:
             for step in owner.migrations:
                 step(self.db)
         self.add(files, project)
@@ -70,9 +69,9 @@ class Shelf:
             source = Source("/docs", "", project or None)
             result = FoundFile(f"/docs/{path}", len(text), 1, source)
             rows = tuple(rows_from(result.path, path, text))
-            reading = tables.FileReading(result, "h", sections=rows, namespace="context")
-            no = tables._note(self.db, reading)
-            tables.rows.insert(self.db, no, project, rows)
+            reading = catalog.FileReading(result, "h", sections=rows, namespace="context")
+            no = catalog._note(self.db, reading)
+            catalog.rows.insert(self.db, no, project, rows)
 
     def find(
         self,
@@ -200,7 +199,7 @@ def test_a_project_sees_its_own_sections_and_the_global_ones():
 def test_a_removed_file_leaves_no_rows():
     shelf = Shelf({"a.md": GUIDE, "b.md": "# B\n\nSee [limits](a.md#resource-limits).\n"})
     for (no,) in shelf.db.execute("SELECT no FROM file").fetchall():
-        tables.rows.remove(shelf.db, no)
+        catalog.rows.remove(shelf.db, no)
     for table in ("section", "posting", "link"):
         assert shelf.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
@@ -243,7 +242,7 @@ def test_the_shipped_vocabulary_holds_counts_and_synonyms_only():
     assert len(known.burst) > 3_000
     assert all(1.0 <= value < 40.0 for value in known.burst.values())
     assert known.synonyms["dep"]
-    folder = Path(tables.rows.__file__).parent
+    folder = Path(catalog.rows.__file__).parent
     assert _columns(folder.joinpath("background.txt").read_text().splitlines()) == {2}
 
 

@@ -3,9 +3,9 @@
 from tests.unit.memory.external.test_late_answers import FACT, Gated
 
 from upwell.ground.clock import Deadline
-from upwell.ground.ttl_store import TtlStore
+from upwell.ground.ledger import TtlStore
+from upwell.ground.names import memory_id
 from upwell.ground.types.memory import Memory, Query
-from upwell.ground.uris import memory_id
 from upwell.memory.external.ltm import KeptHits, LtmRecall
 from upwell.surface.render import citation
 

@@ -12,10 +12,10 @@ import pytest
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable, UsageError
 from upwell.ground.types.memory import Hit, Memory, Query, Scope, Trust
+from upwell.memory.base import FallBack
 from upwell.memory.external.qmd import QmdRecall
 from upwell.memory.external.waiting import Patience
 from upwell.memory.options import Backend
-from upwell.memory.recall import FallBack
 from upwell.testing import FakeRecall, ManualClock
 
 FACT = "The settlement job runs before midnight UTC, or refunds double."

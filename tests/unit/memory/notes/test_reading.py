@@ -7,8 +7,7 @@ import pytest
 
 from upwell.ground.errors import UsageError
 from upwell.memory.notes.file import Origin, Origins
-from upwell.memory.notes.reading import read_notes
-from upwell.memory.notes.stm import ShortTerm
+from upwell.memory.notes.stm import ShortTerm, read_notes
 from upwell.memory.transfer import copy_notes
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

@@ -14,14 +14,13 @@ from tests.postgres import APPLICATION, Cluster, cluster
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError, StoreTooNew, UsageError
-from upwell.ground.postgres import migrate as migrations
+from upwell.ground.postgres import connection as migrations
 from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.postgres.schema import _OWN, MIGRATIONS, TABLES_OF_A_TENANT, tenant_number
 from upwell.ground.types.memory import Memory, Query, Scope
-from upwell.memory.base import Store
+from upwell.memory.base import Store, StoreRecall
 from upwell.memory.library import Library
 from upwell.memory.postgres.store import PostgresStore
-from upwell.memory.recall import StoreRecall
 from upwell.testing import ManualClock
 
 WORDS = "kettle lid oven bread till order charge retry queue lock cache token branch merge".split()

@@ -7,12 +7,12 @@ import numpy as np
 
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Memory
-from upwell.memory.embedding.numbers import packed
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite import vectors
 from upwell.memory.sqlite.nearness import Nearness
 from upwell.memory.sqlite.store import OWNER, SqliteStore
+from upwell.memory.vectors import packed
 
 COUNT, DIM, QUESTIONS, BEST = 3_000, 96, 20, 10
 

@@ -12,13 +12,12 @@ from upwell.ground.clock import Deadline
 from upwell.ground.embed import Embedder
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.types.memory import Hit, Memory, Query, Scope
-from upwell.memory.embedding.batches import DueVector
-from upwell.memory.embedding.numbers import packed
-from upwell.memory.embedding.questions import QuestionVectors
+from upwell.memory.base import StoreRecall
 from upwell.memory.lookups import SEQUENCE_BITS
-from upwell.memory.recall import StoreRecall
+from upwell.memory.meaning import QuestionVectors
 from upwell.memory.sqlite import vectors
 from upwell.memory.sqlite.store import OWNER, SqliteStore
+from upwell.memory.vectors import DueVector, packed
 from upwell.testing import FakeEmbedder, ManualClock
 
 SAME = {"automobile": "car", "vehicle": "car", "repaired": "fixed", "mended": "fixed"}

@@ -21,7 +21,7 @@ from tests.team_gateway import OWNER_TOKEN, gateway
 from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres
 from upwell.ground.types.memory import Memory, Scope
-from upwell.ground.types.principal import Role, granted
+from upwell.ground.types.rpc import Role, granted
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.sqlite.team_store import TeamStore
 from upwell.memory.team import exchange

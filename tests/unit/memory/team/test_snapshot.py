@@ -13,13 +13,13 @@ from tests.contracts.stores import open_sqlite, open_team
 from tests.machines import SHOP, Machine, as_superuser
 
 from upwell.ground.errors import StoreError
-from upwell.ground.sqlite.readable import DamagedFile
+from upwell.ground.sqlite.file import DamagedFile
 from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
 from upwell.memory.postgres import shared as postgres_shared
 from upwell.memory.sqlite import snapshot
 from upwell.memory.sqlite.store import OWNER
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.base import Outgoing, RefusedWrite, Removal
+from upwell.memory.team.exchange import Outgoing, RefusedWrite, Removal
 from upwell.memory.team.queue import WriteQueue, send
 from upwell.testing import ManualClock
 

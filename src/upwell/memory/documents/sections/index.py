@@ -13,17 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from upwell.memory.documents.sections.links import MAX_LINK_COUNT, Targets
-from upwell.memory.documents.sections.memories import FilePlace
-from upwell.memory.documents.sections.parse import Block, blocks_of
+from upwell.memory.documents.sections.parse import MAX_LINK_COUNT, Block, Targets, blocks_of
 from upwell.memory.documents.sections.rows import (
     COUNT_BITS,
     FIELDS,
     MAX_COUNT,
     TEXT_FIELDS,
+    FilePlace,
     scopes,
 )
-from upwell.memory.documents.sections.vocabulary import UNKNOWN_BURST, Vocabulary, vocabulary
+from upwell.memory.documents.sections.terms import UNKNOWN_BURST, Vocabulary, vocabulary
 from upwell.memory.sqlite.rows import within
 
 WEIGHTS = {

@@ -6,20 +6,72 @@
 
 The weights and mean lengths of the fields are applied when a question is asked, because the means
 change with every import.
+
+Turn a section, or a passage of one, into a memory.
 """
 
 import hashlib
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from upwell.memory.documents.sections.links import Link, links_in, page_of
-from upwell.memory.documents.sections.parse import CODE, TABLE, Section, parse, rows_of
-from upwell.memory.documents.sections.question import PATH_BREAKS
-from upwell.memory.documents.sections.terms import terms
+from upwell.ground.types.memory import Memory, Provenance, Trust
+from upwell.memory.documents.sections.parse import (
+    CODE,
+    TABLE,
+    Link,
+    Section,
+    links_in,
+    page_of,
+    parse,
+    rows_of,
+)
+from upwell.memory.documents.sections.terms import PATH_BREAKS, terms
 from upwell.memory.ranking.terms import sound
+from upwell.memory.records import stamped
+
+
+class FilePlace(Struct, frozen=True):
+    """The fields that all sections of a file share. `tags` is a JSON list. `changed_at` is in epoch
+    seconds."""
+
+    cited: str
+    project: str | None
+    namespace: str
+    tags: str
+    changed_at: float
+
+
+def section_memory(
+    id: str,
+    text: str,
+    lines: tuple[int, int],
+    file: FilePlace,
+    tenant: str,
+    paths: tuple[str, ...] = (),
+) -> Memory:
+    """Build a memory from the `text` on these `lines` of a file."""
+    memory = Memory(
+        text=text,
+        id=id,
+        namespace=file.namespace,
+        tags=tuple(json.loads(file.tags)),
+        paths=paths,
+        project=file.project,
+        tenant=tenant,
+        source=file.cited,
+        lines=lines,
+        provenance=Provenance(door="import"),
+        trust=Trust.IMPORTED,
+        created_at=file.changed_at,
+        updated_at=file.changed_at,
+        viewed_at=file.changed_at,
+    )
+    return stamped(memory, file.changed_at)
+
 
 FIELDS = ("prose", "code", "table", "heading", "trail", "path")
 """The fields of a section that come from its own file, in packing order, lowest bits first."""

@@ -10,24 +10,26 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Hit, Memory, Query, QuerySource
-from upwell.ground.types.principal import shared_only
-from upwell.memory.documents.sections import question
+from upwell.ground.types.rpc import shared_only
+from upwell.memory.documents.sections import terms as question
 from upwell.memory.documents.sections.index import Index
-from upwell.memory.documents.sections.memories import section_memory
 from upwell.memory.documents.sections.parse import ITEM
 from upwell.memory.documents.sections.passage import GOVERNING, QuotedPassage, passage
-from upwell.memory.documents.sections.question import PATH_BREAKS, SectionQuestion
-from upwell.memory.documents.sections.rank import QuestionReading, Ranked, rank, read
-from upwell.memory.documents.sections.scoring import (
+from upwell.memory.documents.sections.rank import (
     NOTES,
     PROMPTS,
     SECOND_SHARE,
     TOOLS,
     Calibration,
+    QuestionReading,
+    Ranked,
     is_note,
+    rank,
+    read,
     signals_of,
 )
-from upwell.memory.documents.sections.terms import terms
+from upwell.memory.documents.sections.rows import section_memory
+from upwell.memory.documents.sections.terms import PATH_BREAKS, SectionQuestion, terms
 from upwell.memory.ranking.calibrate import ASKED_SHARE
 from upwell.memory.sqlite.rows import snapshot
 

@@ -1,0 +1,186 @@
+"""`upwell team audit`: reads the audit log, and adds what the owner does on the command line.
+
+`upwell team`: joins a team with a token for its gateway, and leaves it.
+
+The team's memories behind a gateway's `/team`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from filelock import FileLock, Timeout
+from msgspec import Struct
+
+from upwell.app.files import open_audit_log
+from upwell.app.local_copy import LOCK
+from upwell.app.store import Settings, open_files
+from upwell.app.wiring import App, build
+from upwell.config import Config, load
+from upwell.ground.clock import SYSTEM_CLOCK
+from upwell.ground.errors import StoreUnwritable, UsageError
+from upwell.ground.files import exclusively, write_atomically
+from upwell.ground.secrets.mask import masked_address
+from upwell.ground.trace import contained
+from upwell.ground.types.rpc import Principal
+from upwell.memory.sqlite.team_store import TeamStore
+from upwell.memory.team.access import AccessedMemories
+from upwell.memory.team.gateway import GatewayMemories, checked_token
+from upwell.usage.audit import AuditEntry, Log
+from upwell.web.team import OpenFor
+
+NO_TEAM = "this home has no snapshot of a team's memories"
+
+
+class JoinedTeam(Struct, frozen=True):
+    """A team that was joined. `gateway` is the gateway's address without secrets; `may_write` is
+    true if the token's role allows sharing."""
+
+    gateway: str
+    may_write: bool
+
+
+async def join(url: str, token: str) -> JoinedTeam:
+    """Test a token at a gateway, and store the token and the gateway's address in this home.
+
+    Raises:
+        UsageError: `url` is the address of a database, or a configured token has precedence.
+        ConfigError: the address is invalid.
+        StoreError: the gateway does not accept the token, or the home cannot be written.
+    """
+    import tomlkit
+
+    from upwell.setup.config_file import read_document, write_document
+
+    config = load(flags={"store.url": url})
+    if not config.store.is_gateway:
+        raise UsageError(
+            "a token works with the address of a gateway, not of a database",
+            hint="set store.url and store.local for a database",
+        )
+    if config.store.token:
+        origin = config.values["store.token"].origin
+        raise UsageError(
+            f"the token in {origin} takes precedence", hint=f"remove store.token in {origin}"
+        )
+    bare = checked_token(token)
+    gateway = GatewayMemories(url, lambda: bare)
+    try:
+        greeting = await gateway.greeting()
+    finally:
+        await gateway.aclose()
+    home = config.home.prepare()
+    try:
+        write_atomically(home.gateway_token_file, f"{bare}\n")
+    except OSError as error:
+        raise StoreUnwritable(
+            f"cannot write {home.gateway_token_file}: {error.strerror}", hint="check the folder"
+        ) from error
+    with exclusively(home.config_file):
+        document = read_document(home.config_file)
+        document.setdefault("store", tomlkit.table())["url"] = url
+        write_document(home.config_file, document)
+    return JoinedTeam(masked_address(url), greeting.may_write)
+
+
+async def leave(*, drop_waiting: bool) -> int:
+    """Remove the snapshot of the team's memories, the token and the address from this home. Returns
+    the number of memories that were removed.
+
+    Raises:
+        UsageError: there is no snapshot, `store.url` is not set in `config.toml`, another process
+            keeps the snapshot up to date, or unsent changes would be lost.
+        StoreError: the home cannot be written.
+    """
+    from upwell.setup.config_file import read_document, write_document
+
+    config = load()
+    if not config.store.has_copy:
+        raise UsageError(NO_TEAM, hint="run `upwell team join URL`")
+    if (origin := config.values["store.url"].origin) != str(config.home.config_file):
+        raise UsageError(f"store.url is set in {origin}", hint=f"remove it from {origin} first")
+    lock = FileLock(config.home.prepare().root / LOCK, mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UsageError(
+            "another process keeps the snapshot up to date",
+            hint="end your agents, run `upwell daemon stop`, and then run this command again",
+        ) from None
+    try:
+        removed = await _leave(drop_waiting=drop_waiting)
+        config.home.gateway_token_file.unlink(missing_ok=True)
+        with exclusively(config.home.config_file):
+            document = read_document(config.home.config_file)
+            for name in ("url", "local"):
+                document["store"].pop(name, None)
+            write_document(config.home.config_file, document)
+    finally:
+        lock.release()
+    return removed
+
+
+async def _leave(*, drop_waiting: bool) -> int:
+    app = await build(Settings())
+    try:
+        store = app.memory.store
+        if not isinstance(store, TeamStore):
+            raise UsageError(NO_TEAM, hint="`upwell doctor` shows what is wrong with the memory")
+        waiting = len(await asyncio.to_thread(store.queue.read))
+        if waiting and not drop_waiting:
+            raise UsageError(
+                f"{waiting} of your changes have not reached the team",
+                hint="they are sent once the gateway answers; --yes leaves without sending them",
+            )
+        return await store.leave()
+    finally:
+        await app.aclose()
+
+
+def described(config: Config) -> str:
+    """The address of the team's store, with secrets masked; "" if this home has no snapshot."""
+    return masked_address(config.store.url) if config.store.has_copy else ""
+
+
+def team_access(app: App) -> OpenFor | None:
+    """Return the function that opens a principal's memories, over the connections of `app`; None
+    without a team's database."""
+    if app.postgres is None:
+        return None
+    from upwell.memory.postgres.shared import PostgresSharedMemories
+
+    store = app.config.store
+    shared = PostgresSharedMemories(app.postgres, tenant=store.tenant)
+
+    def opened(principal: Principal) -> AccessedMemories:
+        return AccessedMemories(shared, principal, app.audit, read_only=store.read_only)
+
+    return opened
+
+
+async def audit(limit: int) -> list[AuditEntry]:
+    """The latest entries of the audit log, newest first.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    async with _log() as log:
+        return list(await log.latest(limit))
+
+
+async def record_administration(action: str, subject: str) -> None:
+    """Add an action of the owner to the audit log. If this fails, upwell's own log reports it."""
+    with contained("writing the audit log"):
+        async with _log() as log:
+            await log.write(AuditEntry(SYSTEM_CLOCK.now(), "", action, subject, "done"))
+
+
+@asynccontextmanager
+async def _log() -> AsyncIterator[Log]:
+    config = load()
+    config.home.prepare()
+    files = open_files(config)
+    try:
+        yield open_audit_log(config, files)
+    finally:
+        await files.aclose()

@@ -1,1 +1,0 @@
-"""Lossless forms: ways to shorten a text before anything is left out."""

@@ -1,1 +1,0 @@
-"""Search by meaning, if an embedder is configured."""

@@ -1,0 +1,95 @@
+"""Embed memories in batches, for every store.
+
+Vectors stored as half-precision numbers, and statistics of their cosines.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from msgspec import Struct
+
+from upwell.ground.embed import Vector
+from upwell.ground.errors import LlmError
+from upwell.ground.trace import LOG
+from upwell.memory.lookups import SEQUENCE_BITS
+from upwell.memory.meaning import MAX_FAILURES, QuestionVectors, embedded, on_model_thread
+
+NEAREST = 40
+"""How many of the nearest memories become candidates."""
+SAMPLE, MIN_SAMPLE = 400, 12
+MIN_SPREAD = 0.03
+BACKGROUND_FROM, BACKGROUND_TO = 5, 15
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+def packed(vector: Vector) -> bytes:
+    """Pack a vector for storage."""
+    return np.asarray(vector, dtype=np.float16).tobytes()
+
+
+def unpacked(numbers: Sequence[bytes], dim: int) -> Floats:
+    """Unpack stored vectors into the rows of a matrix."""
+    return np.frombuffer(b"".join(numbers), np.float16).reshape(-1, dim).astype(np.float32)
+
+
+def code_of(vector: Vector) -> str:
+    """Return one binary digit for each number of a vector: 1 if the number is positive, otherwise
+    0."""
+    return "".join("1" if number > 0 else "0" for number in np.asarray(vector).tolist())
+
+
+def usual_cosines(
+    sample: Floats, sampled: Numbers, question: Floats, scopes: Sequence[int]
+) -> tuple[float, float]:
+    """Return the mean and spread of a question's cosines with a sample of the store's vectors. If
+    enough of the sample is in `scopes`, only that part counts. `sampled` has a memory's number for
+    each row of `sample`."""
+    visible = np.isin(sampled >> SEQUENCE_BITS, np.asarray(scopes, np.int64))
+    cosines = (sample[visible] if visible.sum() >= MIN_SAMPLE else sample) @ question
+    return float(cosines.mean()), max(MIN_SPREAD, float(cosines.std()))
+
+
+def background_of(best: Sequence[float], mean: float) -> float:
+    """Return the mean cosine of the memories that follow the very best ones, or `mean` if there are
+    none. `best` contains the highest cosines, highest first."""
+    next_best = best[BACKGROUND_FROM:BACKGROUND_TO]
+    return sum(next_best) / len(next_best) if next_best else mean
+
+
+MAX_CHARS = 2_000
+"""Only this many characters from the beginning of a memory are embedded."""
+BATCH = 32
+
+
+class DueVector(Struct, frozen=True):
+    """A memory that needs a vector. The vector is stored only if the memory still has this
+    `hash`."""
+
+    n: int
+    hash: str
+    text: str
+
+
+async def packed_vectors(
+    questions: QuestionVectors, batch: Sequence[DueVector]
+) -> dict[DueVector, bytes]:
+    """Return the packed vectors of these memories. If the model rejects a batch, each text is
+    embedded on its own, so that one bad text does not affect the others. If the first few texts
+    fail too, the model is probably down, and no vectors are returned."""
+    # numpy takes 100 ms to import, and only searches by meaning need it.
+
+    texts = [due.text for due in batch]
+    try:
+        vectors = await on_model_thread(partial(embedded, questions.embedder, texts))
+        return dict(zip(batch, map(packed, vectors), strict=True))
+    except LlmError as error:
+        LOG.warning("%d memories cannot be embedded: %s", len(batch), error)
+    one_by_one: dict[DueVector, bytes] = {}
+    for attempts, due in enumerate(batch if len(batch) > 1 else ()):
+        if not one_by_one and attempts >= MAX_FAILURES:
+            break
+        one_by_one |= await packed_vectors(questions, [due])
+    return one_by_one
