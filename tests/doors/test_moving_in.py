@@ -218,20 +218,3 @@ def test_the_tools_of_stm_find_the_notes_of_gemini(
     peer.wait_for_tools("upwell__search_memory")
     (note,) = json.loads(text_of(peer.call("upwell__search_memory", query="kettle")))
     assert note["content"] == "The kettle is in the galley."
-
-
-def test_the_servers_behind_memtomem_are_copied(upwell: Upwell, user: Path, home: Path) -> None:
-    server = {"prefix": "fs", "transport": "stdio", "command": "npx", "args": ["-y", "files-mcp"]}
-    path = user / ".memtomem" / "stm_proxy.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps({"enabled": True, "upstream_servers": {"files": server}}))
-    (user / ".cursor").mkdir()
-    settings = user / ".cursor" / "mcp.json"
-    entry = {"command": "python", "args": ["-m", "memtomem_stm"]}
-    settings.write_text(json.dumps({"mcpServers": {"memtomem-stm": entry}}, indent=4))
-    before = settings.read_bytes()
-    assert "cursor: memtomem-stm: fs → fs" in upwell("add", "--from-clients").out
-    assert settings.read_bytes() == before
-    assert "memtomem" not in (home / "config.toml").read_text()
-    path.unlink()
-    assert "memtomem-stm → memtomem-stm" in upwell("add", "--from-clients").out

@@ -1,13 +1,7 @@
-"""Copies the agents' MCP servers to `config.toml`, for the gateway, and gives back those that an
-earlier version moved there.
-
-If a server is the proxy memtomem-stm, the servers behind the proxy are copied instead. A file that
-cannot be read is reported; the others are still read.
-
-Gives an agent its servers back if the record of what upwell took from it is lost: from a backup
-beside the agent's file, or else from `config.toml`.
-
-Wraps the agents' MCP servers in their places, and unwraps them.
+"""What upwell does with the MCP servers of agents: wraps them in their places and unwraps them,
+copies them to `config.toml` for the gateway, and gives back those that an earlier version moved
+there. If the record of what it took is lost, they come from a backup beside the agent's file, or
+else from `config.toml`. A file that cannot be read is reported; the others are still read.
 """
 
 import contextlib
@@ -27,7 +21,6 @@ from upwell.ground.names import MAX_SERVER_NAME_CHARS, check_server_name
 from upwell.hosts import server_files
 from upwell.hosts.install import FilePlan, Installer, backups_of, readable
 from upwell.hosts.installation import Installation
-from upwell.hosts.memtomem import servers_behind
 from upwell.hosts.plugins import WrappedServers
 from upwell.hosts.servers import ServerEntry, ServerFile
 from upwell.setup.config_file import read_document, write_document, written
@@ -260,26 +253,11 @@ class Clients:
                 addition.refused[str(client.path(self._installation))] = str(error)
                 continue
             addition.servers += [
-                server
-                for entry in entries
-                if not entry.ours
-                for server in self._added(name, client.agent, entry, servers)
+                _added(name, client.agent, entry, servers) for entry in entries if not entry.ours
             ]
         after = tomlkit.dumps(document) if addition.added else before
         addition.config = FilePlan("config", self._home.config_file, before, after)
         return addition
-
-    def _added(
-        self, client: str, agent: str, entry: ServerEntry, servers: Any
-    ) -> list[AgentServer]:
-        """The agent's server or, for a proxy that upwell replaces, the servers behind it. New ones
-        are added to `servers`."""
-        user = self._installation
-        behind = servers_behind(entry.table, user.environment, user.user_folder)
-        return [
-            replace(_added(client, agent, inner, servers), original=f"{entry.name}: {inner.name}")
-            for inner in behind
-        ] or [_added(client, agent, entry, servers)]
 
     def take(self, config: FilePlan) -> None:
         """Write `config.toml`.
@@ -371,10 +349,8 @@ class Clients:
         for name, path in back.files:
             with contextlib.suppress(ConfigError):
                 text = after[path] if path in after else readable(path) or ""
-                for entry in replace(self._all_files[name], leave=()).entries(text):
-                    user = self._installation
-                    behind = servers_behind(entry.table, user.environment, user.user_folder)
-                    held += [compared(item.table) for item in (entry, *behind)]
+                entries = replace(self._all_files[name], leave=()).entries(text)
+                held += [compared(entry.table) for entry in entries]
         servers = read_document(self._home.config_file).get("server", {})
         return [name for name in names if name in servers and compared(servers[name]) not in held]
 
