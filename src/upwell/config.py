@@ -83,12 +83,12 @@ PER_TOOL = ("compress", "surface")
 GONE = frozenset(
     """
     cache.max_bytes cache.ttl_seconds compress.original_max_bytes compress.read_tokens
-    gateway.drain_seconds gateway.lazy_tools_tokens gateway.max_in_flight gateway.notice_seconds
-    hook.cold_ms hook.enabled hook.idle_minutes hook.prompt_ms hook.tool_ms learn.implicit_signals
-    lessons.models llm.input_price llm.output_price ltm.args ltm.arguments ltm.profile ltm.result
-    ltm.tool memory.qmd_command memory.qmd_mode oidc.keys_url store.deletions_days store.secret
-    surface.exclude_tools surface.judge_calls surface.session_max_bytes surface.tool_count
-    surface.write_tools tools.hide
+    gateway.drain_seconds gateway.lazy_tools_tokens gateway.list_wait_seconds gateway.max_in_flight
+    gateway.notice_seconds hook.cold_ms hook.enabled hook.idle_minutes hook.prompt_ms hook.tool_ms
+    learn.implicit_signals lessons.models llm.input_price llm.output_price ltm.args ltm.arguments
+    ltm.profile ltm.result ltm.tool memory.qmd_command memory.qmd_mode oidc.keys_url
+    store.deletions_days store.secret surface.exclude_tools surface.judge_calls
+    surface.session_max_bytes surface.tool_count surface.write_tools tools.hide
     """.split()
 )
 """Keys of earlier versions. They are reported, but stop no command."""

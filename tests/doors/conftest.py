@@ -15,7 +15,7 @@ from tests.doors.npm import install
 from tests.doors.peer import Peer
 
 SERVERS = Path(__file__).parent / "servers"
-QUICK = {"call_timeout_seconds": 3.0, "connect_timeout_seconds": 4.0, "list_wait_seconds": 2.0}
+QUICK = {"call_timeout_seconds": 3.0, "connect_timeout_seconds": 4.0}
 """Limits short enough for a test to wait for."""
 
 Server = Sequence[str] | Mapping[str, Any]

@@ -141,7 +141,7 @@ def test_wild_declarations_become_names_that_hosts_accept(gateway: Gateway) -> N
 
 
 def test_five_thousand_tools(gateway: Gateway) -> None:
-    limits = {"list_wait_seconds": 60.0, "connect_timeout_seconds": 60.0}
+    limits = {"connect_timeout_seconds": 60.0}
     servers = {"odd": script("odd", "--start", "list-many"), "good": script("upstream")}
     peer = gateway(servers, gateway=limits)
     peer.deadline = 60

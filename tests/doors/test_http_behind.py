@@ -129,7 +129,7 @@ def test_the_official_server_over_http(gateway: Gateway, tmp_path: Path, modern:
     command = [*REFERENCE, "--port", str(port)]
     with program(command, port, {}, tmp_path / "reference.log"):
         address = {"url": f"http://127.0.0.1:{port}/mcp"}
-        limits = {"connect_timeout_seconds": 20.0, "list_wait_seconds": 15.0}
+        limits = {"connect_timeout_seconds": 20.0}
         peer = gateway({"ref": address}, modern=modern, gateway=limits)
         peer.wait_for_tools("ref__test_simple_text")
         assert "simple text" in text_of(peer.call("ref__test_simple_text"))
@@ -171,7 +171,7 @@ def test_a_server_of_the_2024_protocol(gateway: Gateway, tmp_path: Path) -> None
     command = [sys.executable, "-c", OLD, str(port)]
     with program(command, port, os.environ, tmp_path / "old.log"):
         address = {"url": f"http://127.0.0.1:{port}/sse", "transport": "sse"}
-        limits = {"connect_timeout_seconds": 20.0, "list_wait_seconds": 15.0}
+        limits = {"connect_timeout_seconds": 20.0}
         peer = gateway({"old": address}, gateway=limits)
         peer.wait_for_tools("old__echo")
         assert text_of(peer.call("old__echo", text="é 🌊")) == "é 🌊"

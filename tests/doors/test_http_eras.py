@@ -13,7 +13,7 @@ from tests.doors.conftest import write_config
 from tests.doors.peer import text_of
 
 ASKS = "ref__test_input_required_result_elicitation"
-LIMITS = {"connect_timeout_seconds": 20.0, "list_wait_seconds": 15.0}
+LIMITS = {"connect_timeout_seconds": 20.0}
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory, url: str) -> Iterator[Address]:
     folder = tmp_path_factory.mktemp("mirrors")
-    limits = {"connect_timeout_seconds": 20.0, "list_wait_seconds": 15.0}
+    limits = {"connect_timeout_seconds": 20.0}
     write_config(folder / "home", {"m": {"url": url}}, gateway=limits)
     with serving(folder / "home", folder / "serve.log") as served:
         yield served

@@ -20,7 +20,7 @@ from tests.doors.reading import FOOTER, everything
 from tests.doors.servers.data import big_json, big_markdown
 
 MODES = ["legacy", "2026-07-28", "auto"]
-LIMITS = {"call_timeout_seconds": 30.0, "connect_timeout_seconds": 20.0, "list_wait_seconds": 15.0}
+LIMITS = {"call_timeout_seconds": 30.0, "connect_timeout_seconds": 20.0}
 MOST_CHARS = 5 * 10_000  # `READ_TOKENS`, with five characters a token
 Npm = Callable[..., list[str]]
 

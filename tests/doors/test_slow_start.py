@@ -30,7 +30,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
 SLOWER_THAN_THE_FIRST_START = 10
-LIMITS = {"list_wait_seconds": 0.3, "connect_timeout_seconds": 30.0, "call_timeout_seconds": 30.0}
+LIMITS = {"connect_timeout_seconds": 30.0, "call_timeout_seconds": 30.0}
 
 
 class Stage:

@@ -85,7 +85,6 @@ class Gateway:
         self._resources = UpstreamResources(
             lambda: self.upstreams,
             own.resources,
-            options.list_wait_seconds,
             self._announce_lists,
         )
         self.router = Router(
@@ -129,7 +128,6 @@ class Gateway:
     def apply_options(self, options: GatewayOptions) -> None:
         """Apply changed options. A new line limit takes effect when a server next starts."""
         self._options = options
-        self._resources.wait_seconds = options.list_wait_seconds
         for upstream in self.upstreams:
             upstream.options = options
 

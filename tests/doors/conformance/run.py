@@ -141,7 +141,6 @@ def through(run: Run, name: str, server: Mapping[str, object]) -> Checks:
     write_config(
         home,
         {"reference": {**server, "prefix": False}},
-        gateway={"list_wait_seconds": 30.0},
         compress={"strategy": "none"},
         surface={"enabled": False},
     )

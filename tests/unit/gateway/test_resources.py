@@ -33,7 +33,7 @@ async def ignored(kinds):
 
 
 def directory_of(*servers):
-    return UpstreamResources(lambda: servers, None, 1.0, ignored)
+    return UpstreamResources(lambda: servers, None, ignored)
 
 
 async def listed(upstream_resources):
@@ -101,14 +101,14 @@ async def test_a_catch_all_template_gets_no_requests_about_the_resources_of_othe
     everything = Resourceful("all", templates=["{+x}", "{scheme}://row/{x}"])
     docs = Resourceful("docs", ["docs://one"])
     db = Resourceful("db", ["db://schema"], ["db://row/{id}", "docs://any/row/{id}", "docs://d{x}"])
-    servers = UpstreamResources(lambda: [everything, docs, db], None, 1.0, ignored)
+    servers = UpstreamResources(lambda: [everything, docs, db], None, ignored)
     assert [server.name for server in await servers.owners(uri)] == owners
 
 
 async def test_a_resource_that_two_servers_list_belongs_to_the_one_configured_first():
     first, second = Resourceful("a", ["file:///policy.md"]), Resourceful("b", ["file:///policy.md"])
     for servers in ([first, second], [second, first]):
-        resources = UpstreamResources(lambda servers=servers: servers, Nothing(), 1.0, ignored)
+        resources = UpstreamResources(lambda servers=servers: servers, Nothing(), ignored)
         listed = [entry["uri"] for entry in loads(await resources.resources(NOBODY))]
         assert listed.count("file:///policy.md") == 1
         assert await resources.owners("file:///policy.md") == [servers[0]]
@@ -117,7 +117,7 @@ async def test_a_resource_that_two_servers_list_belongs_to_the_one_configured_fi
 
 async def test_a_resource_stays_with_its_owner_while_that_is_down():
     everything, db = Resourceful("all", ["db://other"]), Resourceful("db", ["db://schema"])
-    servers = UpstreamResources(lambda: [everything, db], Nothing(), 0.01, ignored)
+    servers = UpstreamResources(lambda: [everything, db], Nothing(), ignored, wait_seconds=0.01)
     await servers.resources(NOBODY)
     db.open.clear()
     await servers.resources(NOBODY)
@@ -133,7 +133,7 @@ async def test_a_late_list_holds_up_no_other_and_is_announced():
         announced.set()
 
     slow, quick = Resourceful("slow", ["slow://x"]), Resourceful("quick", ["quick://x"])
-    servers = UpstreamResources(lambda: [slow, quick], Nothing(), 0.01, on_late)
+    servers = UpstreamResources(lambda: [slow, quick], Nothing(), on_late, wait_seconds=0.01)
     slow.open.clear()
     assert [item["uri"] for item in loads(await servers.resources(NOBODY))] == ["quick://x"]
     slow.open.set()

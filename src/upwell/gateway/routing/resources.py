@@ -41,6 +41,7 @@ OWN_SCHEME = "upwell"
 NO_COMPLETIONS = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 _VARIABLE = re.compile(r"\{[^{}]*\}")
 
+WAIT_SECONDS = 5.0
 LATE_SECONDS = 60.0
 """How long a list that arrived late is kept for the next request."""
 _Entries = tuple[RawObject, ...] | None
@@ -79,11 +80,12 @@ class UpstreamResources:
         self,
         upstreams: Callable[[], Sequence[Upstream]],
         own: LocalResources,
-        wait_seconds: float,
         on_late: Callable[[Sequence[str]], Awaitable[None]],
+        *,
+        wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self.upstreams = upstreams
-        self.wait_seconds = wait_seconds
+        self._wait_seconds = wait_seconds
         self._own = own
         self._on_late = on_late
         self._reads = BackgroundTasks("reading the lists of upstreams")
@@ -104,7 +106,7 @@ class UpstreamResources:
         if not starting:
             return
         try:
-            seconds = self.wait_seconds if most_seconds is None else most_seconds
+            seconds = self._wait_seconds if most_seconds is None else most_seconds
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                 for upstream in starting:
                     group.create_task(upstream.settled())
@@ -257,7 +259,7 @@ class UpstreamResources:
                 work = late or self._reads.start(_read(upstream, method, member, client))
                 reads[upstream] = work
         if reads:
-            await asyncio.wait(reads.values(), timeout=self.wait_seconds)
+            await asyncio.wait(reads.values(), timeout=self._wait_seconds)
         entries: dict[Upstream, tuple[RawObject, ...]] = {}
         for upstream, read in reads.items():
             if not read.done():

@@ -451,7 +451,7 @@ async def probe(server: ServerOptions, options: GatewayOptions, connecting: Conn
         connection = await connecting(server, options, _NoClients())
         try:
             tools = await connection.handshake(options.connect_timeout_seconds)
-            await _read_lists(connection, options.list_wait_seconds)
+            await _read_lists(connection, LISTS_SECONDS)
         finally:
             await connection.aclose()
     except UpstreamError as error:
@@ -481,6 +481,8 @@ async def _read_lists(connection: Connection, seconds: float) -> None:
 
 
 MAX_SHOWN_FAULTS = 10
+LISTS_SECONDS = 5.0
+"""How long a probe waits for the lists other than tools."""
 RETIRE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 
