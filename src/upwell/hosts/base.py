@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from upwell.ground.errors import ConfigError, LlmError
 from upwell.ground.invocation import Invocation
-from upwell.hosts.events import EventFormat
+from upwell.hosts.events import HostEvents
 from upwell.hosts.installation import HookFile, Installation
 from upwell.hosts.servers import ServerFile
 
@@ -209,7 +209,7 @@ class Host(Struct, frozen=True, kw_only=True):
 
     name: str
     title: str
-    events: EventFormat
+    events: HostEvents
     hooks: HookFile
     export: Export
     writers: Mapping[str, str]

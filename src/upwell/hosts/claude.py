@@ -30,7 +30,7 @@ from upwell.hosts.base import (
     number_at,
     text_at,
 )
-from upwell.hosts.events import EventKind, HostEvent, NestedEvents
+from upwell.hosts.events import EventKind, HostEvent, HostEvents
 from upwell.hosts.installation import Installation
 from upwell.hosts.jsonc import parse
 from upwell.hosts.servers import ServerFile, applications_folder
@@ -56,21 +56,8 @@ and additional files in `managed-settings.d`."""
 _PROJECT_SETTINGS = ("settings.json", "settings.local.json")
 
 
-def _read_reply(tool: str, reply: Any) -> Any:
-    if tool.startswith("mcp__"):
-        return reply if isinstance(reply, list) else None
-    if not isinstance(reply, Mapping):
-        return reply if isinstance(reply, str) else None
-    return None if any(reply.get(key) for key in _NOT_PLAIN_TEXT) else reply
-
-
-def _write_reply(event: HostEvent, reply: Any) -> Mapping[str, Any]:
-    return {"hookSpecificOutput": {"hookEventName": event.name, "updatedToolOutput": reply}}
-
-
-EVENTS = NestedEvents(
-    max_bytes=10_000,
-    kinds={
+class ClaudeEvents(HostEvents):
+    kinds: Mapping[str, EventKind] = {
         "SessionStart": EventKind.SESSION,
         "UserPromptSubmit": EventKind.PROMPT,
         "PreToolUse": EventKind.BEFORE,
@@ -81,13 +68,24 @@ EVENTS = NestedEvents(
         "PreCompact": EventKind.COMPACT,
         "Stop": EventKind.STOP,
         "SessionEnd": EventKind.END,
-    },
-    readers={name: name for name in _READERS},
-    restores_context=True,
-    inserts="claude",
-    read_reply=_read_reply,
-    write_reply=_write_reply,
-)
+    }
+    readers: Mapping[str, str] = {name: name for name in _READERS}
+    restores_context = True
+    inserts = "claude"
+
+    def reply(self, called: str, payload: Mapping[str, Any]) -> Any:
+        reply = payload.get("tool_response")
+        if called.startswith("mcp__"):
+            return reply if isinstance(reply, list) else None
+        if not isinstance(reply, Mapping):
+            return reply if isinstance(reply, str) else None
+        return None if any(reply.get(key) for key in _NOT_PLAIN_TEXT) else reply
+
+    def replacement_output(self, event: HostEvent, reply: Any) -> Mapping[str, Any]:
+        return {"hookSpecificOutput": {"hookEventName": event.name, "updatedToolOutput": reply}}
+
+
+EVENTS = ClaudeEvents()
 HOOKS = JsonHooks(
     host="claude",
     variable="CLAUDE_CONFIG_DIR",

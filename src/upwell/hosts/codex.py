@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 
 from upwell.ground.invocation import Invocation
+from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.base import (
     SYSTEM_FILE,
     AutoLoaded,
@@ -34,10 +35,12 @@ from upwell.hosts.base import (
 )
 from upwell.hosts.edits import TOML
 from upwell.hosts.events import (
+    COMMANDS,
     MAX_PATH_CHARS,
     EventKind,
     HostEvent,
-    NestedEvents,
+    HostEvents,
+    answer_of,
     table_of,
     text_blocks,
     text_of,
@@ -47,22 +50,51 @@ from upwell.hosts.settings import JsonHooks
 
 TAIL_BYTES = 1_000_000
 """The end of a transcript in which the record of the latest command is looked for."""
-MAX_BYTES = 7_500
-"""The limit of 2,500 tokens in bytes, at a cautious three bytes per token."""
 
 
-def _read_reply(tool: str, reply: Any) -> Any:
-    """The text that can be replaced. None if the call failed or the result is not only text."""
-    if isinstance(reply, str):
-        return reply
-    if not isinstance(reply, Mapping) or reply.get("isError"):
-        return None
-    blocks = text_blocks(reply.get("content"))
-    return "\n".join(block["text"] for block in blocks) if blocks else None
+class CodexEvents(HostEvents):
+    kinds: Mapping[str, EventKind] = {
+        "SessionStart": EventKind.SESSION,
+        "UserPromptSubmit": EventKind.PROMPT,
+        "PreToolUse": EventKind.BEFORE,
+        "PostToolUse": EventKind.TOOL,
+        "PreCompact": EventKind.COMPACT,
+        "Stop": EventKind.STOP,
+        "SessionEnd": EventKind.END,
+    }
+    readers: Mapping[str, str] = {
+        "Bash": "Bash",
+        "shell": "Bash",
+        "local_shell": "Bash",
+        "exec_command": "Bash",
+        "read_file": "Read",
+        "grep_files": "Grep",
+        "list_dir": "LS",
+        "web_search": "WebSearch",
+    }
+    max_bytes = 7_500
+    """The limit of 2,500 tokens in bytes, at a cautious three bytes per token."""
+    reply_tokens = 2_400
+    restores_context = True
+    inserts = "codex"
 
+    def answer(self, tool: str, payload: Mapping[str, Any]) -> ToolAnswer | None:
+        if "error" in payload or tool != COMMANDS:
+            return super().answer(tool, payload)
+        return answer_of(self.result(payload), failed=_has_failed(payload), tool=tool)
 
-def _write_reply(event: HostEvent, reply: Any) -> Mapping[str, Any]:
-    return {"continue": False, "stopReason": "upwell shortened it", "reason": reply}
+    def reply(self, called: str, payload: Mapping[str, Any]) -> Any:
+        """The text that can be replaced. None if the call failed or the result is not only text."""
+        reply = payload.get("tool_response")
+        if isinstance(reply, str):
+            return reply
+        if not isinstance(reply, Mapping) or reply.get("isError"):
+            return None
+        blocks = text_blocks(reply.get("content"))
+        return "\n".join(block["text"] for block in blocks) if blocks else None
+
+    def replacement_output(self, event: HostEvent, reply: Any) -> Mapping[str, Any]:
+        return {"continue": False, "stopReason": "upwell shortened it", "reason": reply}
 
 
 def _has_failed(payload: Mapping[str, Any]) -> bool | None:
@@ -144,34 +176,7 @@ HOST = Host(
     name="codex",
     clients=("codex-mcp-client", "codex*"),
     title="Codex CLI",
-    events=NestedEvents(
-        max_bytes=MAX_BYTES,
-        kinds={
-            "SessionStart": EventKind.SESSION,
-            "UserPromptSubmit": EventKind.PROMPT,
-            "PreToolUse": EventKind.BEFORE,
-            "PostToolUse": EventKind.TOOL,
-            "PreCompact": EventKind.COMPACT,
-            "Stop": EventKind.STOP,
-            "SessionEnd": EventKind.END,
-        },
-        readers={
-            "Bash": "Bash",
-            "shell": "Bash",
-            "local_shell": "Bash",
-            "exec_command": "Bash",
-            "read_file": "Read",
-            "grep_files": "Grep",
-            "list_dir": "LS",
-            "web_search": "WebSearch",
-        },
-        restores_context=True,
-        inserts="codex",
-        read_reply=_read_reply,
-        write_reply=_write_reply,
-        reply_tokens=2_400,
-        has_failed=_has_failed,
-    ),
+    events=CodexEvents(),
     hooks=JsonHooks(
         host="codex",
         variable="CODEX_HOME",

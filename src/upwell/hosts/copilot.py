@@ -19,6 +19,7 @@ import orjson
 
 from upwell.ground.host_sessions import within
 from upwell.ground.invocation import Invocation
+from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.base import (
     FOLDER,
     SESSION,
@@ -37,30 +38,15 @@ from upwell.hosts.events import (
     STARTED,
     EventKind,
     HostEvent,
+    HostEvents,
     answer_of,
-    folder_of,
-    plain_args,
     session_of,
-    size_of,
-    surfacing_tool,
     table_of,
     text_of,
 )
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 
-_READERS = {
-    "view": "Read",
-    "read": "Read",
-    "bash": "Bash",
-    "shell": "Bash",
-    "powershell": "Bash",
-    "grep": "Grep",
-    "rg": "Grep",
-    "glob": "Glob",
-    "web_fetch": "WebFetch",
-    "web_search": "WebSearch",
-}
 MAX_REPLY_CHARS = 10_000_000
 _END_CHARS = 200
 _STATUS = re.compile(r"<shellId: \S{1,50} completed with exit code (-?\d{1,10})>\s*\Z")
@@ -68,12 +54,7 @@ _SERVER_MARK = "-"
 """Copilot CLI names MCP tools `server-tool`."""
 
 
-class CopilotEvents:
-    """Events with camelCase payloads and flat output."""
-
-    max_bytes = 10_000
-    readers: Mapping[str, str] = _READERS
-    reply_tokens: int | None = None
+class CopilotEvents(HostEvents):
     kinds: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,
         "userPromptSubmitted": EventKind.PROMPT,
@@ -84,28 +65,67 @@ class CopilotEvents:
         "agentStop": EventKind.STOP,
         "sessionEnd": EventKind.END,
     }
+    readers: Mapping[str, str] = {
+        "view": "Read",
+        "read": "Read",
+        "bash": "Bash",
+        "shell": "Bash",
+        "powershell": "Bash",
+        "grep": "Grep",
+        "rg": "Grep",
+        "glob": "Glob",
+        "web_fetch": "WebFetch",
+        "web_search": "WebSearch",
+    }
+    recorded = (EventKind.STOP,)
+    agent_key, tool_key = "agentId", "toolName"
 
-    def read(self, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
-        kind = self.kinds.get(name)
-        if kind is None:
-            return None
-        if kind in (EventKind.TOOL, EventKind.BEFORE):
-            return _tool_event(kind, name, payload)
-        text = ""
+    def session(self, payload: Mapping[str, Any]) -> str:
+        session = session_of(payload.get("sessionId"))
+        parent = session_of(payload.get("parentAgentId"))
+        return within(parent, session) if parent and payload.get("agentId") else session
+
+    def text(self, kind: EventKind, payload: Mapping[str, Any]) -> str:
         if kind is EventKind.PROMPT:
-            text = text_of(payload.get("prompt"))
-        elif kind is EventKind.SESSION:
-            text = STARTED
-        return HostEvent(
-            kind=kind,
-            name=name,
-            session=_session_in(payload),
-            cwd=folder_of(payload.get("cwd")),
-            text=text,
-            transcript=_transcript_in(payload) if kind is EventKind.STOP else "",
-            agent=session_of(payload.get("agentId")),
-            is_continued=bool(payload.get("stop_hook_active")),
-        )
+            return text_of(payload.get("prompt"))
+        return STARTED if kind is EventKind.SESSION else ""
+
+    def transcript(self, payload: Mapping[str, Any]) -> str:
+        own = "" if payload.get("agentId") else payload.get("transcriptPath")
+        return text_of(own, MAX_PATH_CHARS)
+
+    def call(self, event: HostEvent, payload: Mapping[str, Any]) -> HostEvent | None:
+        args = payload.get("toolArgs")
+        try:
+            decoded = orjson.loads(args) if isinstance(args, str) else args
+        except orjson.JSONDecodeError:
+            decoded = {}
+        return super().call(event, {**payload, self.args_key: decoded})
+
+    def tool(self, called: str, payload: Mapping[str, Any]) -> tuple[str, str]:
+        tool = self.readers.get(called, "")
+        if not tool and _SERVER_MARK in called and not called.startswith("upwell-"):
+            return called.replace(_SERVER_MARK, "__", 1), called
+        return tool, ""
+
+    def result(self, payload: Mapping[str, Any]) -> Any:
+        result = table_of(payload.get("toolResult"))
+        return result.get("textResultForLlm", payload.get("error"))
+
+    def answer(self, tool: str, payload: Mapping[str, Any]) -> ToolAnswer | None:
+        """A command's exit status is in the last line of its output, and the call counts as a
+        success whatever the status."""
+        result = table_of(payload.get("toolResult"))
+        text = text_of(result.get("textResultForLlm"), MAX_REPLY_CHARS)
+        status = _STATUS.search(text[-_END_CHARS:])
+        failed = status[1] != "0" if status else None
+        if "error" in payload or result.get("resultType") == "failure":
+            failed = True
+        return answer_of(self.result(payload), failed=failed, tool=tool)
+
+    def reply(self, called: str, payload: Mapping[str, Any]) -> Any:
+        result = table_of(payload.get("toolResult"))
+        return result.get("textResultForLlm") if result.get("resultType") == "success" else None
 
     def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         return {"additionalContext": text}
@@ -115,65 +135,6 @@ class CopilotEvents:
 
     def refusal_output(self, event: HostEvent, reason: str) -> Mapping[str, Any]:
         return {"permissionDecision": "deny", "permissionDecisionReason": reason}
-
-    def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
-        return {"decision": "block", "reason": question}
-
-
-def _session_in(payload: Mapping[str, Any]) -> str:
-    """The session id. A subagent's session is nested below its parent's."""
-    session, parent = session_of(payload.get("sessionId")), session_of(payload.get("parentAgentId"))
-    return within(parent, session) if parent and payload.get("agentId") else session
-
-
-def _transcript_in(payload: Mapping[str, Any]) -> str:
-    own = "" if payload.get("agentId") else payload.get("transcriptPath")
-    return text_of(own, MAX_PATH_CHARS)
-
-
-def _tool_event(kind: EventKind, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
-    called = text_of(payload.get("toolName"), 200)
-    tool, joined = surfacing_tool(called, _READERS, ()), ""
-    if not tool and _SERVER_MARK in called and not called.startswith("upwell-"):
-        tool, joined = called.replace(_SERVER_MARK, "__", 1), called
-    if not tool:
-        return None
-    result = table_of(payload.get("toolResult"))
-    return HostEvent(
-        kind=kind,
-        name=name,
-        session=_session_in(payload),
-        cwd=folder_of(payload.get("cwd")),
-        tool=tool,
-        joined=joined,
-        args=plain_args(_decoded(payload.get("toolArgs"))),
-        reply_chars=size_of(result.get("textResultForLlm", payload.get("error"))),
-        answer=answer_of(
-            result.get("textResultForLlm", payload.get("error")),
-            failed=_has_failed(payload, result),
-            tool=tool,
-        ),
-        reply=result.get("textResultForLlm") if result.get("resultType") == "success" else None,
-        agent=session_of(payload.get("agentId")),
-    )
-
-
-def _has_failed(payload: Mapping[str, Any], result: Mapping[str, Any]) -> bool | None:
-    """A command's exit status is in the last line of its output, and the call counts as a success
-    whatever the status."""
-    if "error" in payload or result.get("resultType") == "failure":
-        return True
-    status = _STATUS.search(text_of(result.get("textResultForLlm"), MAX_REPLY_CHARS)[-_END_CHARS:])
-    return status[1] != "0" if status else None
-
-
-def _decoded(args: Any) -> Mapping[str, Any]:
-    if not isinstance(args, str):
-        return table_of(args)
-    try:
-        return table_of(orjson.loads(args))
-    except orjson.JSONDecodeError:
-        return {}
 
 
 def _invoke(question: HeadlessQuestion) -> Invocation:

@@ -13,44 +13,28 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
+from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe
 from upwell.hosts.events import (
     COMMANDS,
     EventKind,
     HostEvent,
+    HostEvents,
     answer_of,
     folder_of,
     plain_args,
     session_of,
-    size_of,
-    table_of,
     text_of,
 )
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 
 _MCP = "MCP:"
-_READERS = {
-    "Read": "Read",
-    "read_file": "Read",
-    "Grep": "Grep",
-    "Glob": "Glob",
-    "LS": "LS",
-    "Shell": "Bash",
-    "Bash": "Bash",
-    "SemanticSearch": "Grep",
-    "WebFetch": "WebFetch",
-    "WebSearch": "WebSearch",
-}
 
 
-class CursorEvents:
-    """Events with the event's name in `hook_event_name` and the session in `conversation_id`."""
-
-    max_bytes = 10_000
-    readers: Mapping[str, str] = _READERS
-    reply_tokens: int | None = None
+class CursorEvents(HostEvents):
     kinds: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,
         "beforeSubmitPrompt": EventKind.PROMPT,
@@ -60,30 +44,61 @@ class CursorEvents:
         "stop": EventKind.STOP,
         "sessionEnd": EventKind.END,
     }
+    readers: Mapping[str, str] = {
+        "Read": "Read",
+        "read_file": "Read",
+        "Grep": "Grep",
+        "Glob": "Glob",
+        "LS": "LS",
+        "Shell": "Bash",
+        "Bash": "Bash",
+        "SemanticSearch": "Grep",
+        "WebFetch": "WebFetch",
+        "WebSearch": "WebSearch",
+    }
+    recorded = ()
+    agent_key, continued_key = "", "loop_count"
 
-    def read(self, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
-        name = name or text_of(payload.get("hook_event_name"), 64)
-        kind = self.kinds.get(name)
-        if kind is None:
-            return None
-        session = session_of(payload.get("conversation_id") or payload.get("session_id"))
-        cwd = folder_of(payload.get("cwd")) or _first_folder(payload.get("workspace_roots"))
-        if kind is EventKind.TOOL:
-            return _tool_event(name, payload, session, cwd)
-        if kind is EventKind.BEFORE:
+    def session(self, payload: Mapping[str, Any]) -> str:
+        return session_of(payload.get("conversation_id") or payload.get("session_id"))
+
+    def cwd(self, payload: Mapping[str, Any]) -> str | None:
+        roots = payload.get("workspace_roots")
+        first = roots[0] if isinstance(roots, list) and roots else None
+        return folder_of(payload.get("cwd")) or folder_of(first)
+
+    def text(self, kind: EventKind, payload: Mapping[str, Any]) -> str:
+        return text_of(payload.get("prompt")) if kind is EventKind.PROMPT else ""
+
+    def call(self, event: HostEvent, payload: Mapping[str, Any]) -> HostEvent | None:
+        if event.kind is EventKind.BEFORE:
             args = plain_args({"command": text_of(payload.get("command"))})
-            return HostEvent(
-                kind=kind, name=name, session=session, cwd=cwd, tool=COMMANDS, args=args
-            )
-        text = text_of(payload.get("prompt")) if kind is EventKind.PROMPT else ""
-        return HostEvent(
-            kind=kind,
-            name=name,
-            session=session,
-            cwd=cwd,
-            text=text,
-            is_continued=bool(payload.get("loop_count")),
-        )
+            return replace(event, tool=COMMANDS, args=args)
+        return super().call(event, payload)
+
+    def tool(self, called: str, payload: Mapping[str, Any]) -> tuple[str, str]:
+        if not called.startswith(_MCP):
+            return self.readers.get(called, ""), ""
+        tool = called.removeprefix(_MCP)
+        return ("", "") if "__" in tool else (tool, tool)
+
+    def result(self, payload: Mapping[str, Any]) -> Any:
+        return payload.get("tool_output")
+
+    def answer(self, tool: str, payload: Mapping[str, Any]) -> ToolAnswer | None:
+        return answer_of(self.result(payload), tool=tool)
+
+    def reply(self, called: str, payload: Mapping[str, Any]) -> Any:
+        """The content of an MCP result, the only part that can be replaced."""
+        output = self.result(payload) if called.startswith(_MCP) else None
+        try:
+            result = orjson.loads(output) if isinstance(output, str) else output
+        except orjson.JSONDecodeError:
+            return None
+        if not isinstance(result, Mapping) or result.get("isError"):
+            return None
+        content = result.get("content")
+        return {"content": content} if isinstance(content, list) else None
 
     def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         return {"additional_context": text}
@@ -96,46 +111,6 @@ class CursorEvents:
 
     def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
         return {"followup_message": question}
-
-
-def _tool_event(
-    name: str, payload: Mapping[str, Any], session: str, cwd: str | None
-) -> HostEvent | None:
-    called = text_of(payload.get("tool_name"), 200)
-    tool = _READERS.get(called, "")
-    if called.startswith(_MCP):
-        bare_name = called.removeprefix(_MCP)
-        tool = "" if "__" in bare_name else bare_name
-    if not tool:
-        return None
-    return HostEvent(
-        kind=EventKind.TOOL,
-        name=name,
-        session=session,
-        cwd=cwd,
-        tool=tool,
-        joined=tool if called.startswith(_MCP) else "",
-        args=plain_args(table_of(payload.get("tool_input"))),
-        reply_chars=size_of(payload.get("tool_output")),
-        answer=answer_of(payload.get("tool_output"), tool=tool),
-        reply=_read_reply(payload.get("tool_output")) if called.startswith(_MCP) else None,
-    )
-
-
-def _read_reply(output: Any) -> Any:
-    """The content of an MCP result, the only part that can be replaced."""
-    try:
-        result = orjson.loads(output) if isinstance(output, str) else output
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(result, Mapping) or result.get("isError"):
-        return None
-    content = result.get("content")
-    return {"content": content} if isinstance(content, list) else None
-
-
-def _first_folder(roots: Any) -> str | None:
-    return folder_of(roots[0]) if isinstance(roots, list) and roots else None
 
 
 HOST = Host(

@@ -1,15 +1,10 @@
-"""The events that agent hosts send to our hooks, in one form for all hosts, and the interface for
-parsing and answering them.
-
-Events in the format that Claude Code introduced. The payload has keys for the event's name, the
-session, the folder and the tool; most output goes into `hookSpecificOutput`. Codex, Gemini CLI and
-VS Code use the same format, with their own names for events and tools.
-"""
+"""The events that agent hosts send to our hooks, in one form for all hosts, and how they are parsed
+and answered."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -87,53 +82,6 @@ class HostEvent(Struct, frozen=True, kw_only=True):
     agent: str = ""
     is_continued: bool = False
     reports_compactions: bool = True
-
-
-class EventFormat(Protocol):
-    """How a host reports events, and what output it accepts."""
-
-    @property
-    def kinds(self) -> Mapping[str, EventKind]:
-        """The events that we handle, keyed by the host's names."""
-        ...
-
-    @property
-    def max_bytes(self) -> int:
-        """The size limit for the context that a hook adds. The host may drop or truncate a larger
-        text, or move it into a file."""
-        ...
-
-    @property
-    def readers(self) -> Mapping[str, str]:
-        """The host's own tools that read, search or run commands, mapped to upwell's names."""
-        ...
-
-    @property
-    def reply_tokens(self) -> int | None:
-        """The token limit for a replacement result; None if there is none."""
-        ...
-
-    def read(self, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
-        """Parse a payload. Returns None for an event that we do not handle. Never raises on a
-        malformed payload."""
-        ...
-
-    def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
-        """The hook output that adds `text` to the agent's context."""
-        ...
-
-    def replacement_output(self, event: HostEvent, reply: Any) -> Mapping[str, Any]:
-        """The hook output that replaces `event.reply` with `reply`, which has the same shape."""
-        ...
-
-    def refusal_output(self, event: HostEvent, reason: str) -> Mapping[str, Any]:
-        """The hook output that blocks a tool call; empty if the host does not allow this."""
-        ...
-
-    def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
-        """The hook output that makes the agent continue with `question`; empty if the host does not
-        allow this."""
-        ...
 
 
 def text_of(value: Any, limit: int = MAX_TEXT_CHARS) -> str:
@@ -251,189 +199,161 @@ def text_blocks(value: Any) -> list[Mapping[str, Any]] | None:
 
 
 _ENDS = (EventKind.STOP, EventKind.END)
-_RECORDED = (*_ENDS, EventKind.SESSION)
-"""The kinds of events for which upwell may read the transcript."""
 _USERS = ("user", "sdk")
 """The authors of prompts, as Claude Code names them, that are the user."""
 MAX_PROMPT_CHARS = 1_000_000
 """How much of a prompt is read, to find the ends of what the host put into it."""
-ReadReply = Callable[[str, Any], Any]
-"""Takes a tool's name and result. Returns the part of the result that a hook can replace, or None
-if it can replace nothing.
-"""
-WriteReply = Callable[[HostEvent, Any], Mapping[str, Any]]
-WriteRefusal = Callable[[HostEvent, str], Mapping[str, Any]]
-WriteQuestion = Callable[[HostEvent, str], Mapping[str, Any]]
 
 
-def always(payload: Mapping[str, Any]) -> bool:
-    """Return True, for a host that sends a compaction event only when it really compacts."""
-    return True
+class HostEvents:
+    """How a host reports events, and what output it accepts.
 
+    This is the format that Claude Code introduced, and that Codex, Gemini CLI and VS Code share.
+    The payload has keys for the event's name, the session, the folder and the tool; most output
+    goes into `hookSpecificOutput`. A host with another format overrides what differs.
 
-def not_replaceable(tool: str, reply: Any) -> Any:
-    """Return None, for a host whose hooks cannot replace a tool's result."""
-    return None
-
-
-def not_reported(payload: Mapping[str, Any]) -> bool | None:
-    """Return None, for a host that says in the event itself whether a command failed."""
-    return None
-
-
-def no_output(event: HostEvent, reply: Any) -> Mapping[str, Any]:
-    return {}
-
-
-def denied(event: HostEvent, reason: str) -> Mapping[str, Any]:
-    """The output that denies a tool call and gives the reason."""
-    decision = {"permissionDecision": "deny", "permissionDecisionReason": reason}
-    return {"hookSpecificOutput": {"hookEventName": event.name, **decision}}
-
-
-def blocked(event: HostEvent, question: str) -> Mapping[str, Any]:
-    """The output that makes the agent continue with `question` at the end of a turn."""
-    return {"decision": "block", "reason": question}
-
-
-class NestedEvents(Struct, frozen=True, kw_only=True):
-    """The events of one host that uses this format.
-
+    - `kinds`: the events that we handle, keyed by the host's names.
+    - `readers`: the host's own tools that read, search or run commands, mapped to upwell's names.
+    - `server_marks`: the prefixes of MCP tools.
+    - `max_bytes`: the size limit for the context that a hook adds. The host may drop or truncate a
+      larger text, or move it into a file.
+    - `reply_tokens`: the token limit for a replacement result; None if there is none.
     - `inserts`: the host's name, if it puts elements into prompts (`prompts.INSERTED`). A prompt
       that is nothing else is not an event.
     - `restores_context`: a resumed session still has the context that hooks added at its start.
-    - `really_compacts` returns False if an event only announces a possible compaction.
-    - `has_failed` returns whether a command failed, if the host records that outside of the event.
-    - `read_reply` returns the replaceable part of a tool's result, and `write_reply` builds the
-      output that replaces it.
+    - `announces_compactions`: an event with the trigger `auto` only announces a possible one.
+    - `recorded`: the kinds of events for which upwell may read the transcript.
     """
 
-    max_bytes: int
-    kinds: Mapping[str, EventKind]
-    readers: Mapping[str, str]
+    kinds: Mapping[str, EventKind] = {}
+    readers: Mapping[str, str] = {}
     server_marks: Sequence[str] = ("mcp__",)
-    inserts: str = ""
-    restores_context: bool = False
-    read_reply: ReadReply = not_replaceable
-    write_reply: WriteReply = no_output
-    write_refusal: WriteRefusal = denied
-    write_question: WriteQuestion = blocked
+    max_bytes = 10_000
     reply_tokens: int | None = None
-    has_failed: Callable[[Mapping[str, Any]], bool | None] = not_reported
-    really_compacts: Callable[[Mapping[str, Any]], bool] = always
+    inserts = ""
+    restores_context = False
+    announces_compactions = False
+    recorded: Sequence[EventKind] = (*_ENDS, EventKind.SESSION)
+    agent_key, tool_key, args_key = "agent_id", "tool_name", "tool_input"
+    continued_key = "stop_hook_active"
 
     def read(self, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
+        """Parse a payload. Returns None for an event that we do not handle. Never raises on a
+        malformed payload."""
         name = name or text_of(payload.get("hook_event_name"), 64)
         kind = self.kinds.get(name)
-        if kind is None or (kind is EventKind.COMPACT and not self.really_compacts(payload)):
+        is_announced = self.announces_compactions and payload.get("trigger") == "auto"
+        if kind is None or (kind is EventKind.COMPACT and is_announced):
             return None
-        if kind in (EventKind.TOOL, EventKind.BEFORE):
-            return self._tool_event(kind, name, payload)
-        text = self._text(kind, payload)
-        if kind is EventKind.PROMPT and not text and payload.get("prompt"):
-            return None
-        return HostEvent(
+        event = HostEvent(
             kind=kind,
             name=name,
-            session=_session_in(payload),
-            cwd=folder_of(payload.get("cwd")),
+            session=self.session(payload),
+            cwd=self.cwd(payload),
+            agent=session_of(payload.get(self.agent_key)),
+        )
+        if kind in (EventKind.TOOL, EventKind.BEFORE):
+            return self.call(event, payload)
+        text = self.text(kind, payload)
+        if kind is EventKind.PROMPT and self.inserts and not text and payload.get("prompt"):
+            return None
+        return replace(
+            event,
             text=text,
-            transcript=_transcript_in(payload) if kind in _RECORDED else "",
-            agent=_agent_in(payload),
-            is_continued=bool(payload.get("stop_hook_active")),
-            reports_compactions=self.really_compacts is always,
+            transcript=self.transcript(payload) if kind in self.recorded else "",
+            is_continued=bool(payload.get(self.continued_key)),
+            reports_compactions=not self.announces_compactions,
         )
 
     def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
+        """The hook output that adds `text` to the agent's context."""
         return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}
 
     def replacement_output(self, event: HostEvent, reply: Any) -> Mapping[str, Any]:
-        return self.write_reply(event, reply)
+        """The hook output that replaces `event.reply` with `reply`, which has the same shape."""
+        return {}
 
     def refusal_output(self, event: HostEvent, reason: str) -> Mapping[str, Any]:
-        return self.write_refusal(event, reason)
+        """The hook output that blocks a tool call; empty if the host does not allow this."""
+        decision = {"permissionDecision": "deny", "permissionDecisionReason": reason}
+        return {"hookSpecificOutput": {"hookEventName": event.name, **decision}}
 
     def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
-        return self.write_question(event, question)
+        """The hook output that makes the agent continue with `question` at the end of a turn; empty
+        if the host does not allow this."""
+        return {"decision": "block", "reason": question}
 
-    def _text(self, kind: EventKind, payload: Mapping[str, Any]) -> str:
+    def session(self, payload: Mapping[str, Any]) -> str:
+        """The session id. A subagent gets its own session, because it does not share its parent's
+        context."""
+        agent = session_of(payload.get(self.agent_key))
+        return within(session_of(payload.get("session_id")), agent)
+
+    def cwd(self, payload: Mapping[str, Any]) -> str | None:
+        return folder_of(payload.get("cwd"))
+
+    def text(self, kind: EventKind, payload: Mapping[str, Any]) -> str:
+        """`HostEvent.text`. A session that was resumed without its context counts as new. Claude
+        Code may name a prompt's author (`source`)."""
+        source = text_of(payload.get("source"), 64)
         if kind is EventKind.PROMPT:
-            return self._user_words(payload)
+            prompt = text_of(payload.get("prompt"), MAX_PROMPT_CHARS)
+            if self.inserts and payload.get("source"):
+                prompt = prompt if source in _USERS else ""
+            elif self.inserts:
+                prompt = own_words(prompt, self.inserts)
+            return prompt[:MAX_TEXT_CHARS]
         if kind is EventKind.SESSION:
-            return SUBAGENT if _agent_in(payload) else self._reason(payload)
+            if session_of(payload.get(self.agent_key)):
+                return SUBAGENT
+            return source if self.restores_context or source != RESUMED else STARTED
         if kind in _ENDS:
             return text_of(payload.get("last_assistant_message", payload.get("prompt_response")))
         return ""
 
-    def _user_words(self, payload: Mapping[str, Any]) -> str:
-        """The user's words in a prompt. Claude Code may name its author (`source`)."""
-        author, prompt = payload.get("source"), text_of(payload.get("prompt"), MAX_PROMPT_CHARS)
-        if self.inserts and author:
-            prompt = prompt if author in _USERS else ""
-        elif self.inserts:
-            prompt = own_words(prompt, self.inserts)
-        return prompt[:MAX_TEXT_CHARS]
+    def transcript(self, payload: Mapping[str, Any]) -> str:
+        own = payload.get("agent_transcript_path") if payload.get(self.agent_key) else None
+        return text_of(own or payload.get("transcript_path"), MAX_PATH_CHARS)
 
-    def _reason(self, payload: Mapping[str, Any]) -> str:
-        """Why the session started. A session that was resumed without its context counts as new."""
-        reason = text_of(payload.get("source"), 64)
-        return reason if self.restores_context or reason != RESUMED else STARTED
-
-    def _tool_event(
-        self, kind: EventKind, name: str, payload: Mapping[str, Any]
-    ) -> HostEvent | None:
-        called = text_of(payload.get("tool_name"), 200)
-        tool = surfacing_tool(called, self.readers, self.server_marks)
+    def call(self, event: HostEvent, payload: Mapping[str, Any]) -> HostEvent | None:
+        """The event of a tool call; None if the tool gets no memories."""
+        called = text_of(payload.get(self.tool_key), 200)
+        tool, joined = self.tool(called, payload)
         if not tool:
             return None
-        joined = ""
-        if called not in self.readers and "__" not in tool:
-            joined, tool = tool, tool.replace("_", "__", 1)
-            if exact := _exact_tool(payload):
-                joined, tool = "", exact
-        return HostEvent(
-            kind=kind,
-            name=name,
-            session=_session_in(payload),
-            cwd=folder_of(payload.get("cwd")),
+        answer = self.answer(tool, payload)
+        has_failed = answer is not None and answer.failed
+        return replace(
+            event,
             tool=tool,
             joined=joined,
-            args=plain_args(table_of(payload.get("tool_input"))),
-            reply_chars=size_of(payload.get("tool_response", payload.get("error"))),
-            answer=self._answer(tool, payload),
-            reply=self.read_reply(called, payload.get("tool_response")),
-            agent=_agent_in(payload),
+            args=plain_args(payload.get(self.args_key)),
+            reply_chars=size_of(self.result(payload)),
+            answer=answer,
+            reply=None if has_failed else self.reply(called, payload),
         )
 
-    def _answer(self, tool: str, payload: Mapping[str, Any]) -> ToolAnswer | None:
+    def tool(self, called: str, payload: Mapping[str, Any]) -> tuple[str, str]:
+        """`HostEvent.tool`, "" for a tool that gets no memories, and `HostEvent.joined`. Gemini CLI
+        names the server and the tool beside the joined name."""
+        tool = surfacing_tool(called, self.readers, self.server_marks)
+        if not tool or called in self.readers or "__" in tool:
+            return tool, ""
+        context = table_of(payload.get("mcp_context"))
+        server, name = (text_of(context.get(key), 200) for key in ("server_name", "tool_name"))
+        return (f"{server}__{name}", "") if server and name else (tool.replace("_", "__", 1), tool)
+
+    def result(self, payload: Mapping[str, Any]) -> Any:
+        """The result of a call, or the error in its place; None if the event has none."""
+        return payload.get("tool_response", payload.get("error"))
+
+    def answer(self, tool: str, payload: Mapping[str, Any]) -> ToolAnswer | None:
         """The result of a call. A command that its host does not report as failed has worked,
-        unless its result reports an exit status, or the host tells outcomes elsewhere."""
-        result = payload.get("tool_response", payload.get("error"))
-        if "error" in payload or tool != COMMANDS:
-            return answer_of(result, failed="error" in payload, tool=tool)
-        answer = answer_of(result, failed=self.has_failed(payload), tool=tool)
-        if answer and answer.failed is None and self.has_failed is not_reported:
-            return replace(answer, failed=False)
-        return answer
+        unless its result reports an exit status."""
+        failed = "error" in payload or (None if tool == COMMANDS else False)
+        answer = answer_of(self.result(payload), failed=failed, tool=tool)
+        return replace(answer, failed=False) if answer and answer.failed is None else answer
 
-
-def _exact_tool(payload: Mapping[str, Any]) -> str:
-    """`server__tool`, if the host names both beside the joined name, as Gemini CLI does."""
-    context = table_of(payload.get("mcp_context"))
-    server, tool = text_of(context.get("server_name"), 200), text_of(context.get("tool_name"), 200)
-    return f"{server}__{tool}" if server and tool else ""
-
-
-def _agent_in(payload: Mapping[str, Any]) -> str:
-    """The subagent's id. A subagent gets its own session, because it does not share its parent's
-    context."""
-    return session_of(payload.get("agent_id"))
-
-
-def _session_in(payload: Mapping[str, Any]) -> str:
-    return within(session_of(payload.get("session_id")), _agent_in(payload))
-
-
-def _transcript_in(payload: Mapping[str, Any]) -> str:
-    own = payload.get("agent_transcript_path") if _agent_in(payload) else None
-    return text_of(own or payload.get("transcript_path"), MAX_PATH_CHARS)
+    def reply(self, called: str, payload: Mapping[str, Any]) -> Any:
+        """The part of a result that a hook can replace; None if it can replace nothing."""
+        return None

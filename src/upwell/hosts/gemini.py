@@ -37,17 +37,41 @@ from upwell.hosts.base import (
     number_at,
     text_at,
 )
-from upwell.hosts.events import EventKind, HostEvent, NestedEvents
+from upwell.hosts.events import EventKind, HostEvent, HostEvents
 from upwell.hosts.servers import GEMINI_PLACEHOLDERS, ServerFile
 from upwell.hosts.settings import JsonHooks
 
 
-def _deny(event: HostEvent, reason: str) -> Mapping[str, Any]:
-    return {"decision": "deny", "reason": reason}
+class GeminiEvents(HostEvents):
+    kinds: Mapping[str, EventKind] = {
+        "SessionStart": EventKind.SESSION,
+        "BeforeAgent": EventKind.PROMPT,
+        "BeforeTool": EventKind.BEFORE,
+        "AfterTool": EventKind.TOOL,
+        "PreCompress": EventKind.COMPACT,
+        "AfterAgent": EventKind.STOP,
+        "SessionEnd": EventKind.END,
+    }
+    readers: Mapping[str, str] = {
+        "read_file": "Read",
+        "read_many_files": "Read",
+        "search_file_content": "Grep",
+        "grep_search": "Grep",
+        "glob": "Glob",
+        "list_directory": "LS",
+        "run_shell_command": "Bash",
+        "web_fetch": "WebFetch",
+        "google_web_search": "WebSearch",
+    }
+    server_marks = ("mcp_",)
+    inserts = "gemini"
+    announces_compactions = True
 
+    def refusal_output(self, event: HostEvent, reason: str) -> Mapping[str, Any]:
+        return {"decision": "deny", "reason": reason}
 
-def _really_compacts(payload: Mapping[str, Any]) -> bool:
-    return payload.get("trigger") != "auto"
+    def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
+        return {"decision": "deny", "reason": question}
 
 
 _SETTINGS = {
@@ -101,34 +125,7 @@ HOST = Host(
     name="gemini",
     clients=("gemini-cli*",),
     title="Gemini CLI",
-    events=NestedEvents(
-        max_bytes=10_000,
-        kinds={
-            "SessionStart": EventKind.SESSION,
-            "BeforeAgent": EventKind.PROMPT,
-            "BeforeTool": EventKind.BEFORE,
-            "AfterTool": EventKind.TOOL,
-            "PreCompress": EventKind.COMPACT,
-            "AfterAgent": EventKind.STOP,
-            "SessionEnd": EventKind.END,
-        },
-        readers={
-            "read_file": "Read",
-            "read_many_files": "Read",
-            "search_file_content": "Grep",
-            "grep_search": "Grep",
-            "glob": "Glob",
-            "list_directory": "LS",
-            "run_shell_command": "Bash",
-            "web_fetch": "WebFetch",
-            "google_web_search": "WebSearch",
-        },
-        server_marks=("mcp_",),
-        write_refusal=_deny,
-        write_question=_deny,
-        inserts="gemini",
-        really_compacts=_really_compacts,
-    ),
+    events=GeminiEvents(),
     hooks=JsonHooks(
         host="gemini",
         variable="GEMINI_CLI_HOME",

@@ -42,33 +42,13 @@ from upwell.hosts.base import (
     number_at,
     text_at,
 )
-from upwell.hosts.events import (
-    EventKind,
-    HostEvent,
-    answer_of,
-    folder_of,
-    plain_args,
-    session_of,
-    size_of,
-    table_of,
-    text_of,
-)
+from upwell.hosts.events import EventKind, HostEvent, HostEvents, answer_of, session_of, text_of
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile
 
 MARK = "// Made by `upwell hook install opencode`. Remove it with `upwell hook uninstall opencode`."
 PLUGIN = Path(__file__).with_name("opencode_plugin.js")
 _COMMAND = re.compile(r"^const COMMAND = (\[.*\])$", re.MULTILINE)
-_READERS = {
-    "read": "Read",
-    "grep": "Grep",
-    "glob": "Glob",
-    "list": "LS",
-    "bash": "Bash",
-    "shell": "Bash",
-    "webfetch": "WebFetch",
-    "websearch": "WebSearch",
-}
 _OWN_TOOLS = frozenset(
     """
     apply_patch create_file edit_file edit_notebook_file insert_edit_into_file
@@ -79,12 +59,9 @@ _OWN_TOOLS = frozenset(
 """Built-in tools, of OpenCode or other hosts, whose names look like `server_tool`."""
 
 
-class OpenCodeEvents:
+class OpenCodeEvents(HostEvents):
     """The plugin's payloads, in which MCP tools are named `server_tool`."""
 
-    max_bytes = 10_000
-    readers: Mapping[str, str] = _READERS
-    reply_tokens: int | None = None
     kinds: Mapping[str, EventKind] = {
         "session.created": EventKind.SESSION,
         "chat.message": EventKind.PROMPT,
@@ -92,26 +69,48 @@ class OpenCodeEvents:
         "session.compacting": EventKind.COMPACT,
         "session.idle": EventKind.STOP,
     }
+    readers: Mapping[str, str] = {
+        "read": "Read",
+        "grep": "Grep",
+        "glob": "Glob",
+        "list": "LS",
+        "bash": "Bash",
+        "shell": "Bash",
+        "webfetch": "WebFetch",
+        "websearch": "WebSearch",
+    }
+    recorded = ()
+    agent_key, args_key = "", "args"
 
-    def read(self, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
-        name = name or text_of(payload.get("hook_event_name"), 64)
-        kind = self.kinds.get(name)
-        if kind is None:
-            return None
-        if kind is EventKind.TOOL:
-            return _tool_event(name, payload)
-        text = ""
+    def session(self, payload: Mapping[str, Any]) -> str:
+        return session_of(payload.get("sessionID"))
+
+    def text(self, kind: EventKind, payload: Mapping[str, Any]) -> str:
         if kind is EventKind.PROMPT:
-            text = text_of(payload.get("prompt"))
-        elif kind is EventKind.SESSION:
-            text = text_of(payload.get("source"), 64)
-        return HostEvent(
-            kind=kind,
-            name=name,
-            session=session_of(payload.get("sessionID")),
-            cwd=folder_of(payload.get("cwd")),
-            text=text,
-        )
+            return text_of(payload.get("prompt"))
+        return text_of(payload.get("source"), 64) if kind is EventKind.SESSION else ""
+
+    def tool(self, called: str, payload: Mapping[str, Any]) -> tuple[str, str]:
+        if called in self.readers:
+            return self.readers[called], ""
+        if called in _OWN_TOOLS or called.startswith("upwell_") or "_" not in called:
+            return "", ""
+        return called.replace("_", "__", 1), called
+
+    def result(self, payload: Mapping[str, Any]) -> Any:
+        return payload.get("output")
+
+    def answer(self, tool: str, payload: Mapping[str, Any]) -> ToolAnswer | None:
+        """The result of a call. The exit status of a command takes precedence over its text."""
+        output, status = payload.get("output"), payload.get("exit")
+        failed = payload.get("failed") is True or None
+        if output is None and status is None and not failed:
+            return None
+        return answer_of({"output": output, "exit_code": status}, failed=failed, tool=tool)
+
+    def reply(self, called: str, payload: Mapping[str, Any]) -> Any:
+        output = payload.get("output")
+        return output if isinstance(output, str) else None
 
     def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         return {"text": text}
@@ -124,46 +123,6 @@ class OpenCodeEvents:
 
     def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
         return {}
-
-
-def _tool_event(name: str, payload: Mapping[str, Any]) -> HostEvent | None:
-    called = text_of(payload.get("tool_name"), 200)
-    tool = _surfacing_tool(called)
-    if not tool:
-        return None
-    output = payload.get("output")
-    answer = _answer(payload, tool)
-    has_failed = answer is not None and answer.failed
-    return HostEvent(
-        kind=EventKind.TOOL,
-        name=name,
-        session=session_of(payload.get("sessionID")),
-        cwd=folder_of(payload.get("cwd")),
-        tool=tool,
-        joined=called if called not in _READERS else "",
-        args=plain_args(table_of(payload.get("args"))),
-        reply_chars=size_of(output),
-        answer=answer,
-        reply=output if isinstance(output, str) and not has_failed else None,
-    )
-
-
-def _answer(payload: Mapping[str, Any], tool: str) -> ToolAnswer | None:
-    """The result of a call. The exit status of a command takes precedence over its text."""
-    output, status = payload.get("output"), payload.get("exit")
-    has_failed = payload.get("failed") is True
-    if output is None and status is None and not has_failed:
-        return None
-    result = {"output": output, "exit_code": status}
-    return answer_of(result, failed=has_failed or None, tool=tool)
-
-
-def _surfacing_tool(name: str) -> str:
-    if name in _READERS:
-        return _READERS[name]
-    if name in _OWN_TOOLS or name.startswith("upwell_") or "_" not in name:
-        return ""
-    return name.replace("_", "__", 1)
 
 
 class PluginFile:

@@ -8,41 +8,40 @@ from collections.abc import Mapping
 from typing import Any
 
 from upwell.hosts.base import AutoLoaded, Export, Host
-from upwell.hosts.events import EventKind, HostEvent, NestedEvents
+from upwell.hosts.events import EventKind, HostEvent, HostEvents
 from upwell.hosts.servers import ServerFile, applications_folder
 from upwell.hosts.settings import JsonHooks
 
 
-def _write_question(event: HostEvent, question: str) -> Mapping[str, Any]:
-    decision = {"hookEventName": event.name, "decision": "block", "reason": question}
-    return {"hookSpecificOutput": decision}
+class VsCodeEvents(HostEvents):
+    kinds: Mapping[str, EventKind] = {
+        "SessionStart": EventKind.SESSION,
+        "PreToolUse": EventKind.BEFORE,
+        "PostToolUse": EventKind.TOOL,
+        "PreCompact": EventKind.COMPACT,
+        "Stop": EventKind.STOP,
+    }
+    readers: Mapping[str, str] = {
+        "read_file": "Read",
+        "grep_search": "Grep",
+        "semantic_search": "Grep",
+        "file_search": "Glob",
+        "list_dir": "LS",
+        "run_in_terminal": "Bash",
+        "fetch_webpage": "WebFetch",
+    }
+    server_marks = ("mcp__", "mcp_")
+
+    def question_output(self, event: HostEvent, question: str) -> Mapping[str, Any]:
+        decision = super().question_output(event, question)
+        return {"hookSpecificOutput": {"hookEventName": event.name, **decision}}
 
 
 HOST = Host(
     name="vscode",
     clients=("visual studio code*",),
     title="VS Code",
-    events=NestedEvents(
-        max_bytes=10_000,
-        kinds={
-            "SessionStart": EventKind.SESSION,
-            "PreToolUse": EventKind.BEFORE,
-            "PostToolUse": EventKind.TOOL,
-            "PreCompact": EventKind.COMPACT,
-            "Stop": EventKind.STOP,
-        },
-        readers={
-            "read_file": "Read",
-            "grep_search": "Grep",
-            "semantic_search": "Grep",
-            "file_search": "Glob",
-            "list_dir": "LS",
-            "run_in_terminal": "Bash",
-            "fetch_webpage": "WebFetch",
-        },
-        server_marks=("mcp__", "mcp_"),
-        write_question=_write_question,
-    ),
+    events=VsCodeEvents(),
     hooks=JsonHooks(
         host="vscode",
         variable="COPILOT_HOME",
