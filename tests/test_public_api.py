@@ -57,6 +57,11 @@ def test_the_hook_client_is_stdlib_only():
     assert not loaded & {"asyncio", "click", "msgspec", "sqlite3", "mcp", "pydantic", "json"}
 
 
+def test_extras_are_imported_only_when_they_are_used():
+    loaded = loaded_by("import upwell.app.store, upwell.app.memory, upwell.memory.postgres.store")
+    assert not loaded & {"numpy", "psycopg", "yaml", "httpx2", "opentelemetry.sdk"}
+
+
 def test_the_documented_names_exist():
     from upwell.app import Settings, build
     from upwell.compress import compress

@@ -1,6 +1,4 @@
-"""All of a library's vectors: those of its store and of its documents.
-
-Turn queries into vectors, to search by meaning if an embedder is configured.
+"""Turn queries and memories into vectors, to search by meaning if an embedder is configured.
 
 A model may be slow, missing or failing. A search waits for the model only briefly, and then
 continues with words alone.
@@ -11,8 +9,11 @@ import contextlib
 import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import LlmError, extra_hint
@@ -30,6 +31,8 @@ DEADLINE_SHARE = 0.5
 CACHED_QUERIES, MAX_RUNNING = 256, 4
 MAX_FAILURES, RESET_SECONDS = 3, 60.0
 MAX_CHARS = 2_000
+"""Only this many characters from the beginning of a text are embedded."""
+BATCH = 32
 
 Progress = Callable[[int, int], None]
 """Called with the number of memories embedded so far and the number to embed in total."""
@@ -148,6 +151,37 @@ def on_model_thread[T](work: Callable[[], T]) -> asyncio.Future[T]:
             raise LlmError(f"the model failed: {error}") from error
 
     return on_daemon_thread(asked, "meaning")
+
+
+class DueVector(Struct, frozen=True):
+    """A memory that needs a vector. The vector is stored only if the memory still has this
+    `hash`."""
+
+    n: int
+    hash: str
+    text: str
+
+
+async def packed_vectors(
+    questions: QuestionVectors, batch: Sequence[DueVector]
+) -> dict[DueVector, bytes]:
+    """Return the packed vectors of these memories. If the model rejects a batch, each text is
+    embedded on its own, so that one bad text does not affect the others. If the first few texts
+    fail too, the model is probably down, and no vectors are returned."""
+    from upwell.memory.vectors import packed
+
+    texts = [due.text for due in batch]
+    try:
+        vectors = await on_model_thread(partial(embedded, questions.embedder, texts))
+        return dict(zip(batch, map(packed, vectors), strict=True))
+    except LlmError as error:
+        LOG.warning("%d memories cannot be embedded: %s", len(batch), error)
+    one_by_one: dict[DueVector, bytes] = {}
+    for attempts, due in enumerate(batch if len(batch) > 1 else ()):
+        if not one_by_one and attempts >= MAX_FAILURES:
+            break
+        one_by_one |= await packed_vectors(questions, [due])
+    return one_by_one
 
 
 MODEL_SECONDS = 5.0

@@ -28,11 +28,17 @@ from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Query
 from upwell.memory.lookups import SEQUENCE_BITS, SHUFFLE_FACTOR, SHUFFLE_PRIME, ranges
-from upwell.memory.meaning import Progress, QuestionVectors
+from upwell.memory.meaning import (
+    BATCH,
+    MAX_CHARS,
+    DueVector,
+    Progress,
+    QuestionVectors,
+    packed_vectors,
+)
 from upwell.memory.postgres.counts import PostgresFilter, within
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.ranking.terms import Corpus
-from upwell.memory.vectors import BATCH, MAX_CHARS, DueVector, packed_vectors
 
 if TYPE_CHECKING:
     from upwell.ground.embed import Vector

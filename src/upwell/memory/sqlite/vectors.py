@@ -15,10 +15,16 @@ from typing import TYPE_CHECKING
 from upwell.ground.sqlite.database import Database, Owner
 from upwell.ground.sqlite.file import recreate
 from upwell.ground.trace import LOG
-from upwell.memory.meaning import Progress, QuestionVectors
+from upwell.memory.meaning import (
+    BATCH,
+    MAX_CHARS,
+    DueVector,
+    Progress,
+    QuestionVectors,
+    packed_vectors,
+)
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import text_of
-from upwell.memory.vectors import BATCH, MAX_CHARS, DueVector, packed_vectors
 
 if TYPE_CHECKING:
     from upwell.ground.embed import Vector

@@ -18,12 +18,12 @@ from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Hit, Memory, Query, Scope
 from upwell.memory.base import Store, StoreRecall
-from upwell.memory.meaning import Embeddings, QuestionVectors
+from upwell.memory.meaning import DueVector, Embeddings, QuestionVectors
 from upwell.memory.postgres import vectors
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS
-from upwell.memory.vectors import DueVector, packed
+from upwell.memory.vectors import packed
 from upwell.testing import FakeEmbedder
 
 SAME = {"automobile": "car", "vehicle": "car", "repaired": "fixed", "mended": "fixed"}

@@ -14,10 +14,10 @@ from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.types.memory import Hit, Memory, Query, Scope
 from upwell.memory.base import StoreRecall
 from upwell.memory.lookups import SEQUENCE_BITS
-from upwell.memory.meaning import QuestionVectors
+from upwell.memory.meaning import DueVector, QuestionVectors
 from upwell.memory.sqlite import vectors
 from upwell.memory.sqlite.store import OWNER, SqliteStore
-from upwell.memory.vectors import DueVector, packed
+from upwell.memory.vectors import packed
 from upwell.testing import FakeEmbedder, ManualClock
 
 SAME = {"automobile": "car", "vehicle": "car", "repaired": "fixed", "mended": "fixed"}
