@@ -32,7 +32,7 @@ STAIRS = {
         host_sessions pause
     """.split(),
     "memory": """
-        options ranking records stems sources places notes lookups meaning base topics team vectors
+        options ranking records stems sources places notes lookups vectors meaning base topics team
         relocation sqlite postgres documents folder external library line transfer
     """.split(),
     "surface": """

@@ -58,7 +58,7 @@ def test_the_hook_client_is_stdlib_only():
 
 
 def test_extras_are_imported_only_when_they_are_used():
-    loaded = loaded_by("import upwell.app.store, upwell.app.memory, upwell.memory.postgres.store")
+    loaded = loaded_by("import upwell.app.store, upwell.app.memory")
     assert not loaded & {"numpy", "psycopg", "yaml", "httpx2", "opentelemetry.sdk"}
 
 
