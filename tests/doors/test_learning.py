@@ -96,6 +96,11 @@ def test_three_ratings_of_two_processes_demote_a_memory(gateway: Gateway, upwell
     assert stats["demoted"][0]["id"] == identity
     assert "demoted" in upwell("stats").out
     assert "demoted" in upwell("explain").out
+    about = upwell("explain", identity).out
+    assert "demoted" in about
+    assert third in about
+    assert upwell("explain", third, "--json").json["decisions"][0]["id"] == third
+    assert "No decision is about" in upwell("explain", "s_0").err
     assert upwell("tune", "--reset", "--memory", identity).code == 0
     assert FACT in upwell("context", "settlement job midnight?", "--door", "prompt").out
 

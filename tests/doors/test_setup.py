@@ -236,7 +236,7 @@ def test_undo_restores_every_byte_and_keeps_what_was_learned(user: User) -> None
     assert proposals(user) == []
     assert not (user.home / "sessions.db").exists()
     assert not (user.home / "setup.json").exists()
-    assert "nothing to undo" in user.run("setup", "--undo", "--yes")[0]
+    assert "nothing to undo" in user.run("setup", "--undo")[0], "nothing is asked"
     user.run("setup", "--yes")
     assert RULE in proposals(user), "what was forgotten can be learned again"
 

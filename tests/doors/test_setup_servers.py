@@ -69,6 +69,13 @@ def test_every_server_keeps_its_place(upwell: Upwell, user: Path, home: Path) ->
     assert state(user) == once
 
 
+def test_a_claude_code_that_has_kept_nothing_else_gets_its_hooks(
+    upwell: Upwell, user: Path
+) -> None:
+    assert not (user / ".claude").exists()
+    assert "hooks    claude: create" in upwell("setup", "--dry-run").out
+
+
 def test_unwrapping_restores_every_byte(upwell: Upwell, user: Path) -> None:
     assert upwell(*WRAP, "--yes").code == 0
     done = upwell(*UNDO, "--yes")

@@ -3,6 +3,7 @@
 `upwell setup --undo`.
 """
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ from click.exceptions import Exit
 from upwell.cli.output import note, raw, say
 from upwell.cli.servers import say_improvised
 from upwell.cli.session import with_learning
+from upwell.ground.errors import UsageError
 from upwell.ground.text.words import counted
 
 if TYPE_CHECKING:
@@ -31,6 +33,19 @@ def state(plan: "FilePlan") -> str:
     lines = plan.diff.splitlines()[2:]
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
     return f"{verb} {plan.path} (+{added} -{removed})"
+
+
+def expect_terminal() -> None:
+    """Refuse to go on if nobody can be asked.
+
+    Raises:
+        UsageError: there is no terminal.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "setup asks before it changes anything, and there is no terminal to ask on",
+            hint="--dry-run shows the changes, --yes makes them",
+        )
 
 
 def confirm(question: str, show: "Callable[[], None]") -> None:
@@ -124,6 +139,7 @@ def undo_setup(
         note("upwell: nothing was changed; without --dry-run, setup asks and then undoes this")
         return
     if not yes:
+        expect_terminal()
         confirm("Undo all of this?", show)
     faults: list[str] = []
     setting_up.undo(reporting(faults), only_servers=only_servers)

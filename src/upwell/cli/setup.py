@@ -4,7 +4,6 @@ setup."""
 import os
 import shlex
 import shutil
-import sys
 import time
 from collections import Counter
 from contextlib import contextmanager, nullcontext, suppress
@@ -26,7 +25,7 @@ from upwell.cli.lessons import (
 )
 from upwell.cli.memories import index_sessions
 from upwell.cli.output import note, progress, say
-from upwell.cli.plans import confirm, refuse, reporting, show_plans, state
+from upwell.cli.plans import confirm, expect_terminal, refuse, reporting, show_plans, state
 from upwell.cli.servers import NO_AGENT, clients_of_user, say_damage, say_places
 from upwell.cli.session import run, with_learning
 from upwell.ground.errors import UpwellError, UsageError
@@ -93,11 +92,8 @@ def setup(
     if forget and (not undo or only):
         raise UsageError("--forget needs --undo alone", hint="upwell setup --undo --forget")
     parts = _parts(only, undo=undo, shorten=shorten, lessons=lessons)
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise UsageError(
-            "setup asks before it changes anything, and there is no terminal to ask on",
-            hint="--dry-run shows the changes, --yes makes them",
-        )
+    if not (yes or dry_run or undo):
+        expect_terminal()
     with _leaving_no_home() if dry_run else nullcontext():
         clients = clients_of_user(project)
         setting_up = _setting_up(clients)

@@ -189,6 +189,10 @@ async def _learned(app: "LearningApp", *, apply: bool) -> dict[str, Any]:
 
 
 def explain(
+    id: Annotated[
+        str | None,
+        Argument(metavar="ID", help="Only this decision, or those about this memory."),
+    ] = None,
     number: Annotated[int, Option("-n", min=1, help="Number of decisions.")] = 20,
     session: Session = None,
     follow: Annotated[
@@ -212,6 +216,8 @@ def explain(
     given = {"host": host, "tool": tool, "file": file, "spoke": "1" if spoke else None}
     filters = {name: value for name, value in given.items() if value}
     if follow:
+        if id:
+            raise UsageError("--follow takes no id")
         if session:
             filters["session"] = session
         follow_decisions(filters, once=once, as_json=as_json)
@@ -219,20 +225,34 @@ def explain(
     if filters or once:
         raise UsageError("--host, --tool, --file, --spoke and --once need --follow")
     from upwell.app.reporting import accounts, decisions
+    from upwell.usage.events import MAX_EVENTS
 
     async def work(app: "LearningApp") -> "list[tuple[Mapping[str, Any], list[str]]]":
-        return await accounts(app, await decisions(app, number, session))
+        recent = await decisions(app, number if id is None else MAX_EVENTS, session)
+        return await accounts(app, _about(id, recent)[-number:])
 
     explained = with_learning(work)
     if as_json:
         say_json({"decisions": [decision for decision, _ in explained]})
         return
     if not explained:
-        note("No decisions yet.")
+        note(f"No decision is about {id}." if id else "No decisions yet.")
     for decision, (head, *rest) in explained:
         say(f"{iso(decision['at'])} {head}")
         for line in rest:
             say(line)
+
+
+def _about(id: str | None, decisions: "list[dict[str, Any]]") -> "list[dict[str, Any]]":
+    """The decision with this id, or those that showed or held back this memory."""
+    if id is None:
+        return decisions
+    return [
+        decision
+        for decision in decisions
+        if id == decision["id"]
+        or any(id == one[0] for one in (*decision["memories"], *decision["held_back"]))
+    ]
 
 
 def _number(value: float) -> str:

@@ -91,6 +91,7 @@ HOOKS = JsonHooks(
     variable="CLAUDE_CONFIG_DIR",
     folder=".claude",
     file="settings.json",
+    trace=".claude.json",
     matchers={
         "SessionStart": "",
         "UserPromptSubmit": "",

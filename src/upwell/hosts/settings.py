@@ -24,7 +24,8 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
     """A JSON file whose `hooks` table holds a list for each event.
 
     - `file` is relative to `folder`, the host's folder. `variable`, if set, is the environment
-      variable that can name another folder.
+      variable that can name another folder. `trace` is a file in the user's home that also shows
+      that the host is in use.
     - `matchers` maps each event to its matcher, or "" for none. Those in `guard_matchers` are
       installed only if the user has a guard (a rule that blocks tool calls).
     - `nested`: the list of an event holds groups, each with a matcher and a list of handlers
@@ -44,6 +45,7 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
     matchers: Mapping[str, str]
     guard_matchers: Mapping[str, str] = field(default_factory=dict)
     variable: str = ""
+    trace: str = ""
     nested: bool = True
     timeout_key: str = "timeout"
     timeout: int = 10
@@ -62,7 +64,8 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
 
     def is_present(self, installation: Installation) -> bool:
         folder = installation.folder_named(self.variable, self.folder)
-        return (folder if self.folder else self.path(installation).parent).is_dir()
+        is_here = (folder if self.folder else self.path(installation).parent).is_dir()
+        return is_here or (bool(self.trace) and (installation.user_folder / self.trace).exists())
 
     def with_ours(self, text: str, installation: Installation) -> str:
         events = {**self.matchers, **(self.guard_matchers if installation.guards else {})}
