@@ -36,7 +36,7 @@ from upwell.memory.ranking.coefficients import BY_MEANING, BY_WORDS
 from upwell.memory.ranking.scoring import assess
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.surface.event import Event as CueEvent
-from upwell.surface.gate import Gate
+from upwell.surface.filters import refusal_of
 from upwell.surface.options import PipelineOptions
 from upwell.surface.query import CueReader
 
@@ -71,7 +71,7 @@ def read(cue: Cue) -> Query | None:
     """The product's query for this cue; None if a gate refuses the cue."""
     options = PipelineOptions()
     event, query = CueEvent.of(cue, options, 0.0), CueReader().query(cue, limit=10)
-    return query if Gate(options).refusal(event, query, NO_INTENT) is None else None
+    return query if refusal_of(event, query, NO_INTENT) is None else None
 
 
 def coding(cue: Mapping[str, Any]) -> Query | None:

@@ -36,9 +36,8 @@ STAIRS = {
         relocation sqlite postgres documents folder external library line transfer
     """.split(),
     "surface": """
-        loaded seen_log wording query options event moments gate render scopes bearing
-        context_sketch worth intent journal learning verdict lessons filters rules judge
-        session_start record explain pipeline offer
+        loaded query options event seen_log moments render scopes bearing worth intent journal
+        learning verdict lessons filters rules judge session_start record explain pipeline offer
     """.split(),
     "gateway": """
         options shapes eras clients upstreams calls routing front server

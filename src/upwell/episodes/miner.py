@@ -21,13 +21,13 @@ from upwell.episodes.failures import (
     real_steps,
     succeeded,
 )
-from upwell.episodes.searches import definitions
 from upwell.episodes.signatures import CommandStep, command_of
 from upwell.episodes.trials import Trial, TrialMiner, can_be_said, is_risky, quoted
 from upwell.episodes.triggers import (
     Episode,
     EpisodeKind,
     TicketMiner,
+    definitions,
     of_failure,
     of_place,
     of_symbols,

@@ -16,8 +16,8 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.hosts.base import Host
 from upwell.hosts.events import COMMANDS, EventKind, HostEvent
 from upwell.hosts.prompts import QUESTION
+from upwell.surface.moments import is_correction
 from upwell.surface.render import harmless_line
-from upwell.surface.wording import is_correction
 
 MIN_TURNS = 5
 MAX_SESSIONS = 200

@@ -9,7 +9,7 @@ from typing import Any
 from upwell.ground.types.cue import Cue
 from upwell.hosts.base import Host
 from upwell.hosts.events import HostEvent
-from upwell.surface.gate import writes
+from upwell.surface.event import writes
 
 TEXT_KEYS = ("stdout", "stderr", "content", "result", "output")
 """The keys under which built-in tools put text. No other key of an object is changed."""

@@ -26,7 +26,7 @@ from upwell.sessions.rank import text_terms, word_terms
 from upwell.sessions.record import ID, NAMESPACE, RecordedRequest, SessionRecord, decoded, state_of
 from upwell.sessions.tables import SessionRow
 from upwell.sessions.turns import TRUNKS, issues_in, pulls_in
-from upwell.surface.wording import is_question
+from upwell.surface.moments import is_question
 
 HALF_LIFE_HOURS, OLDEST_SHARE = 48.0, 0.35
 """The share of a session's weight that age takes away by half every `HALF_LIFE_HOURS`, down to

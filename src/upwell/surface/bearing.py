@@ -22,7 +22,7 @@ from upwell.ground.text.words import informative
 from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, hidden_words, sound, word_list
 from upwell.memory.stems import stemmer
-from upwell.surface.wording import is_question
+from upwell.surface.moments import is_question
 
 MAX_PROMPT_CHARS = 6_000
 HEAD_CHARS, TAIL_CHARS = 2_000, 1_500

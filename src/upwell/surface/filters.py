@@ -1,5 +1,5 @@
-"""The filters after the search. They decide which of the memories found may reach the agent, and in
-what order (seeds 000, 003 and 004 in tests/NAMES.md)."""
+"""The checks before and after a search. They decide which events may start one, which of the
+memories found may reach the agent, and in what order (seeds 000, 003 and 004 in tests/NAMES.md)."""
 
 import re
 from collections import Counter
@@ -10,16 +10,16 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import Clock
 from upwell.ground.text.words import counted, jaccard, terms
-from upwell.ground.types.cue import Intent, Moment, Skip, SkipReason
+from upwell.ground.types.cue import Door, Intent, Moment, Skip, SkipReason
 from upwell.ground.types.memory import Hit, Memory, Query
 from upwell.memory.team.sharing import own_name
-from upwell.surface.context_sketch import ContextSketches
-from upwell.surface.event import Event
+from upwell.surface.event import Event, writes
 from upwell.surface.learning import Learning
 from upwell.surface.lessons import applicable
 from upwell.surface.moments import case_of, suited
-from upwell.surface.options import PipelineOptions
-from upwell.surface.seen_log import SeenLog, SessionState
+from upwell.surface.options import InjectionMode, PipelineOptions
+from upwell.surface.query import messages_of, says_little, usable
+from upwell.surface.seen_log import ContextSketches, SeenLog, SessionState
 from upwell.surface.worth import lack_of, without_outdated
 
 MAX_SAID = 2
@@ -28,6 +28,44 @@ is `all`. In real sessions, a third memory was never useful."""
 MIN_SHARE_ASKED = 0.2
 """For an explicit request, a hit must reach this share of the best score (our own constant)."""
 RATE_SECONDS = 60.0
+
+
+def silence_of(cue: Event, triggers: Sequence[str] = ()) -> Skip | None:
+    """The reason to show no memories for this event, whatever its query; None if there is none.
+    `StandingRules` decides separately about standing rules."""
+    if cue.is_unasked and cue.options.is_paused(cue.session):
+        return Skip(reason=SkipReason.PAUSED)
+    surface = cue.options.surface
+    if not surface.enabled:
+        return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
+    is_bare_message = cue.tool is None and not triggers
+    if is_bare_message and (why := messages_of(cue.options.lexicon).not_applicable(cue.text)):
+        return Skip(reason=SkipReason.NOT_APPLICABLE, detail=why)
+    if cue.progressive and surface.injection_mode is InjectionMode.PREPEND:
+        detail = "surface.injection_mode = prepend would shift the offsets"
+        return Skip(reason=SkipReason.PROGRESSIVE, detail=detail)
+    chars = cue.reply_chars if cue.door == Door.TOOL else None
+    if chars is not None and chars < surface.min_response_chars:
+        return Skip(reason=SkipReason.RESPONSE_TOO_SHORT, detail=f"{chars} characters")
+    if cue.tool is not None and (why := writes(cue)):
+        return Skip(reason=SkipReason.WRITE_TOOL, detail=why)
+    return None
+
+
+def refusal_of(cue: Event, query: Query | None, intent: Intent) -> Skip | None:
+    """The reason not to search for this query, or None. Call `silence_of()` first."""
+    if query is None:
+        return Skip(reason=SkipReason.NO_QUERY)
+    if not (query.paths or query.symbols or query.triggers):
+        if not any(usable(text) for text in query.texts):
+            return Skip(reason=SkipReason.UNSUITABLE_QUERY, detail="only function words")
+        if says_little(query, cue.options.lexicon):
+            return Skip(reason=SkipReason.UNSUITABLE_QUERY, detail="only the tool's name is known")
+    options = cue.options.intent
+    if options.required and cue.tool is None and intent.confidence < options.min_confidence:
+        detail = f"confidence {intent.confidence:.2f} < {options.min_confidence:.2f}"
+        return Skip(reason=SkipReason.LOW_INTENT, detail=detail)
+    return None
 
 
 class Pace:

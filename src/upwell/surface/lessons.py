@@ -1,10 +1,9 @@
-"""Finds the lessons of earlier sessions that bear on a cue.
+"""Finds the lessons of earlier sessions that bear on a cue, and checks whether an episode (the
+conclusion of an earlier session) still holds for a cue.
 
 Lessons are few, and no search finds them well: all lessons of a project share its words. So they
 are kept in memory, and compared with each prompt and each call that went wrong (`bearing`). They
 also help where no search starts, such as at a later prompt.
-
-Checks whether an episode (the conclusion of an earlier session) still holds for a cue.
 
 An episode is a memory with triggers: the exact situations in which it helps, such as a missing file
 or a failing command. Unless the user asks for it, an episode is shown only if one of its triggers

@@ -2,12 +2,6 @@
 useful memory exists for one event in twenty. It answers the user's words, or it supplies an exact
 fact after a step that went wrong. So each cue is assigned a moment, and each moment admits only the
 kinds of memory that help in it.
-
-Finds the documents and commits about what a failure names: a host, or a file that is no code.
-
-Such a failure is about the surroundings of the work, and only a text that contains the very name
-says something about them: how the database on `localhost:5433` is started, or where `certs/dev.pem`
-comes from. The files of the code are named in every traceback, and the agent can read them.
 """
 
 import re
@@ -26,7 +20,93 @@ from upwell.ground.types.memory import LESSON, STATE, Hit, Memory, Query
 from upwell.learn.learned import CASE_SIGN
 from upwell.memory.base import MemoryReader
 from upwell.surface.event import Event, asks_in_words, found_nothing, searches
-from upwell.surface.wording import is_correction, is_question
+
+# What a prompt asks or contradicts, by its first words, in English, Spanish, German, French and
+# Portuguese. A prompt in one language is read by the patterns of all. So a word that also begins
+# English sentences counts only together with words that follow it there: `comment faire`, but not
+# `comment out`; `non, …`, but not `non-blocking`.
+_START = r"^\W{0,3}"
+LED = (
+    r"(?:(?:also|and|ok|okay|so|but|now|then|well|hmm?|hey|hi|hello|btw|by the way|actually|oh|"
+    r"alright|all right|right|great|thanks|thank you|cool|good|nice|perfect|yes|yeah|yep|wait|"
+    r"sorry|again|next|quick question|one more (?:thing|question)|"
+    r"y|pero|entonces|ahora|bueno|vale|oye|además|también|por cierto|perfecto|gracias|"
+    r"und|aber|dann|gut|ja|danke|übrigens|et|mais|alors|bon|donc|sinon|d['’]accord|merci|"
+    r"e|mas|então|agora|bem|também|aliás|obrigad[oa])\W{1,3}){1,4}"
+)
+"""Words that lead over to a question, as in "ok, so where is …"."""
+_QUESTION = re.compile(
+    rf"{_START}(?:why|how|where|what|which|who|when|is|are|does|do|did|can|could|should|was|were)\b",
+    re.IGNORECASE,
+)
+_LED_QUESTION = re.compile(
+    rf"{_START}{LED}(?:why|whose|who(?! knows)|"
+    r"(?:how|where|what|which)\b(?! (?:i|we|you|they|it|means|possible|needed|necessary|an?)\b)|"
+    r"(?:when|why) (?:is|are|was|were|do|does|did|will|can|should)|"
+    r"(?:is|are|does|did|was|were) (?:i|we|you|they|it|there|this|that|these|those|the|an?|any|"
+    r"my|our|your|all)|(?:can|could|should|do) (?:i|it|there|this|that|they|these|those))\b",
+    re.IGNORECASE,
+)
+"""An imperative ("and do the same"), a request ("ok, can you …") and a clause ("and where possible,
+use …") are no questions."""
+_QUESTION_ELSEWHERE = re.compile(
+    rf"{_START}(?:{LED})?(?:"
+    r"cómo|por qu[eéê]|qué|cuál(?:es)?|dónde|adónde|cuándo|quién(?:es)?|cuánt[oa]s?|"
+    r"como (?:se|puedo|hago|hacemos|podemos|es|está|esta|funciona|era|eu|faço|faz|fazer|posso|é|"
+    r"fica|rodo|uso|a gente)|donde (?:está|esta|están|estan|se|hay|puedo|tengo|va)|"
+    r"cual (?:es|era|sería)|que (?:es|hace|pasa|pasó|significa|hay)|hay (?:alguna?|forma|manera)|"
+    r"se puede|sabes (?:si|cómo|como|dónde|donde)|"
+    r"warum|wieso|weshalb|wohin|woher|womit|wofür|wozu|wann|welche[rsnm]?|"
+    r"(?:wie|wo|wer|was) (?:ist|sind|war|hat|haben|habe|heißt|macht|mache|bedeutet|passiert|muss|"
+    r"soll|sollen|kann|können|geht|läuft|liegt|finde|wird|werden|viele?|oft|lange|startet|"
+    r"starte)|(?:gibt|ist|kann|können|muss|müssen|soll|sollen|läuft|geht|funktioniert) "
+    r"(?:es|das|der|man|ich|wir|ein|eine)|"
+    r"pourquoi|où|combien|quel(?:le)?s?|qu['’]est-ce|est-ce|c['’]est (?:quoi|où)|ou est|"
+    r"comment (?:faire|fait|fonctionne|est|sont|puis|peut|peux|je|tu|nous|vous|se|ça|utiliser|"
+    r"lancer|on (?:fait|peut|lance|utilise|configure))|y a-t-il|peut-on|faut-il|"
+    r"qual|quais|onde|quem|o que (?:é|faz|acontece|significa|há|tem)|tem (?:como|algum)|"
+    r"dá (?:para|pra)|é possível|quando (?:é|foi|vamos)"
+    r")(?!\w)",
+    re.IGNORECASE,
+)
+_CORRECTION = re.compile(
+    rf"{_START}(?:no[,. ]|wrong\b|stop\b|don'?t\b|do not\b|never\b|always\b|instead\b|not what\b|"
+    r"that'?s (?:not|wrong)|why (?:did|are|do|didn'?t|aren'?t|don'?t) you\b|as i said\b|"
+    r"i (?:said|asked|told)\b|you (?:should|forgot|were supposed)\b|just (?:use|run)\b)",
+    re.IGNORECASE,
+)
+_CORRECTION_ELSEWHERE = re.compile(
+    rf"{_START}(?:"
+    r"siempre|nunca|jamás|eso no|así no|está mal|(?:ya )?te (?:dije|pedí|he dicho)|ya dije|"
+    r"en (?:vez|lugar) de|deberías|te olvidaste|olvidaste|mejor usa|"
+    r"nein|falsch|stopp|nicht (?:so|das)|so nicht|bitte nicht|niemals|nie|"
+    r"immer(?! (?:noch|wieder|mehr))|stattdessen|das (?:ist|war) (?:falsch|nicht)|"
+    r"ich (?:habe|hatte|hab) (?:doch |dir )?(?:gesagt|gebeten)|ich sagte|wie gesagt|"
+    r"du (?:solltest|sollst|hast vergessen)|warum (?:hast|machst|nimmst|benutzt) du|"
+    r"nimm (?:lieber|stattdessen)|"
+    r"non(?=[,.!;:])|non (?:pas|c['’]est|ce|il|tu|je|ne|utilise|prends)|arrête|jamais|"
+    r"toujours(?! (?:pas|en|le|la|les)\b)|c['’]est (?:faux|pas)|ce n['’]est pas|"
+    r"pas (?:ça|comme ça)|je (?:t['’]ai|vous ai) (?:dit|demandé)|"
+    r"tu (?:devais|aurais dû|as oublié)|ne \w{2,20} (?:pas|jamais)|n['’]\w{2,20} (?:pas|jamais)|"
+    r"au lieu de|plutôt|"
+    r"n[ãa]o(?=[,.!;:])|não (?:use|usa|faça|mexa|toque|crie|altere|rode|era|é (?:isso|assim))|"
+    r"sempre|errado|está errado|pare de|(?:eu|já) (?:te )?(?:disse|falei|pedi)|"
+    r"você (?:deveria|devia|esqueceu)|em vez de|ao invés de"
+    r")(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def is_question(text: str) -> bool:
+    """True if a prompt is phrased as a question."""
+    patterns = (_QUESTION, _LED_QUESTION, _QUESTION_ELSEWHERE)
+    return "?" in text or any(pattern.match(text) for pattern in patterns)
+
+
+def is_correction(text: str) -> bool:
+    """True if a prompt begins by contradicting the agent."""
+    return any(pattern.match(text) for pattern in (_CORRECTION, _CORRECTION_ELSEWHERE))
+
 
 MAX_QUESTION_CHARS = 1_500
 """A longer prompt is a paste or a plan, which brings its own context."""
@@ -145,6 +225,10 @@ def _is_about(memory: Memory, file: str) -> bool:
     return any(path == other or path.endswith(f"/{other}") for other in memory.paths)
 
 
+# The names of a failure. Such a failure is about the surroundings of the work, and only a text that
+# contains the very name says something about them: how the database on `localhost:5433` is started,
+# or where `certs/dev.pem` comes from. The files of the code are named in every traceback, and the
+# agent can read them.
 HEAD_CHARS, TAIL_CHARS, MAX_LINE_CHARS = 2_000, 1_500, 300
 MAX_NAMES, MAX_FOUND = 4, 8
 NAMED_SCORE = 0.6
@@ -175,36 +259,32 @@ _LOCAL = re.compile(r"localhost|0\.0\.0\.0|127\.[0-9.]+")
 _NO_CODE = frozenset("cfg conf csv env ini json lock pem properties sql toml xml yaml yml".split())
 
 
-class FailureNames:
-    """Searches for the documents and commits that contain a name of a failure."""
-
-    def __init__(self, reader: MemoryReader) -> None:
-        self._reader = reader
-
-    async def found(self, cue: Event, query: Query, deadline: Deadline) -> Sequence[Hit]:
-        """The documents and commits that contain a host or file that the failure in `cue` names,
-        each with the signal `NAMED`."""
-        names = names_in(cue)
-        if not names:
-            return []
-        by_name = Query(
-            texts=(" ".join(names),),
-            paths=tuple(name for name in names if "/" in name),
-            scope=query.scope,
-            limit=MAX_FOUND,
-            awaited=False,
-        )
-        try:
-            hits = (await self._reader.search(by_name, deadline)).hits
-        except RecallError as error:
-            LOG.info("the names of a failure were not searched for: %s", error.message)
-            return []
-        return [
-            replace(hit, score=max(hit.score, NAMED_SCORE), signals={**hit.signals, NAMED: 1.0})
-            for hit in hits
-            if kind_of(hit.memory) in (MemoryKind.DOCUMENT, MemoryKind.COMMIT)
-            and any(_contains(hit.memory.text, name) for name in names)
-        ]
+async def named_by_failure(
+    reader: MemoryReader, cue: Event, query: Query, deadline: Deadline
+) -> Sequence[Hit]:
+    """The documents and commits that contain a host, or a file that is no code, which the failure
+    in `cue` names, each with the signal `NAMED`."""
+    names = names_in(cue)
+    if not names:
+        return []
+    by_name = Query(
+        texts=(" ".join(names),),
+        paths=tuple(name for name in names if "/" in name),
+        scope=query.scope,
+        limit=MAX_FOUND,
+        awaited=False,
+    )
+    try:
+        hits = (await reader.search(by_name, deadline)).hits
+    except RecallError as error:
+        LOG.info("the names of a failure were not searched for: %s", error.message)
+        return []
+    return [
+        replace(hit, score=max(hit.score, NAMED_SCORE), signals={**hit.signals, NAMED: 1.0})
+        for hit in hits
+        if kind_of(hit.memory) in (MemoryKind.DOCUMENT, MemoryKind.COMMIT)
+        and any(_contains(hit.memory.text, name) for name in names)
+    ]
 
 
 def names_in(cue: Event) -> list[str]:

@@ -30,16 +30,14 @@ from upwell.ground.types.cue import (
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Trust
 from upwell.memory.base import MemoryReader
 from upwell.memory.ranking.scoring import SUPERSEDED
-from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.event import Event
-from upwell.surface.filters import Pace, PostFilter
-from upwell.surface.gate import Gate
+from upwell.surface.filters import Pace, PostFilter, refusal_of, silence_of
 from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
 from upwell.surface.judge import Case, Judge, JudgeModel
 from upwell.surface.learning import Learning
 from upwell.surface.lessons import ProjectLessons, joined, situation_of
-from upwell.surface.moments import UNASKED, FailureNames, case_of, moment_of
+from upwell.surface.moments import UNASKED, case_of, moment_of, named_by_failure
 from upwell.surface.options import PipelineOptions
 from upwell.surface.query import CueReader
 from upwell.surface.record import DecisionRecord, Deliveries, SurfacingRatings
@@ -52,7 +50,7 @@ from upwell.surface.render import (
     without_heading,
 )
 from upwell.surface.rules import StandingRules, rule_hit
-from upwell.surface.seen_log import LateHits, SeenLog
+from upwell.surface.seen_log import ContextSketches, LateHits, SeenLog
 from upwell.surface.session_start import Compaction, SessionStart
 
 Outcome = Surfacing | Skip
@@ -115,7 +113,6 @@ class Surfacer:
             Breaker(failures, reset_seconds, clock),
             clock,
         )
-        self._gate = Gate(options)
         self._pace = Pace(clock)
         self._seen_log = SeenLog(
             ttl_store, surface.dedup_ttl_seconds, self._learning.was_ignored_twice
@@ -123,7 +120,6 @@ class Surfacer:
         self._sketches = ContextSketches()
         self._post_filter = PostFilter(self._learning, self._seen_log, self._sketches, clock)
         self._lessons = ProjectLessons(reader, clock)
-        self._failure_names = FailureNames(reader)
         self._late_hits = LateHits(reader, clock)
         self._judge = self._judge_by(chat) if chat and surface.judge else None
         self._rules = StandingRules(reader, ttl_store, surface.dedup_ttl_seconds)
@@ -295,7 +291,7 @@ class Surfacer:
             return late
         if moment is not None and moment not in self._options.surface.moments:
             detail = "" if moment is Moment.ROUTINE else str(moment)
-            return self._gate.silencing(cue) or Skip(reason=SkipReason.ROUTINE, detail=detail)
+            return silence_of(cue) or Skip(reason=SkipReason.ROUTINE, detail=detail)
         deadline = Deadline.after(cue.options.surface.timeout_seconds, self._clock)
         question = await self._question(cue, moment, deadline, may_lack_query=bool(lessons))
         if isinstance(question, Skip):
@@ -320,7 +316,7 @@ class Surfacer:
     async def _take_late_verdict(
         self, judge: Judge, cue: Event, moment: Moment | None
     ) -> Outcome | None:
-        if self._gate.silencing(cue):
+        if silence_of(cue):
             return None
         late = await judge.take_late(cue)
         if late is None:
@@ -338,13 +334,13 @@ class Surfacer:
         may_lack_query: bool,
     ) -> _Question | Skip:
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
-        if silence := self._gate.silencing(cue, cue.triggers):
+        if silence := silence_of(cue, cue.triggers):
             return replace(silence, intent=intent)
         query = self._triggered_query(cue, intent, moment)
-        refusal = self._gate.refusal(cue, query, intent)
+        refusal = refusal_of(cue, query, intent)
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
             intent = await self._classifier.refined(cue.text, intent, deadline.remaining())
-            refusal = self._gate.refusal(cue, query, intent)
+            refusal = refusal_of(cue, query, intent)
         if refusal is not None and may_lack_query and refusal.reason in _LACKS_QUERY:
             query, refusal = self._cue_reader.exact(cue, MAX_EPISODES, cue.triggers), None
         if refusal is not None:
@@ -409,7 +405,7 @@ class Surfacer:
         weighed = await self._lessons.weighed(current, cue)
         named: Sequence[Hit] = ()
         if question.moment is Moment.FAILED:
-            named = await self._failure_names.found(cue, question.query, deadline)
+            named = await named_by_failure(self._reader, cue, question.query, deadline)
         named_ids = {hit.memory.id for hit in named}
         others = [hit for hit in weighed if hit.memory.id not in named_ids]
         hits = [*joined(others, question.lessons), *named]

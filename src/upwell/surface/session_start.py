@@ -26,7 +26,6 @@ from upwell.learn.feedback import MemoryUse
 from upwell.learn.implicit import Uses
 from upwell.memory.base import MemoryReader
 from upwell.memory.team.sharing import own_name
-from upwell.surface.context_sketch import COMPACTED
 from upwell.surface.filters import distinct
 from upwell.surface.learning import Learning
 from upwell.surface.options import PipelineOptions
@@ -41,7 +40,7 @@ from upwell.surface.render import (
     reminder_of,
 )
 from upwell.surface.rules import SILENT, StandingRules, rule_hit, rule_lines
-from upwell.surface.seen_log import SeenLog
+from upwell.surface.seen_log import COMPACTED, SeenLog
 
 COMPACTION_SECONDS = 86_400.0
 MAX_CARRIED = 12

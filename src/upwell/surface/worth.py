@@ -17,9 +17,8 @@ from upwell.ground.types.cue import Moment
 from upwell.ground.types.memory import Hit, Memory
 from upwell.memory.documents.sections.rank import is_note
 from upwell.surface.bearing import everyday, stems_of
-from upwell.surface.context_sketch import exact_names
-from upwell.surface.moments import NAMED, MemoryKind, kind_of
-from upwell.surface.wording import LED, is_question
+from upwell.surface.moments import LED, NAMED, MemoryKind, is_question, kind_of
+from upwell.surface.seen_log import exact_names
 
 MIN_SCORES: Mapping[MemoryKind, float] = {MemoryKind.DOCUMENT: 0.5, MemoryKind.COMMIT: 0.8}
 """The minimum scores at which documents and commits may surface at a prompt."""

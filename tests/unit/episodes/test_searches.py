@@ -4,7 +4,7 @@ import pytest
 from tests.unit.episodes.events import call, shell
 
 from upwell.episodes.events import SessionEvent
-from upwell.episodes.searches import definitions, missing_path, names_not_found
+from upwell.episodes.triggers import definitions, missing_path, names_not_found
 
 ABSENT = "<tool_use_error>File does not exist.</tool_use_error>"
 

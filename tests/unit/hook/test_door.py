@@ -21,7 +21,7 @@ from upwell.hook.options import REPLACING
 from upwell.hook.tool_output import Shorten, texts_in, with_texts
 from upwell.hosts import HOSTS
 from upwell.hosts.events import EventKind, HostEvent, plain_args, size_of
-from upwell.surface.gate import writes
+from upwell.surface.event import writes
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock

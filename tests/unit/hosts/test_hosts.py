@@ -20,7 +20,7 @@ from upwell.hosts.installation import HttpAddress, Installation
 from upwell.hosts.settings import JsonHooks
 from upwell.replay.transcripts import FORMATS
 from upwell.replay.transcripts.base import tool_name
-from upwell.surface.gate import writes
+from upwell.surface.event import writes
 
 DOCS = Path(__file__).parents[3] / "docs" / "hooks.md"
 ALL = [pytest.param(host, id=name) for name, host in HOSTS.items()]

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.replay import samples
 
 from upwell.replay.transcripts import transcripts_at
-from upwell.sessions import steps
+from upwell.sessions import answer
+from upwell.sessions.answer import SessionPart, parts_of
 from upwell.sessions.index import SessionIndex, SessionScope
-from upwell.sessions.steps import SessionPart, parts_of
 
 KEY = "AKIA" + "QX7ZL4TB2MWVN3RD"
 
@@ -64,16 +64,16 @@ async def test_secrets_are_masked_and_long_texts_are_cut(
     samples.lines(tmp_path / "sessions" / f"{samples.SESSION}.jsonl", records)
     (part,) = await parts(index)
     texts = [part.prompt, *(text for step in part.steps for text in (step.text, step.trouble))]
-    assert len(part.prompt) == steps.PROMPT_CHARS
+    assert len(part.prompt) == answer.PROMPT_CHARS
     assert part.steps[0].trouble.startswith("error: ")
     assert not [text for text in texts if KEY in text]
-    assert max(map(len, texts)) <= steps.PROMPT_CHARS
+    assert max(map(len, texts)) <= answer.PROMPT_CHARS
 
 
 async def test_a_turn_with_many_steps_is_cut(
     index: SessionIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "MAX_STEPS", 2)
+    monkeypatch.setattr(answer, "MAX_STEPS", 2)
     samples.claude(tmp_path / "sessions")
     first = (await parts(index))[0]
     assert len(first.steps) == 2

@@ -7,8 +7,7 @@ from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import QuerySource
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.surface.query import CueReader
-from upwell.surface.wording import speech_of
+from upwell.surface.query import CueReader, speech_of
 
 EVERY_MOMENT = PipelineOptions(surface=SurfaceOptions(moments="all"))
 

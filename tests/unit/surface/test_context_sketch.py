@@ -4,7 +4,7 @@ import pytest
 
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Memory
-from upwell.surface.context_sketch import (
+from upwell.surface.seen_log import (
     MAX_FILES,
     MAX_PENDING_CHARS,
     MAX_SESSIONS,

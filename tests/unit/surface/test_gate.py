@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.ground.types.cue import Cue
-from upwell.surface.gate import writes
+from upwell.surface.event import writes
 
 WRITE = """
 fs__write_file fs__edit_file fs__create_directory fs__move_file fs__save_file github__create_issue

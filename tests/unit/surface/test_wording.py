@@ -2,7 +2,7 @@
 
 import pytest
 
-from upwell.surface.wording import is_correction, is_question
+from upwell.surface.moments import is_correction, is_question
 
 
 @pytest.mark.parametrize(

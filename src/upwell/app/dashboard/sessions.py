@@ -24,9 +24,9 @@ from upwell.ground.errors import UsageError
 from upwell.ground.types.cue import PROBE_SESSIONS
 from upwell.learn.feedback import MemoryUse
 from upwell.replay.transcripts.census import newest_of_user
+from upwell.sessions.answer import SessionPart, SessionStep, parts_of
 from upwell.sessions.index import SessionMatch, SessionScope
 from upwell.sessions.record import ID as STATE_ID
-from upwell.sessions.steps import SessionPart, SessionStep, parts_of
 from upwell.web.dashboard.desk import Fields
 
 LOOKED_AT = 4_000
