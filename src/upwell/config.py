@@ -82,13 +82,14 @@ _NOT_PER_TOOL = {"surface": SURFACE_NOT_PER_TOOL, "compress": COMPRESS_NOT_PER_T
 PER_TOOL = ("compress", "surface")
 GONE = frozenset(
     """
-    cache.max_bytes cache.ttl_seconds compress.original_max_bytes compress.read_tokens
-    gateway.drain_seconds gateway.lazy_tools_tokens gateway.list_wait_seconds gateway.max_in_flight
-    gateway.notice_seconds hook.cold_ms hook.enabled hook.idle_minutes hook.prompt_ms hook.tool_ms
-    learn.implicit_signals lessons.models llm.input_price llm.output_price ltm.args ltm.arguments
-    ltm.profile ltm.result ltm.tool memory.qmd_command memory.qmd_mode oidc.keys_url
-    store.deletions_days store.secret surface.exclude_tools surface.judge_calls
-    surface.session_max_bytes surface.tool_count surface.write_tools tools.hide
+    cache.max_bytes cache.ttl_seconds capture.accept compress.original_max_bytes
+    compress.read_tokens gateway.drain_seconds gateway.lazy_tools_tokens gateway.list_wait_seconds
+    gateway.max_in_flight gateway.max_line_bytes gateway.notice_seconds hook.cold_ms hook.enabled
+    hook.idle_minutes hook.prompt_ms hook.tool_ms learn.implicit_signals lessons.models
+    llm.input_price llm.output_price ltm.args ltm.arguments ltm.profile ltm.result ltm.tool
+    memory.qmd_command memory.qmd_mode oidc.keys_url store.deletions_days store.secret
+    surface.exclude_tools surface.judge_calls surface.session_max_bytes surface.tool_count
+    surface.write_tools tools.hide
     """.split()
 )
 """Keys of earlier versions. They are reported, but stop no command."""

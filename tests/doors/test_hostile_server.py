@@ -77,10 +77,10 @@ def test_a_late_answer_reaches_no_other_request(gateway: Gateway) -> None:
 
 
 def test_an_answer_is_refused_as_soon_as_it_exceeds_the_limit(gateway: Gateway) -> None:
-    limits = {**QUICK, "call_timeout_seconds": 60.0, "max_line_bytes": 1_000_000}
+    limits = {**QUICK, "call_timeout_seconds": 60.0}
     peer = gateway({"bad": script("odd")}, gateway=limits)
     peer.wait_for_tools("bad__ok")
-    message = complaint(peer.ask("tools/call", {"name": "bad__huge", "arguments": {}}, 60))
+    message = complaint(peer.ask("tools/call", {"name": "bad__too_large", "arguments": {}}, 60))
     assert "over the limit" in message
     assert "'bad'" in message
     assert everything(peer.call("bad__ok", 60)) == "fine"

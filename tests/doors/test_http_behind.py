@@ -28,8 +28,7 @@ def web() -> Iterator[str]:
 @pytest.fixture
 def peer(gateway: Gateway, web: str) -> Peer:
     server = {"url": web, "headers": {"Authorization": f"Bearer {SECRET}"}}
-    limits = {**QUICK, "max_line_bytes": 1_000_000}
-    peer = gateway({"web": server}, gateway=limits)
+    peer = gateway({"web": server})
     peer.wait_for_tools("web__echo")
     return peer
 

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from upwell.app.shortening import Savings
 from upwell.capture.inbox import Inbox, Proposal
-from upwell.capture.sessions import MEASURED, Findings, Ways, findings_in, without_excluded
+from upwell.capture.sessions import Findings, Ways, findings_in, without_excluded
 from upwell.episodes.events import SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.ground.ledger import EntryKind, TtlStore
@@ -316,13 +316,6 @@ def _reading(value: bytes) -> _Reading:
 
 def no_proposal(proposal: Proposal) -> None:
     """Accept no proposal, so that a person decides about each one."""
-
-
-def measured_episodes(proposal: Proposal) -> Trust | None:
-    """Accept episodes of the kinds whose precision was measured. Nobody has vouched for them, so
-    they get the same trust as memories that agents store.
-    """
-    return Trust.AGENT if proposal.triggers and proposal.why in MEASURED else None
 
 
 def every_proposal(proposal: Proposal) -> Trust:

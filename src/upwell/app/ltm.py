@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,8 +28,8 @@ def open_ltm(config: Config, ttl_store: TtlStore, patience: Patience) -> LtmReca
     Raises:
         ConfigError: a key that another key needs is missing.
     """
-    options = replace(config.gateway, max_line_bytes=MAX_ANSWER_BYTES)
-    server = LtmServer(server_of(config.ltm, str(config.home.root)), options, config.environment)
+    program = server_of(config.ltm, str(config.home.root))
+    server = LtmServer(program, config.gateway, config.environment)
     return LtmRecall(server, patience, kept=KeptHits(ttl_store))
 
 
@@ -62,7 +61,7 @@ class LtmServer:
     def __init__(
         self, server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]
     ) -> None:
-        connecting = partial(connect, environment=environment)
+        connecting = partial(connect, environment=environment, max_bytes=MAX_ANSWER_BYTES)
         self._upstream = Upstream(server, options, connecting, _ignore_changes, Audience())
         self._running: asyncio.Task[None] | None = None
 

@@ -176,19 +176,17 @@ class LearningApp(MemoryApp):
         return self.config.surface_of(tool, window)
 
     def session_capture(self, accepts: "Accepts | None" = None) -> "SessionCapture":
-        """Learns from sessions. By default, the configuration decides which proposals become
-        memories without asking."""
+        """Learns from sessions. By default, no proposal becomes a memory without asking."""
         # Imported here, because the transcript readers load slowly.
-        from upwell.app.capture import SessionCapture, measured_episodes, no_proposal
+        from upwell.app.capture import SessionCapture, no_proposal
         from upwell.app.shortening import Savings
 
-        asks = self.config.capture.accept == "nothing"
         return SessionCapture(
             self.memory,
             self._places,
             self.inbox(),
             self._ttl_store,
-            accepts=accepts or (no_proposal if asks else measured_episodes),
+            accepts=accepts or no_proposal,
             is_excluded=self.config.projects.excludes,
             savings=partial(Savings, self.config),
         )

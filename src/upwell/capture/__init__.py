@@ -1,3 +1,3 @@
 """Proposals for memories, from commits and, with consent, from sessions. People decide which
-proposals become memories, except for those that `capture.accept` selects.
+proposals become memories.
 """

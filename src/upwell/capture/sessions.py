@@ -44,9 +44,6 @@ PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
 """Kinds of episodes that are stored without asking a person. They only say where something is, and
 stay valid as long as it exists.
 """
-MEASURED = frozenset({WHY_COMMAND})
-"""The kinds of proposals that `capture.accept = "episodes"` accepts, because their precision was
-measured (`benchmarks/RESULTS.md`)."""
 
 
 class Findings(Struct):

@@ -31,7 +31,6 @@ class GatewayOptions:
 
     connect_timeout_seconds: float = 30.0
     call_timeout_seconds: float = 55.0
-    max_line_bytes: int = 64 * 1024 * 1024
     hosts: tuple[str, ...] = ()
     leave: tuple[str, ...] = ()
 

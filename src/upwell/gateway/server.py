@@ -126,7 +126,7 @@ class Gateway:
             await self.router.aclose()
 
     def apply_options(self, options: GatewayOptions) -> None:
-        """Apply changed options. A new line limit takes effect when a server next starts."""
+        """Apply changed options."""
         self._options = options
         for upstream in self.upstreams:
             upstream.options = options

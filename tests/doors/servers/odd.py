@@ -125,6 +125,11 @@ def huge(call: Call) -> str:
     return text("".join(f"line {n} of a very long answer\n" for n in range(1_600_000)))
 
 
+def too_large(call: Call) -> str:
+    """Seventy megabytes of text in one line."""
+    return text("x" * 70_000_000)
+
+
 def deep_result(call: Call) -> str:
     deep = "[" * DEPTH + "]" * DEPTH
     return f'{{"content":[{{"type":"text","text":"deep"}}],"structuredContent":{deep}}}'
@@ -260,7 +265,7 @@ TEXTS = {
 ACTS = [
     *(junk_lines, bad_utf8_line, bad_utf8_inside, half_line, half_then_die, split_line),
     *(duplicate, foreign_id, two_in_a_line, result_and_error, neither, string_error),
-    *(die, effect_then_die, hang, stderr_flood, no_newline, deep_result, huge),
+    *(die, effect_then_die, hang, stderr_flood, no_newline, deep_result, huge, too_large),
     *(die_leaving_a_child, end_well, kill_itself, close_stdout, freeze, late, early, id_as_text),
     *(two_ids, odd_line_ends, odd_notices, cancels, notice_flood, change_flood, question_flood),
 ]

@@ -10,7 +10,7 @@ from typing import Any
 
 SESSIONS: set[str] = set()
 LATE: dict[str, bytes] = {}
-HUGE = 3_000_000
+HUGE = 70_000_000
 TOOLS = ["headers", "events", "broken", "forget", "huge", "huge_event", "refuse", "exact", "echo"]
 POLITE = (
     400,

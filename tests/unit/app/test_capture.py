@@ -13,7 +13,6 @@ from upwell.app import App, Settings, build
 from upwell.app.capture import MAX_TURN_BYTES, Gain, SessionCapture, every_proposal
 from upwell.app.review import accept
 from upwell.capture.inbox import inbox_at
-from upwell.ground.types.memory import Trust
 from upwell.replay.transcripts import transcripts_at
 from upwell.surface.scopes import scope_of
 
@@ -113,19 +112,6 @@ async def test_files_that_are_not_the_users_transcripts_give_nothing(
         assert await capture.end_turn(f"{tmp_path}/{name}", "s", str(project)) == Gain()
 
 
-async def test_measured_episodes_may_be_kept_without_asking(tmp_path: Path, project: Path) -> None:
-    flags = {"capture.accept": "episodes"}
-    app = await build(Settings(home=tmp_path / "home", environment={}, flags=flags))
-    transcript = tmp_path / "s.jsonl"
-    transcript.write_text(message("user", "Never bake in the dark room.", project) + usage(project))
-    gain = await app.session_capture().end_turn(str(transcript), "s", str(project))
-    assert (gain.proposed, gain.stored) == (1, 1)
-    (memory,) = await app.memory.list()
-    assert memory.trust is Trust.AGENT
-    assert memory.paths == ()
-    await app.aclose()
-
-
 async def test_a_transcript_that_is_read_again_counts_nothing_twice(
     app: App, project: Path, tmp_path: Path
 ) -> None:
@@ -207,8 +193,7 @@ async def test_a_refused_episode_stays_out(app: App, project: Path, tmp_path: Pa
 async def test_the_next_session_receives_what_this_one_learned(
     tmp_path: Path, project: Path
 ) -> None:
-    flags = {"capture.accept": "episodes", "hook.capture": True}
-    app = await build(Settings(home=tmp_path / "home", environment={}, flags=flags))
+    app = await build(Settings(home=tmp_path / "home", environment={}))
     door, transcript = app.hooks(), tmp_path / "s.jsonl"
     transcript.write_text(usage(project))
 
@@ -219,7 +204,8 @@ async def test_the_next_session_receives_what_this_one_learned(
     failure = {"tool_name": "Bash", "tool_input": {"command": "bake bread"}}
     failure |= {"error": "Exit code 2\nerror: the option --lid is required"}
     assert await answer("PostToolUseFailure", "one", **failure) == "{}"
-    await answer("Stop", "one", transcript_path=str(transcript))
+    capture = app.session_capture(accepts=every_proposal)
+    await capture.end_turn(str(transcript), "one", str(project))
     await door.aclose()
     assert "`bake bread --lid` works" in await answer("PostToolUseFailure", "two", **failure)
     assert await answer("PostToolUseFailure", "two", **failure) == "{}"

@@ -37,7 +37,7 @@ from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.child import CannotStart, ChildCommand, start
-from upwell.wire.lines import Line, ServerLink, read_lines
+from upwell.wire.lines import MAX_LINE_BYTES, Line, ServerLink, read_lines
 from upwell.wire.logins import Logins
 from upwell.wire.peer import (
     LARGE_BYTES,
@@ -408,8 +408,10 @@ async def connect(
     *,
     environment: Mapping[str, str],
     logins: Logins | None = None,
+    max_bytes: int = MAX_LINE_BYTES,
 ) -> Connection:
-    """Start the server's program, or open a link to its address. In the server's `env` and
+    """Start the server's program, or open a link to its address. A message of the server may have
+    `max_bytes`. In the server's `env` and
     `headers`, `${NAME}` is replaced with its value in `environment`.
 
     Raises:
@@ -424,7 +426,7 @@ async def connect(
             sse = server.transport is Transport.SSE
             address = Address(url=server.url, headers=headers, sse=sse)
             auth = _auth(server, logins)
-            link = open_link(address, options.max_line_bytes, auth)
+            link = open_link(address, max_bytes, auth)
             return Connection(server, link, link.lines(), surroundings, link.mirrors.listed)
         command = ChildCommand(program=server.command, args=server.args, env=env, cwd=server.cwd)
         child = await start(command, environment)
@@ -434,7 +436,7 @@ async def connect(
             server=server.name,
             hint=f"check the command, url and variables of [server.{server.name}]",
         ) from error
-    return Connection(server, child, read_lines(child, options.max_line_bytes), surroundings)
+    return Connection(server, child, read_lines(child, max_bytes), surroundings)
 
 
 def filled_in(values: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
