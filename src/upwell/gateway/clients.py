@@ -185,10 +185,7 @@ class Session:
         """The latest tool list that the agent received, as raw JSON."""
         self.uris: set[str] = set()
         self.ready = asyncio.Event()
-
-    @property
-    def receipt(self) -> Receipt:
-        return settled()
+        self.receipt = settled()
 
     async def ask(self, method: str, params: bytes) -> Reply:
         """Send a request that does not belong to a call, once the agent is ready."""
@@ -263,51 +260,35 @@ class RequestContext:
         identity: bytes | None = None,
         receipt: Receipt | None = None,
     ) -> None:
-        self._session = session
+        self.owner = session
+        self.session = session.id
+        self.principal = session.principal
         self.receipt = receipt or settled()
-        self._began = time.monotonic()
         self.channel = channel
         self.envelope = envelope
+        self.modern = envelope is not None
+        client = envelope.client if envelope else ""
+        self.host = host_of_client(client) if client else session.host
         self.identity = identity
         self.questions: dict[str, ClientQuestion] = {}
         self.on_question: Callable[[], None] | None = None
-
-    @property
-    def session(self) -> str:
-        return self._session.id
+        self._began = time.monotonic()
 
     @property
     def agent(self) -> object:
-        return self if self._session.shared else self._session
-
-    @property
-    def principal(self) -> Principal:
-        return self._session.principal
+        return self if self.owner.shared else self.owner
 
     @property
     def waited_seconds(self) -> float:
         return time.monotonic() - self._began
 
     @property
-    def owner(self) -> Session:
-        return self._session
-
-    @property
-    def modern(self) -> bool:
-        return self.envelope is not None
-
-    @property
-    def host(self) -> str:
-        client = self.envelope.client if self.envelope else ""
-        return host_of_client(client) if client else self._session.host
-
-    @property
     def capabilities(self) -> bytes:
-        return self.envelope.capabilities if self.envelope else self._session.capabilities
+        return self.envelope.capabilities if self.envelope else self.owner.capabilities
 
     @property
     def log_level(self) -> str:
-        return self.envelope.log_level if self.envelope else self._session.log_level
+        return self.envelope.log_level if self.envelope else self.owner.log_level
 
     async def ask(self, method: str, params: bytes) -> Reply:
         if not offers(self.capabilities, method):

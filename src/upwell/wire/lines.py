@@ -15,7 +15,7 @@ import re
 import stat
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from io import BytesIO
 from typing import Protocol
 
@@ -168,7 +168,8 @@ async def read_lines(source: ByteSource, max_bytes: int = MAX_LINE_BYTES) -> Asy
             is_whole = size == 0 and not is_last
             size += len(piece)
             if size > max_bytes and not is_reported:
-                yield Line(_head([begun.getvalue(), piece]), oversize=size)
+                head = begun.getvalue()[:_HEAD_BYTES]
+                yield Line(head + piece[: _HEAD_BYTES - len(head)], oversize=size)
                 begun = BytesIO()
             elif not is_reported and not is_whole:
                 begun.write(piece)
@@ -184,24 +185,10 @@ async def read_lines(source: ByteSource, max_bytes: int = MAX_LINE_BYTES) -> Asy
         yield Line(data)
 
 
-def framed(line: bytes) -> bytes:
-    """Return `line` with exactly one newline, at its end. A newline elsewhere would let the line
-    forge a second message, and some readers treat a carriage return as a newline.
-    """
-    return _unbroken(line) + b"\n"
-
-
-def _unbroken(line: bytes) -> bytes:
+def unbroken(line: bytes) -> bytes:
+    """Return `line` without newlines. A newline would let the line forge a second message, and some
+    readers treat a carriage return as a newline."""
     return line.replace(b"\r", b" ").replace(b"\n", b" ")
-
-
-def _head(parts: Sequence[bytes]) -> bytes:
-    head = b""
-    for part in parts:
-        if len(head) >= _HEAD_BYTES:
-            break
-        head += part[: _HEAD_BYTES - len(head)]
-    return head
 
 
 class PipeSink:
@@ -213,9 +200,9 @@ class PipeSink:
     async def write(self, line: bytes) -> None:
         # A large line is not copied for its newline, but a small one is sent at once.
         if len(line) > _CHUNK_BYTES:
-            await self.send(_unbroken(line), b"\n")
+            await self.send(unbroken(line), b"\n")
         else:
-            await self.send(framed(line))
+            await self.send(unbroken(line) + b"\n")
 
     async def send(self, data: bytes, end: bytes = b"") -> None:
         """Send raw bytes. Waits while the reader is behind.
@@ -255,7 +242,7 @@ class FileSink:
         self._order = threading.Lock()
 
     async def write(self, line: bytes) -> None:
-        await asyncio.to_thread(self._write, framed(line))
+        await asyncio.to_thread(self._write, unbroken(line) + b"\n")
 
     async def aclose(self) -> None:
         return None

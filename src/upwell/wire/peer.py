@@ -11,6 +11,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -56,19 +57,11 @@ class ServerPace:
         now = self._now()
         if self._allowance >= 0 and now - self._turn_began < TURN_SECONDS:
             return
-        self._refill(now)
-        wait = max(0.0, -self._allowance / UNASKED_PER_SECOND)
-        self._judge(now, held=wait > 0)
-        await asyncio.sleep(wait)
-        self._turn_began = self._now()
-
-    def _refill(self, now: float) -> None:
         earned = (now - self._at) * UNASKED_PER_SECOND
         self._allowance = min(UNASKED_AT_ONCE, self._allowance + earned)
         self._at = now
-
-    def _judge(self, now: float, *, held: bool) -> None:
-        if not held:
+        wait = max(0.0, -self._allowance / UNASKED_PER_SECOND)
+        if not wait:
             if self._allowance > UNASKED_AT_ONCE / 2:
                 self._held_since = None
         elif self._held_since is None:
@@ -81,6 +74,8 @@ class ServerPace:
             )
         elif now - self._held_since > OFFENCE_SECONDS:
             raise Flood(f"upstream {self._name} sent too much for {OFFENCE_SECONDS:.0f} s")
+        await asyncio.sleep(wait)
+        self._turn_began = self._now()
 
 
 PARSE_ERROR = -32700
@@ -157,22 +152,16 @@ def read_message(data: bytes) -> Message:
     body = RawObject.parse(data)
     method = body.value("method")
     identity = body.get("id")
-    if identity not in (None, b"null"):
-        _check_identity(identity or b"")
-    return Message(
-        body=body,
-        id=None if identity in (None, b"null") else identity,
-        method=method if isinstance(method, str) else None,
-        repaired=repaired,
-    )
-
-
-def _check_identity(identity: bytes) -> None:
-    if len(identity) > MAX_ID_BYTES:
-        raise NotJson(f"an id of {len(identity):,} bytes, over {MAX_ID_BYTES:,}")
-    is_string = identity.startswith(b'"') and isinstance(loads(identity), str)
-    if not is_string and not _NUMBER.fullmatch(identity):
-        raise NotJson("an id must be a string or a number")
+    if identity == b"null":
+        identity = None
+    if identity is not None:
+        if len(identity) > MAX_ID_BYTES:
+            raise NotJson(f"an id of {len(identity):,} bytes, over {MAX_ID_BYTES:,}")
+        is_string = identity.startswith(b'"') and isinstance(loads(identity), str)
+        if not is_string and not _NUMBER.fullmatch(identity):
+            raise NotJson("an id must be a string or a number")
+    method = method if isinstance(method, str) else None
+    return Message(body=body, id=identity, method=method, repaired=repaired)
 
 
 def _large_answer(data: bytes, repaired: int) -> Message | None:
@@ -182,16 +171,6 @@ def _large_answer(data: bytes, repaired: int) -> Message | None:
         return None
     members = ((b'"id"', head.group(1)), (b'"result"', end[head.end() : -1]))
     return Message(body=RawObject(members), id=head.group(1), repaired=repaired)
-
-
-def _unbatched(data: bytes) -> Sequence[bytes]:
-    """Return the messages in a batch (MCP 2025-03-26), or the single message."""
-    if not data.lstrip().startswith(b"["):
-        return (data,)
-    try:
-        return RawArray.parse(data).items
-    except NotJson:
-        return (data,)
 
 
 def error_body(code: int, message: str, data: object = None) -> bytes:
@@ -275,10 +254,6 @@ class Peer:
         self._next_id = 0
         self._closed_reason: Exception | None = None
 
-    @property
-    def in_flight(self) -> int:
-        return len(self._waiting)
-
     async def run(self) -> None:
         """Read until the connection ends. Never raises, whatever the other side sends."""
         try:
@@ -324,7 +299,10 @@ class Peer:
             await self._send(line_of(method, params, identity))
             return await future
         except asyncio.CancelledError:
-            self._remember_cancelled(identity, late)
+            if late is not None:
+                self._late[identity] = late
+            if len(self._late) > MAX_CANCELLED:
+                del self._late[next(iter(self._late))]
             await self._cancel(identity)
             raise
         finally:
@@ -345,12 +323,6 @@ class Peer:
         except (ConnectionError, OSError) as error:
             raise PeerGone(f"the connection is closed: {error}") from error
 
-    def _remember_cancelled(self, identity: bytes, late: Callable[[], None] | None) -> None:
-        if late is not None:
-            self._late[identity] = late
-        if len(self._late) > MAX_CANCELLED:
-            del self._late[next(iter(self._late))]
-
     async def _cancel(self, identity: bytes) -> None:
         if self._closed_reason is not None:
             return
@@ -363,7 +335,10 @@ class Peer:
 
     async def _take(self, line: Line) -> None:
         if line.lost:
-            self._lose(line)
+            future = self._waiting.get(line.lost)
+            if future is not None and not future.done():
+                kind = PeerRefused if line.not_run else PeerLost
+                future.set_exception(kind(line.reason))
         elif line.oversize:
             self._refuse(line)
             if self._answers_malformed and (match := _ID.search(line.data)):
@@ -371,40 +346,34 @@ class Peer:
                 body = error_body(INVALID_REQUEST, why)
                 await self.answer(match.group(1), Reply(error=body))
         else:
-            await self._open(line)
+            messages: Sequence[bytes] = (line.data,)
+            if line.data.lstrip().startswith(b"["):  # a batch (MCP 2025-03-26)
+                with suppress(NotJson):
+                    messages = RawArray.parse(line.data).items
+            for data in messages:
+                await self._open(data)
 
-    async def _open(self, line: Line) -> None:
-        for data in _unbatched(line.data):
-            try:
-                message = read_message(data)
-            except NotJson as error:
-                LOG.warning("a line of %d bytes that is not JSON-RPC: %s", len(data), error)
-                if self._answers_malformed:
-                    body = error_body(PARSE_ERROR, f"not a JSON-RPC message: {error}")
-                    await self.answer(b"null", Reply(error=body))
-                continue
-            if message.method is not None:
-                await self._on_message(message)
-            elif (
-                message.id is not None
-                and self._answers_malformed
-                and own_id(message.id) not in self._waiting
-            ):
-                body = error_body(INVALID_REQUEST, "a request needs a method")
-                await self.answer(message.id, Reply(error=body))
-            elif message.id is not None:
-                self._settle(own_id(message.id), message)
-            else:
-                LOG.warning("a message of %d bytes with neither method nor id", len(data))
-
-    def _lose(self, line: Line) -> None:
-        future = self._waiting.get(line.lost)
-        if future is not None and not future.done():
-            kind = PeerRefused if line.not_run else PeerLost
-            future.set_exception(kind(line.reason))
-
-    def _settle(self, identity: bytes, message: Message) -> None:
+    async def _open(self, data: bytes) -> None:
+        try:
+            message = read_message(data)
+        except NotJson as error:
+            LOG.warning("a line of %d bytes that is not JSON-RPC: %s", len(data), error)
+            if self._answers_malformed:
+                body = error_body(PARSE_ERROR, f"not a JSON-RPC message: {error}")
+                await self.answer(b"null", Reply(error=body))
+            return
+        if message.method is not None:
+            await self._on_message(message)
+            return
+        if message.id is None:
+            LOG.warning("a message of %d bytes with neither method nor id", len(data))
+            return
+        identity = own_id(message.id)
         future = self._waiting.get(identity)
+        if future is None and self._answers_malformed:
+            body = error_body(INVALID_REQUEST, "a request needs a method")
+            await self.answer(message.id, Reply(error=body))
+            return
         if late := self._late.pop(identity, None):
             late()
         if future is None or future.done():

@@ -142,7 +142,7 @@ class RawObject(Struct, frozen=True):
         Raises:
             NotJson: `raw` is not one JSON object.
         """
-        return cls(_compact_members(raw) or tuple(_object_members(raw)))
+        return cls(_compact_members(raw) or tuple(_split(raw, b"{", b"}")))
 
     def get(self, name: str) -> bytes | None:
         """Return the raw value of the last member with this name, because parsers use the last one.
@@ -214,7 +214,7 @@ class RawArray(Struct, frozen=True):
         Raises:
             NotJson: `raw` is not one JSON array.
         """
-        return cls(_compact_items(raw) or tuple(_array_items(raw)))
+        return cls(_compact_items(raw) or tuple(item for _, item in _split(raw, b"[", b"]")))
 
     def encode(self) -> bytes:
         return b"[" + b",".join(self.items) + b"]"
@@ -222,7 +222,7 @@ class RawArray(Struct, frozen=True):
 
 def kind_of(raw: bytes) -> str:
     """Return `object`, `array`, `string` or `scalar`, judging by the first byte."""
-    start = _SPACE.match(raw).end()  # type: ignore[union-attr]
+    start = _space(raw, 0)
     return {b"{": "object", b"[": "array", b'"': "string"}.get(raw[start : start + 1], "scalar")
 
 
@@ -231,7 +231,7 @@ def _is(key: bytes, name: str) -> bool:
 
 
 def _compact_members(raw: bytes) -> tuple[tuple[bytes, bytes], ...]:
-    """Like `_object_members()`, but many times as fast. Empty if the fast parser would lose or
+    """Like `_split()`, but many times as fast. Empty if the fast parser would lose or
     change anything: a member whose name comes again, an escape in a name, a space between members,
     a lone surrogate, deep nesting. The length of the input shows all of these."""
     try:
@@ -251,55 +251,36 @@ def _compact_items(raw: bytes) -> tuple[bytes, ...]:
     return items if 1 + sum(len(item) + 1 for item in items) == len(raw) else ()
 
 
-def _object_members(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    offset = _enter(raw, b"{")
-    if raw[offset : offset + 1] == b"}":
-        return _leave(raw, offset + 1)
-    while True:
-        key = _KEY.match(raw, offset)
-        if key is None:
-            raise NotJson(f"expected a member name at byte {offset}")
-        end = _skip(raw, key.end())
-        yield key.group(1), raw[key.end() : end]
-        offset = _space(raw, end)
-        if raw[offset : offset + 1] == b"}":
-            return _leave(raw, offset + 1)
-        offset = _comma(raw, offset)
-
-
-def _array_items(raw: bytes) -> Iterator[bytes]:
-    offset = _enter(raw, b"[")
-    if raw[offset : offset + 1] == b"]":
-        return _leave(raw, offset + 1)
-    while True:
+def _split(raw: bytes, opening: bytes, closing: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the raw keys and values of an object, or b"" and each item of an array."""
+    offset = _space(raw, 0)
+    if raw[offset : offset + 1] != opening:
+        raise NotJson(f"expected {opening.decode()} at byte {offset}")
+    offset = _space(raw, offset + 1)
+    mark = raw[offset : offset + 1]
+    while mark != closing:
+        key = b""
+        if opening == b"{":
+            name = _KEY.match(raw, offset)
+            if name is None:
+                raise NotJson(f"expected a member name at byte {offset}")
+            key, offset = name.group(1), name.end()
+        else:
+            offset = _space(raw, offset)
         end = _skip(raw, offset)
-        yield raw[offset:end]
+        yield key, raw[offset:end]
         offset = _space(raw, end)
-        if raw[offset : offset + 1] == b"]":
-            return _leave(raw, offset + 1)
-        offset = _space(raw, _comma(raw, offset))
-
-
-def _enter(raw: bytes, bracket: bytes) -> int:
-    offset = 0 if raw.startswith(bracket) else _space(raw, 0)
-    if raw[offset : offset + 1] != bracket:
-        raise NotJson(f"expected {bracket.decode()} at byte {offset}")
-    return _space(raw, offset + 1)
-
-
-def _leave(raw: bytes, offset: int) -> None:
-    if offset != len(raw) and _space(raw, offset) != len(raw):
-        raise NotJson(f"extra data after the end, at byte {offset}")
+        mark = raw[offset : offset + 1]
+        if mark == b",":
+            offset += 1
+        elif mark != closing:
+            raise NotJson(f"expected a comma at byte {offset}")
+    if _space(raw, offset + 1) != len(raw):
+        raise NotJson(f"extra data after the end, at byte {offset + 1}")
 
 
 def _space(raw: bytes, offset: int) -> int:
     return _SPACE.match(raw, offset).end()  # type: ignore[union-attr]
-
-
-def _comma(raw: bytes, offset: int) -> int:
-    if raw[offset : offset + 1] != b",":
-        raise NotJson(f"expected a comma at byte {offset}")
-    return offset + 1
 
 
 def _skip(raw: bytes, offset: int) -> int:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upwell.wire.lines import framed
+from upwell.wire.lines import unbroken
 from upwell.wire.peer import LARGE_BYTES, read_message
 from upwell.wire.rawjson import NotJson, check, one_line
 
@@ -51,8 +51,8 @@ def test_every_message_becomes_one_line(more: bytes) -> None:
     assert b"\r" not in inside
 
 
-def test_a_framed_line_has_one_line_end() -> None:
-    assert framed(b'{"a":\r\n[\n1]}') == b'{"a":  [ 1]}\n'
+def test_a_sent_line_has_no_line_end_inside() -> None:
+    assert unbroken(b'{"a":\r\n[\n1]}') == b'{"a":  [ 1]}'
 
 
 @pytest.mark.parametrize("raw", [b'{"n":' + b"9" * 6000 + b"}", b"[" * 50_000 + b"]" * 50_000])

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -36,7 +37,7 @@ from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.surface.event import found_nothing
 from upwell.surface.offer import Offer, Offers
 from upwell.surface.options import SurfaceOptions
-from upwell.surface.pipeline import Outcome, Surfacer
+from upwell.surface.pipeline import Surfacer
 from upwell.surface.render import by_command, marked, place, worded
 from upwell.surface.scopes import Guards
 from upwell.wire.rawjson import NotJson, RawObject
@@ -90,7 +91,9 @@ class Fitting(Struct, frozen=True):
             faults.append(
                 f"{reply.repaired} bytes that are not UTF-8; each is shown as U+FFFD here"
             )
-        if await _has_constant(fitted.get("structuredContent") or b""):
+        structured = fitted.get("structuredContent") or b""
+        may_have_constant = b"NaN" in structured or b"Infinity" in structured
+        if may_have_constant and await asyncio.to_thread(has_constant, structured):
             faults.append("NaN or Infinity in structuredContent; JSON has no such numbers")
         if not faults:
             return fitted
@@ -104,32 +107,23 @@ class Fitting(Struct, frozen=True):
         Raises:
             NotJson: the result is malformed.
         """
+        if len(result) > MAX_FITTED_BYTES:
+            return None
         try:
-            return await self._shortened(call, result)
+            if len(result) >= HEAVY_BYTES:
+                try:
+                    fitted_bytes = await self.worker_pool.fit(call, result)
+                    return None if fitted_bytes is result else await RawObject.opened(fitted_bytes)
+                except CompressionError as error:
+                    LOG.warning("%s; fitting it in this process", error)
+            given = await RawObject.opened(result)
+            fitted = await self.fitter.fit(call, given)
+            return None if fitted is given else fitted
         except NotJson:
             raise
         except Exception:
             LOG.exception("%s__%s: its result passes unchanged", call.server, call.tool)
             return None
-
-    async def _shortened(self, call: ToolCall, result: bytes) -> RawObject | None:
-        if len(result) > MAX_FITTED_BYTES:
-            return None
-        if len(result) >= HEAVY_BYTES:
-            try:
-                fitted_bytes = await self.worker_pool.fit(call, result)
-                return None if fitted_bytes is result else await RawObject.opened(fitted_bytes)
-            except CompressionError as error:
-                LOG.warning("%s; fitting it in this process", error)
-        given = await RawObject.opened(result)
-        fitted = await self.fitter.fit(call, given)
-        return None if fitted is given else fitted
-
-
-async def _has_constant(raw: bytes) -> bool:
-    if b"NaN" not in raw and b"Infinity" not in raw:
-        return False
-    return await asyncio.to_thread(has_constant, raw)
 
 
 def _with_size_notice(call: ToolCall, result: bytes) -> bytes:
@@ -206,14 +200,16 @@ class CallSurfacing:
         seconds = min(seconds, self._options(call.server, call.tool).race_ms / 1000)
         return self.offers.offer(self._cue(call, client, answer), seconds)
 
-    async def injected(
-        self, result: RawObject, outcome: Outcome | None, call: ToolCall
+    async def with_memories(
+        self, result: RawObject, offer: Offer, call: ToolCall, client: Client
     ) -> RawObject | None:
         """Add a block of memories to the result, as configured for the tool. Returns None if there
         is nothing to add, or no place for it."""
+        outcome = await offer.outcome()
         blocks = await blocks_of(result) if isinstance(outcome, Surfacing) else None
         if not isinstance(outcome, Surfacing) or blocks is None:
             return None
+        offer.deliver(client.receipt)
         mode = self._options(call.server, call.tool).injection_mode
         # An agent without our tools has not been told of the mark.
         text = (
@@ -307,7 +303,7 @@ class Pipeline:
             del reply  # it may be megabytes long, and what was fitted is a copy
             if offer.may_look_again() and (answer := await _answer_in_vain(call, fitted)):
                 offer.look_again(answer)
-            added = await self._with_memories(fitted, offer, call, client)
+            added = await self._surfacing.with_memories(fitted, offer, call, client)
             return Reply(result=(added or fitted).encode())
 
     async def given(
@@ -333,16 +329,8 @@ class Pipeline:
                 return None
             given = given or await RawObject.opened(result)
             fitted = without_forged_meta(given if shortened is None else shortened)
-            added = await self._with_memories(fitted, offer, call, client)
+            added = await self._surfacing.with_memories(fitted, offer, call, client)
             return None if added is None and fitted == given else (added or fitted).encode()
-
-    async def _with_memories(
-        self, fitted: RawObject, offer: Offer, call: ToolCall, client: Client
-    ) -> RawObject | None:
-        added = await self._surfacing.injected(fitted, await offer.outcome(), call)
-        if added is not None:
-            offer.deliver(client.receipt)
-        return added
 
     async def aclose(self) -> None:
         """Stop all searches."""
@@ -353,11 +341,9 @@ class Pipeline:
     ) -> Reply:
         """Return the reply from the upstream or the cache. An upstream's failure becomes a result
         that the model can read."""
-        params = RawObject.parse(call.params)
-
-        async def send() -> Reply:
-            return await upstream.call("tools/call", params, client, idempotent=_idempotent(call))
-
+        params, hints = RawObject.parse(call.params), call.annotations
+        is_idempotent = any(hints.get(hint) is True for hint in ("readOnlyHint", "idempotentHint"))
+        send = partial(upstream.call, "tools/call", params, client, idempotent=is_idempotent)
         try:
             if cache is None:
                 return await send()
@@ -396,11 +382,6 @@ async def _outcome_of(reply: Reply) -> str:
     except NotJson:
         return "error"
     return "tool error" if is_error else "ok"
-
-
-def _idempotent(call: ToolCall) -> bool:
-    hints = call.annotations
-    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
 
 def _malformed(call: ToolCall, error: NotJson) -> UpstreamProtocolError:

@@ -15,12 +15,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from upwell.gateway.clients import Audience, RequestContext, Session, text_of
+from upwell.gateway.clients import Audience, Session, text_of
 from upwell.gateway.eras import (
     HANDSHAKE_VERSIONS,
     MODERN_VERSIONS,
     PROTOCOL_VERSION,
-    Envelope,
     meta_of,
 )
 from upwell.gateway.front.streams import (
@@ -371,13 +370,9 @@ class HttpFront:
 
     async def _answer(self, session: Session, message: Message, stream: Stream) -> bytes:
         """Return the reply line, which is empty if the request was cancelled."""
-        identity = message.id or b""
-
-        def context_for(envelope: Envelope | None) -> RequestContext:
-            return RequestContext(session, stream, envelope, identity, stream.receipt)
-
         try:
-            return answer_line(identity, await self._router.reply(message, context_for))
+            reply = await self._router.reply(message, session, stream, stream.receipt)
+            return answer_line(message.id or b"", reply)
         except asyncio.CancelledError:
             # A cancelled request gets no reply. The exception must not leave this task, because
             # `_post()` awaits the task of an `initialize` request and would be cancelled too.

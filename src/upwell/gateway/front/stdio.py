@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from upwell.gateway.clients import Audience, RequestContext, Session
-from upwell.gateway.eras import Envelope
+from upwell.gateway.clients import Audience, Session
 from upwell.gateway.front.handshake import Hello
 from upwell.gateway.routing.router import Router
 from upwell.ground.background import BackgroundTasks, Receipt
@@ -56,18 +55,15 @@ class StdioFront:
             body = error_body(INTERNAL_ERROR, why)
             await self._peer.answer(message.id, Reply(error=body))
         elif message.id is not None:
-            self._start(message.id, message)
+            task = self._requests.start(self._answer(message.id, message))
+            self._running[task] = message.id
+            task.add_done_callback(self._running.pop)
         elif message.method == "notifications/cancelled":
             self._cancel(message)
         elif message.method == "notifications/initialized":
             self._session.ready.set()
         else:
             self._router.notify(message.method or "", message.params)
-
-    def _start(self, identity: bytes, message: Message) -> None:
-        task = self._requests.start(self._answer(identity, message))
-        self._running[task] = identity
-        task.add_done_callback(self._running.pop)
 
     def _cancel(self, message: Message) -> None:
         try:
@@ -80,12 +76,11 @@ class StdioFront:
 
     async def _answer(self, identity: bytes, message: Message) -> None:
         receipt = Receipt()
-
-        def context_for(envelope: Envelope | None) -> RequestContext:
-            return RequestContext(self._session, self._peer, envelope, identity, receipt)
-
         try:
-            await self._peer.answer(identity, await self._router.reply(message, context_for))
+            # The reply may be megabytes long, so no name keeps it while it is sent.
+            await self._peer.answer(
+                identity, await self._router.reply(message, self._session, self._peer, receipt)
+            )
             receipt.settle(True)
         except PeerGone as error:
             LOG.info("an answer could not be delivered: %s", error)

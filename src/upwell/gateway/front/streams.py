@@ -24,7 +24,7 @@ from upwell.gateway.eras import (
 from upwell.ground.background import Receipt
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
-from upwell.wire.lines import framed
+from upwell.wire.lines import unbroken
 from upwell.wire.mirrors import NAMED, Mirror, decoded, differing
 from upwell.wire.peer import (
     INVALID_PARAMS,
@@ -419,7 +419,7 @@ async def follow(outbox: Outbox, send: Send, number: int, *, primed: bool = Fals
 def event(line: bytes, identity: str = "") -> bytes:
     """Format a message as a server-sent event with exactly one line of data."""
     name = b"id: %b\n" % identity.encode() if identity else b""
-    return b"event: message\n%bdata: %b\n" % (name, framed(line))
+    return b"event: message\n%bdata: %b\n\n" % (name, unbroken(line))
 
 
 async def begin(send: Send, status: int, headers: Headers) -> None:

@@ -22,7 +22,15 @@ from typing import Any
 from msgspec import Struct
 
 from upwell.gateway.calls.pipeline import Calls
-from upwell.gateway.clients import Audience, Method, RequestContext, RequestRefused, text_of
+from upwell.gateway.clients import (
+    Audience,
+    Channel,
+    Method,
+    RequestContext,
+    RequestRefused,
+    Session,
+    text_of,
+)
 from upwell.gateway.eras import (
     MODERN_VERSIONS,
     UNSUPPORTED_VERSION,
@@ -41,6 +49,7 @@ from upwell.gateway.eras import (
 from upwell.gateway.routing.resources import UpstreamResources
 from upwell.gateway.routing.tools import CONTEXT_QUERY, LocalTools, Target, ToolCatalog, server_of
 from upwell.gateway.upstreams.supervisor import ServerState, Upstream
+from upwell.ground.background import Receipt
 from upwell.ground.errors import UpstreamError, UpstreamUnavailable, UpwellError
 from upwell.ground.trace import LOG, present_trace_id, requested
 from upwell.ground.types.rpc import Principal, Reply, ToolCall
@@ -303,13 +312,14 @@ class Router:
         self._methods.update(methods)
 
     async def reply(
-        self, message: Message, context_for: Callable[[Envelope | None], RequestContext]
+        self, message: Message, session: Session, channel: Channel, receipt: Receipt
     ) -> Reply:
         """Handle a request. Every failure except a cancellation becomes a JSON-RPC error."""
         method = message.method or ""
         try:
             params = _readable(message.params)
-            context = context_for(supported(envelope_of(params)))
+            envelope = supported(envelope_of(params))
+            context = RequestContext(session, channel, envelope, message.id, receipt)
             answer = await self._answer(method, params, context)
             return await shaped(method, answer, modern=context.modern)
         except RequestRefused as refused:
@@ -414,20 +424,18 @@ class Router:
         if not isinstance(name, str):
             raise RequestRefused(INVALID_PARAMS, "tools/call needs the name of a tool")
         target = await self._target(name)
-        if kind_of(_arguments(params)) != "object":
+        # `null` stands for no arguments, as servers read it, and is passed on as it is.
+        raw = params.get("arguments") or b"null"
+        arguments = b"{}" if raw.strip() == b"null" else raw
+        if kind_of(arguments) != "object":
             raise RequestRefused(INVALID_PARAMS, "arguments must be an object")
-        with requested(_traceparent(meta_of(params))):
-            if target.upstream is None:
+        upstream = target.upstream
+        with requested(text_of(meta_of(params), "traceparent")):
+            if upstream is None:
                 return await self._own.call(target.tool, params.value("arguments") or {}, context)
-            return await self._call_upstream(target, target.upstream, params, context)
-
-    async def _call_upstream(
-        self, target: Target, upstream: Upstream, params: RawObject, context: RequestContext
-    ) -> Reply:
-        call = _call_for(target, params, present_trace_id(), context.principal.name)
-        return await self.relay(
-            upstream, context, partial(self._pipeline.call, call, upstream, context)
-        )
+            call = _call_for(target, params, RawObject.parse(arguments), context.principal.name)
+            work = partial(self._pipeline.call, call, upstream, context)
+            return await self.relay(upstream, context, work)
 
     async def _target(self, name: str) -> Target:
         """Find the tool with this public name. If its server is starting, wait for the server.
@@ -512,11 +520,10 @@ async def shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Rep
     return Reply(result=modern_result(result).encode())
 
 
-def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) -> ToolCall:
+def _call_for(target: Target, params: RawObject, arguments: RawObject, principal: str) -> ToolCall:
     """Return the call to send to the upstream. The agent's arguments stay unchanged, except that
     `_context_query` is removed if the tool does not declare it.
     """
-    arguments = RawObject.parse(_arguments(params))
     args = arguments.decoded()
     value = args.get(CONTEXT_QUERY)
     query = value if isinstance(value, str) else ""
@@ -532,22 +539,10 @@ def _call_for(target: Target, params: RawObject, trace_id: str, principal: str) 
         query=query,
         annotations=target.annotations,
         declared=target.declared,
-        trace_id=trace_id,
+        trace_id=present_trace_id(),
         principal=principal,
     )
 
 
-def _arguments(params: RawObject) -> bytes:
-    """Return the arguments of a call. `null` stands for none, as servers read it, and is passed on
-    as it is."""
-    raw = params.get("arguments") or b"null"
-    return b"{}" if raw.strip() == b"null" else raw
-
-
 async def _ping(_: RawObject, __: RequestContext) -> RawObject:
     return RawObject()
-
-
-def _traceparent(meta: RawObject) -> str:
-    parent = meta.value("traceparent")
-    return parent if isinstance(parent, str) else ""

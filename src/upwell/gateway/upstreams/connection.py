@@ -202,7 +202,11 @@ class Connection:
         while True:
             page = await self._page(method, member, cursors[-1], client, limit + 1 - len(entries))
             entries.update(dict.fromkeys(page.entries))
-            self._note_faults(page.faults)
+            for label, fault in page.faults.items():
+                # Each is logged once, although the list is read often.
+                if label not in self.left_out and len(self.left_out) < MAX_NOTED_FAULTS:
+                    self.left_out[label] = fault
+                    LOG.warning("upstream %s: %s is left out: %s", self._server.name, label, fault)
             if len(entries) > limit or len(cursors) >= _MAX_PAGES:
                 LOG.warning(
                     "upstream %s: only its first %d %s are listed",
@@ -237,13 +241,6 @@ class Connection:
         except NotJson as error:
             raise self._violation(f"its list of {member} cannot be read: {error}") from error
 
-    def _note_faults(self, faults: Mapping[str, str]) -> None:
-        """Remember which definitions are left out, and log each of them once."""
-        for label, fault in faults.items():
-            if label not in self.left_out and len(self.left_out) < MAX_NOTED_FAULTS:
-                self.left_out[label] = fault
-                LOG.warning("upstream %s: %s is left out: %s", self._server.name, label, fault)
-
     async def ask(
         self,
         method: str,
@@ -260,7 +257,8 @@ class Connection:
         with self._in_flight.track(params, client, timeout) as call:
             for _ in range(MAX_ROUNDS):
                 reply = await self._exchange(method, call)
-                if method == "tools/call" and error_code(reply.error) == HEADER_MISMATCH:
+                code = error_code(reply.error) if reply.error else None
+                if method == "tools/call" and code == HEADER_MISMATCH:
                     # The tool's declared headers have changed since it was listed.
                     await self.tools()
                     reply = await self._exchange(method, call)
@@ -277,9 +275,15 @@ class Connection:
         await self._notifications.sent()
         try:
             call.sent = True
-            params = self._addressed(call.params, call.client)
+            client = call.client
+            version = self.about.version_for(modern=client.modern and client is not NOBODY)
+            params = (
+                enveloped(call.params, version, client.capabilities, client.log_level)
+                if version in MODERN_VERSIONS
+                else bare(call.params)
+            )
             late = partial(self._in_flight.answered, call)
-            reply = await self._peer.request(method, params, late)
+            reply = await self._peer.request(method, params.encode(), late)
         except PeerLost as error:
             raise UpstreamUnavailable(
                 f"upstream {self._server.name!r} did not answer: {error}",
@@ -292,10 +296,6 @@ class Connection:
             raise failure from error
         except ProtocolError as error:
             raise self._violation(str(error)) from error
-        self._check(reply)
-        return reply
-
-    def _check(self, reply: Reply) -> None:
         body = reply.error or reply.result
         if kind_of(body) != "object":
             part, start = "error" if reply.error else "result", body[:40].decode(errors="replace")
@@ -307,6 +307,7 @@ class Connection:
                 check(body)
             except NotJson as error:
                 raise self._violation(f"the answer is not JSON: {error}") from error
+        return reply
 
     async def _with_input(self, params: RawObject, result: bytes, client: Client) -> RawObject:
         """Ask a handshake-era client for the input that a modern server requests, and return the
@@ -386,12 +387,6 @@ class Connection:
         if discovered.error:
             raise self._violation(f"it refused the handshake: {redacted_start(reply.error, 200)}")
         self.about = introduction(RawObject.parse(discovered.result), MODERN_VERSIONS[-1])
-
-    def _addressed(self, params: RawObject, client: Client) -> bytes:
-        version = self.about.version_for(modern=client.modern and client is not NOBODY)
-        if version in MODERN_VERSIONS:
-            return enveloped(params, version, client.capabilities, client.log_level).encode()
-        return bare(params).encode()
 
     def _violation(self, detail: str) -> UpstreamProtocolError:
         return UpstreamProtocolError(

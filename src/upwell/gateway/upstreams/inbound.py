@@ -112,11 +112,17 @@ class InFlight:
         try:
             yield call
         except asyncio.CancelledError:
-            self._abandon(call)
+            if call.sent and client.agent:
+                self._abandoned[call] = asyncio.get_running_loop().time() + ABANDONED_SECONDS
+            if len(self._abandoned) > MAX_ABANDONED:
+                del self._abandoned[next(iter(self._abandoned))]
             raise
         finally:
             del self._calls[call]
-            self._note_end(client)
+            # Only a session can still be reached once the reply to its call has been sent.
+            if isinstance(agent := client.agent, Session):
+                self._forget_old_ends()
+                self._recent[agent] = (agent, time.monotonic() + LATE_LOG_SECONDS)
             self._by_token.pop(own_token, None)
 
     def clients(self) -> list[Client]:
@@ -180,13 +186,6 @@ class InFlight:
             call.timeout.restart()
         await call.client.notify(PROGRESS, params.replaced("progressToken", call.token).encode())
 
-    def _note_end(self, client: Client) -> None:
-        # Only a session can still be reached once the reply to its call has been sent.
-        if isinstance(client.agent, Session):
-            self._forget_old_ends()
-            until = time.monotonic() + LATE_LOG_SECONDS
-            self._recent[client.agent] = (client.agent, until)
-
     def _forget_old_ends(self) -> None:
         now = time.monotonic()
         self._recent = {agent: item for agent, item in self._recent.items() if item[1] > now}
@@ -197,12 +196,6 @@ class InFlight:
         now = asyncio.get_running_loop().time()
         self._abandoned = {call: end for call, end in self._abandoned.items() if end > now}
         return {call.client.agent for call in self._abandoned}
-
-    def _abandon(self, call: Call) -> None:
-        if call.sent and call.client.agent:
-            self._abandoned[call] = asyncio.get_running_loop().time() + ABANDONED_SECONDS
-        if len(self._abandoned) > MAX_ABANDONED:
-            del self._abandoned[next(iter(self._abandoned))]
 
     def _waiting_client(self) -> Client | None:
         """Return the only client that a server's request can be for, if there is only one."""

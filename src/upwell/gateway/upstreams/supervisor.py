@@ -197,7 +197,14 @@ class Upstream:
             left_seconds = max(MIN_CALL_SECONDS, seconds - client.waited_seconds)
             async with asyncio.timeout(left_seconds) as timeout:
                 restartable = CallTimeout(timeout, seconds)
-                return await self._call(method, params, client, restartable, idempotent=idempotent)
+                connection = await self._ready()
+                try:
+                    return await connection.ask(method, params, client, restartable)
+                except UpstreamUnavailable as error:
+                    if not (idempotent or error.did_not_run):
+                        raise
+                connection = await self._reconnected(connection)
+                return await connection.ask(method, params, client, restartable)
         except TimeoutError:
             raise too_slow(self.server, method, seconds) from None
         finally:
@@ -253,24 +260,6 @@ class Upstream:
             self._stream.open(self.subscribed_uris)
             return Reply(result=b"{}")
         return await self.call(method, _uri(uri), client)
-
-    async def _call(
-        self,
-        method: str,
-        params: RawObject,
-        client: Client,
-        timeout: CallTimeout,
-        *,
-        idempotent: bool,
-    ) -> Reply:
-        connection = await self._ready()
-        try:
-            return await connection.ask(method, params, client, timeout)
-        except UpstreamUnavailable as error:
-            if not (idempotent or error.did_not_run):
-                raise
-        connection = await self._reconnected(connection)
-        return await connection.ask(method, params, client, timeout)
 
     async def _reconnected(self, connection: Connection) -> Connection:
         """Return a usable connection after an exchange broke off. If the server still answers, this
