@@ -250,7 +250,7 @@ class HostEvents:
             name=name,
             session=self.session(payload),
             cwd=self.cwd(payload),
-            agent=session_of(payload.get(self.agent_key)),
+            agent=self.agent(payload),
         )
         if kind in (EventKind.TOOL, EventKind.BEFORE):
             return self.call(event, payload)
@@ -286,8 +286,10 @@ class HostEvents:
     def session(self, payload: Mapping[str, Any]) -> str:
         """The session id. A subagent gets its own session, because it does not share its parent's
         context."""
-        agent = session_of(payload.get(self.agent_key))
-        return within(session_of(payload.get("session_id")), agent)
+        return within(session_of(payload.get("session_id")), self.agent(payload))
+
+    def agent(self, payload: Mapping[str, Any]) -> str:
+        return session_of(payload.get(self.agent_key))
 
     def cwd(self, payload: Mapping[str, Any]) -> str | None:
         return folder_of(payload.get("cwd"))
@@ -304,7 +306,7 @@ class HostEvents:
                 prompt = own_words(prompt, self.inserts)
             return prompt[:MAX_TEXT_CHARS]
         if kind is EventKind.SESSION:
-            if session_of(payload.get(self.agent_key)):
+            if self.agent(payload):
                 return SUBAGENT
             return source if self.restores_context or source != RESUMED else STARTED
         if kind in _ENDS:
@@ -312,7 +314,7 @@ class HostEvents:
         return ""
 
     def transcript(self, payload: Mapping[str, Any]) -> str:
-        own = payload.get("agent_transcript_path") if payload.get(self.agent_key) else None
+        own = payload.get("agent_transcript_path") if self.agent(payload) else None
         return text_of(own or payload.get("transcript_path"), MAX_PATH_CHARS)
 
     def call(self, event: HostEvent, payload: Mapping[str, Any]) -> HostEvent | None:
