@@ -37,7 +37,6 @@ from upwell.hosts.servers import ServerFile, applications_folder
 from upwell.hosts.settings import JsonHooks
 
 DESKTOP_SERVERS = ServerFile(
-    name="claude-desktop",
     agent="claude-desktop",
     file=lambda user: applications_folder(user) / "Claude" / "claude_desktop_config.json",
     folder=lambda user: applications_folder(user) / "Claude",
@@ -92,18 +91,13 @@ HOOKS = JsonHooks(
     folder=".claude",
     file="settings.json",
     trace=".claude.json",
-    matchers={
-        "SessionStart": "",
-        "UserPromptSubmit": "",
+    events=EVENTS,
+    patterns={
+        "PreToolUse": "Bash|mcp__.*",
         "PostToolUse": _MATCHER,
         "PostToolUseFailure": _MATCHER,
-        "SubagentStart": "",
-        "SubagentStop": "",
-        "Stop": "",
-        "SessionEnd": "",
     },
-    guard_matchers={"PreToolUse": "Bash|mcp__.*"},
-    http_events=frozenset({"PostToolUse", "PostToolUseFailure"}),
+    unused=("PreCompact",),
     token_from_environment=True,
     http_setup='export UPWELL_TOKEN="$(cat {token_file})"',
     next_step="restart Claude Code; `/hooks` lists them",
@@ -175,7 +169,6 @@ HOST = Host(
     hooks=HOOKS,
     writers={"Write": "Write", "Edit": "Edit", "MultiEdit": "Edit", "NotebookEdit": "NotebookEdit"},
     servers=ServerFile(
-        name="claude",
         agent="claude",
         file=lambda user: user.folder_named("CLAUDE_CONFIG_DIR", "") / ".claude.json",
         folder=lambda user: user.folder_named("CLAUDE_CONFIG_DIR", ".claude"),

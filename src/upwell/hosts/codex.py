@@ -172,31 +172,29 @@ def _answer(output: str) -> tuple[str, int, int]:
     return texts[-1], tokens_in, tokens_out
 
 
+EVENTS = CodexEvents()
 HOST = Host(
     name="codex",
     clients=("codex-mcp-client", "codex*"),
     title="Codex CLI",
-    events=CodexEvents(),
+    events=EVENTS,
     hooks=JsonHooks(
         host="codex",
         variable="CODEX_HOME",
         folder=".codex",
         file="hooks.json",
-        matchers={
-            "SessionStart": "",
-            "UserPromptSubmit": "",
+        events=EVENTS,
+        patterns={
+            "PreToolUse": "Bash|shell|local_shell|exec_command|mcp__.*",
             "PostToolUse": (
                 "Bash|shell|local_shell|exec_command|read_file|grep_files|list_dir|mcp__.*"
             ),
-            "PreCompact": "",
-            "Stop": "",
         },
-        guard_matchers={"PreToolUse": "Bash|shell|local_shell|exec_command|mcp__.*"},
+        unused=("SessionEnd",),
         next_step="start codex in a terminal and trust the hooks that it shows for review; until "
         "then it skips them",
     ),
     servers=ServerFile(
-        name="codex",
         agent="codex",
         file=lambda user: user.folder_named("CODEX_HOME", ".codex") / "config.toml",
         folder=lambda user: user.folder_named("CODEX_HOME", ".codex"),

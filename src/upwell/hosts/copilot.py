@@ -165,33 +165,24 @@ def _answer(output: str) -> tuple[str, int, int]:
     return "".join(said), 0, 0
 
 
+EVENTS = CopilotEvents()
 HOST = Host(
     name="copilot",
     clients=("github-copilot*", "copilot*"),
     title="GitHub Copilot CLI",
-    events=CopilotEvents(),
+    events=EVENTS,
     hooks=JsonHooks(
         host="copilot",
         variable="COPILOT_HOME",
         folder=".copilot",
         file="hooks/upwell.json",
-        matchers={
-            "sessionStart": "",
-            "userPromptSubmitted": "",
-            "postToolUse": "",
-            "postToolUseFailure": "",
-            "preCompact": "",
-            "agentStop": "",
-            "sessionEnd": "",
-        },
-        guard_matchers={"preToolUse": ""},
+        events=EVENTS,
         nested=False,
         timeout_key="timeoutSec",
         exec_form=True,
         names_event=True,
         required={"version": 1},
         # Copilot expands variables in headers only for https, so the file contains the token.
-        http_events=frozenset({"postToolUse", "postToolUseFailure"}),
         http_setup="export COPILOT_HOOK_ALLOW_LOCALHOST=1",
         next_step="restart Copilot CLI",
     ),
@@ -218,7 +209,6 @@ HOST = Host(
         invoke=_invoke,
         answer=_answer,
         servers=ServerFile(
-            name="copilot",
             agent="copilot",
             file=lambda user: user.folder_named("COPILOT_HOME", ".copilot") / "mcp-config.json",
         ),

@@ -113,31 +113,23 @@ class CursorEvents(HostEvents):
         return {"followup_message": question}
 
 
+EVENTS = CursorEvents()
 HOST = Host(
     name="cursor",
     clients=("cursor", "cursor-vscode"),
     title="Cursor",
-    events=CursorEvents(),
+    events=EVENTS,
     hooks=JsonHooks(
         host="cursor",
         folder=".cursor",
         file="hooks.json",
-        matchers={
-            "sessionStart": "",
-            "beforeSubmitPrompt": "",
-            "postToolUse": "",
-            "preCompact": "",
-            "stop": "",
-            "sessionEnd": "",
-        },
-        guard_matchers={"beforeShellExecution": ""},
+        events=EVENTS,
         nested=False,
         typed=False,
         required={"version": 1},
         next_step="restart Cursor",
     ),
     servers=ServerFile(
-        name="cursor",
         agent="cursor",
         file=lambda user: user.user_folder / ".cursor" / "mcp.json",
         folder=lambda user: user.user_folder / ".cursor",

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from upwell.ground.errors import ConfigError
-from upwell.hosts.jsonc import JsoncNode, parse, with_child, without_child
+from upwell.hosts.jsonc import JsoncNode, node_at, parse, with_child, without_child
 
 KeyPath = tuple[str, ...]
 Hides = Callable[[str, Any], bool]
@@ -61,14 +61,19 @@ class Json:
     """JSON with comments."""
 
     def value(self, text: str) -> dict[str, Any]:
-        return _table(parse(text).value) if text.strip(_BOM + " \t\r\n") else {}
+        value = parse(text).value if text.strip(_BOM + " \t\r\n") else {}
+        if not isinstance(value, dict):
+            raise ConfigError(
+                "the file must hold an object", hint="fix the file first; it was not changed"
+            )
+        return value
 
     def without(self, text: str, table: KeyPath, names: Collection[str]) -> str:
-        node = _node(text, table)
+        node = node_at(text, table)
         part = text[node.start : node.end]
         for name in names:
-            while name in (keys := parse(part).keys):
-                part = without_child(part, (), keys.index(name))
+            while name in parse(part).keys:
+                part = without_child(part, (), name)
         return text[: node.start] + part + text[node.end :]
 
     def put(self, text: str, table: KeyPath, name: str, value: Mapping[str, Any]) -> str:
@@ -85,7 +90,7 @@ class Json:
         return same_line_endings(text, with_child(text, table, value, name))
 
     def with_command(self, text: str, entry: KeyPath, words: Sequence[str]) -> str:
-        command, args = _node(text, (*entry, "command")), _node(text, entry).under("args")
+        command, args = node_at(text, (*entry, "command")), node_at(text, entry).under("args")
         if command.is_list:
             return _with_words(text, command, words)
         if args is None:
@@ -97,12 +102,12 @@ class Json:
             text = _with_words(text, args, words[1:])
         else:
             text = _put(text, args, words[1:])
-        return _put(text, _node(text, (*entry, "command")), words[0])
+        return _put(text, node_at(text, (*entry, "command")), words[0])
 
     def with_list(self, text: str, path: KeyPath, words: Sequence[str]) -> str:
         """`text` with these words in the list at `path`, which must exist. The words at its end
         that stay the same are not touched."""
-        return _with_words(text, _node(text, path), words)
+        return _with_words(text, node_at(text, path), words)
 
     def shown(self, text: str, hides: Hides) -> str:
         if not text.strip(_BOM + " \t\r\n"):
@@ -228,23 +233,6 @@ def _put_args(server: Any, words: Sequence[str]) -> None:
         del args[0]
     for word in reversed(words[: len(words) - kept]):
         args.insert(0, word)
-
-
-def _table(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(
-            "the file must hold an object", hint="fix the file first; it was not changed"
-        )
-    return value
-
-
-def _node(text: str, table: KeyPath) -> JsoncNode:
-    node = parse(text)
-    for key in table:
-        child = node.under(key)
-        assert child is not None
-        node = child
-    return node
 
 
 def _put(text: str, node: JsoncNode, value: Any) -> str:

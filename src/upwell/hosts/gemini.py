@@ -121,32 +121,29 @@ def _answer(output: str) -> tuple[str, int, int]:
     )
 
 
+EVENTS = GeminiEvents()
 HOST = Host(
     name="gemini",
     clients=("gemini-cli*",),
     title="Gemini CLI",
-    events=GeminiEvents(),
+    events=EVENTS,
     hooks=JsonHooks(
         host="gemini",
         variable="GEMINI_CLI_HOME",
         folder="",
         file=".gemini/settings.json",
-        matchers={
-            "SessionStart": "",
-            "BeforeAgent": "",
+        events=EVENTS,
+        patterns={
+            "BeforeTool": "run_shell_command|mcp_.*",
             "AfterTool": "read_.*|search_file_content|grep_search|glob|list_directory|"
             "run_shell_command|web_fetch|google_web_search|mcp_.*",
             "PreCompress": "manual",
-            "AfterAgent": "",
-            "SessionEnd": "",
         },
-        guard_matchers={"BeforeTool": "run_shell_command|mcp_.*"},
         timeout=10_000,
         label="upwell",
         next_step="restart Gemini CLI; `/hooks` lists them",
     ),
     servers=ServerFile(
-        name="gemini",
         agent="gemini",
         file=lambda user: user.folder_named("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json",
         folder=lambda user: user.folder_named("GEMINI_CLI_HOME", "") / ".gemini",

@@ -220,9 +220,11 @@ class _Reader:
 
 def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str:
     """Return `text` with `value` appended to the list at `path` or added to the table as `key`."""
-    node = _at(parse(text), path)
-    unit = _unit(text)
-    outer = _line_indent(text, node.start)
+    node = node_at(text, path)
+    indent = _INDENT.search(text)
+    unit = indent[1] if indent else "  "
+    line = text[text.rfind("\n", 0, node.start) + 1 : node.start]
+    outer = line[: len(line) - len(line.lstrip(" \t"))]
     inner = outer + unit
     body = json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", "\n" + inner)
     entry = f"{json.dumps(key)}: {body}" if key else body
@@ -239,9 +241,11 @@ def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str
     return f"{text[:insert_at]}\n{inner}{entry}{',' if comma else ''}{text[insert_at:]}"
 
 
-def without_child(text: str, path: Sequence[str], index: int) -> str:
-    """Return `text` without the child at `index` of the list or table at `path`."""
-    node = _at(parse(text), path)
+def without_child(text: str, path: Sequence[str], place: int | str) -> str:
+    """Return `text` without a child of the list or table at `path`: the one at this index, or the
+    first with this key."""
+    node = node_at(text, path)
+    index = node.keys.index(place) if isinstance(place, str) else place
     child = node.items[index]
     start = node.key_starts[index] if node.keys else child.start
     comma = _comma(text, child.end)
@@ -261,7 +265,13 @@ def without_child(text: str, path: Sequence[str], index: int) -> str:
     return text[:start] + rest
 
 
-def _at(node: JsoncNode, path: Sequence[str]) -> JsoncNode:
+def node_at(text: str, path: Sequence[str]) -> JsoncNode:
+    """The value at a path of keys and indices.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    node = parse(text)
     for key in path:
         child = node.items[int(key)] if not node.keys and node.items else node.under(key)
         if child is None:
@@ -275,13 +285,3 @@ def _comma(text: str, offset: int) -> int:
     match = _SPACE.match(text, offset)
     end = match.end() if match else offset
     return end + 1 if text[end : end + 1] == "," else 0
-
-
-def _unit(text: str) -> str:
-    match = _INDENT.search(text)
-    return match.group(1) if match else "  "
-
-
-def _line_indent(text: str, offset: int) -> str:
-    line = text[text.rfind("\n", 0, offset) + 1 : offset]
-    return line[: len(line) - len(line.lstrip(" \t"))]

@@ -80,7 +80,7 @@ class OpenCodeEvents(HostEvents):
         "websearch": "WebSearch",
     }
     recorded = ()
-    agent_key, args_key = "", "args"
+    agent_key, args_key, continued_key = "", "args", ""
 
     def session(self, payload: Mapping[str, Any]) -> str:
         return session_of(payload.get("sessionID"))
@@ -242,7 +242,6 @@ HOST = Host(
     events=OpenCodeEvents(),
     hooks=PluginFile(),
     servers=ServerFile(
-        name="opencode",
         agent="opencode",
         file=config_file,
         folder=config_folder,

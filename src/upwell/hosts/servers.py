@@ -196,7 +196,6 @@ class ServerFile(Struct, frozen=True, kw_only=True):
       has made one.
     """
 
-    name: str
     agent: str
     file: Callable[[Installation], Path]
     folder: Callable[[Installation], Path] | None = None
@@ -212,6 +211,10 @@ class ServerFile(Struct, frozen=True, kw_only=True):
     allowed: Table = ()
     next_step: str = "restart the agent"
 
+    @property
+    def name(self) -> str:
+        return f"{self.agent}:{self.project}" if self.project else self.agent
+
     def for_project(self, folder: Path) -> "list[ServerFile]":
         """The files with servers for the project in `folder`. The user's own file is among them if
         it `holds_projects`.
@@ -224,7 +227,6 @@ class ServerFile(Struct, frozen=True, kw_only=True):
             path = folder / self.project_file
             of_project = replace(
                 self,
-                name=f"{self.agent}:{folder}",
                 file=lambda installation: path,
                 folder=None,
                 format=TOML if path.suffix == ".toml" else JSON,

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from upwell.ground.errors import ConfigError
 from upwell.ground.home import LAUNCHER
+from upwell.hosts.events import EventKind, HostEvents
 from upwell.hosts.installation import HttpAddress, Installation
 from upwell.hosts.jsonc import JsoncNode, parse, with_child, without_child
 
@@ -26,8 +27,9 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
     - `file` is relative to `folder`, the host's folder. `variable`, if set, is the environment
       variable that can name another folder. `trace` is a file in the user's home that also shows
       that the host is in use.
-    - `matchers` maps each event to its matcher, or "" for none. Those in `guard_matchers` are
-      installed only if the user has a guard (a rule that blocks tool calls).
+    - `patterns` are the matchers of those `events` that have one. Events before a tool are
+      installed only if the user has a guard (a rule that blocks tool calls), those in `unused`
+      never.
     - `nested`: the list of an event holds groups, each with a matcher and a list of handlers
       (Claude Code and compatible hosts). Otherwise it holds the handlers themselves.
     - `exec_form`: a handler has separate fields for its program and its arguments. `names_event`:
@@ -35,15 +37,16 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
     - `timeout` is in the host's own unit.
     - `label` is the name under which the host lists our handlers.
     - `required` are top-level keys that the file must have.
-    - Handlers of `http_events` may be HTTP requests. `token_from_environment`: the host reads their
-      token from the environment.
+    - With `http_setup`, handlers of results may be HTTP requests. `token_from_environment`: the
+      host reads their token from the environment.
     """
 
     host: str
     folder: str
     file: str
-    matchers: Mapping[str, str]
-    guard_matchers: Mapping[str, str] = field(default_factory=dict)
+    events: HostEvents
+    patterns: Mapping[str, str] = field(default_factory=dict)
+    unused: Collection[str] = ()
     variable: str = ""
     trace: str = ""
     nested: bool = True
@@ -54,10 +57,26 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
     typed: bool = True
     label: str = ""
     required: Mapping[str, Any] = field(default_factory=dict)
-    http_events: frozenset[str] = frozenset()
     token_from_environment: bool = False
     http_setup: str = ""
     next_step: str = ""
+
+    @property
+    def matchers(self) -> Mapping[str, str]:
+        """The matcher of each event that is always installed, or "" for none."""
+        return {
+            event: self.patterns.get(event, "")
+            for event, kind in self.events.kinds.items()
+            if kind is not EventKind.BEFORE and event not in self.unused
+        }
+
+    @property
+    def guard_matchers(self) -> Mapping[str, str]:
+        return {
+            event: self.patterns.get(event, "")
+            for event, kind in self.events.kinds.items()
+            if kind is EventKind.BEFORE
+        }
 
     def path(self, installation: Installation) -> Path:
         return installation.folder_named(self.variable, self.folder) / self.file
@@ -71,7 +90,8 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
         events = {**self.matchers, **(self.guard_matchers if installation.guards else {})}
         own_entries = {event: [self._entry(event, installation)] for event in events}
         if not text.strip():
-            return _dumped({**self.required, "hooks": own_entries})
+            hooks = {**self.required, "hooks": own_entries}
+            return json.dumps(hooks, indent=2, ensure_ascii=False) + "\n"
         root = self._checked(text)
         for key, value in self.required.items():
             if key not in root.keys:
@@ -83,7 +103,8 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
             return text
         text = self._without(text, keep_empty=True)
         for event in earlier.keys() - own_entries.keys():
-            text = _without_empty(text, event)
+            if not _hooks(parse(text))[event]:
+                text = without_child(text, ("hooks",), event)
         for event, entries in own_entries.items():
             if event in _hooks(parse(text)):
                 text = with_child(text, ("hooks", event), entries[0])
@@ -112,10 +133,10 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
         return []
 
     def _entry(self, event: str, installation: Installation) -> dict[str, Any]:
-        http = installation.http if event in self.http_events else None
+        http = installation.http if event in self._http_events else None
         handler = self._request(event, http) if http else self._command(event, installation)
         handler[self.timeout_key] = self.timeout
-        pattern = {**self.guard_matchers, **self.matchers}[event]
+        pattern = self.patterns.get(event, "")
         matcher = {"matcher": pattern} if pattern else {}
         return {**matcher, "hooks": [handler]} if self.nested else {**handler, **matcher}
 
@@ -156,6 +177,11 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
         }
         return {event: entries for event, entries in own_entries.items() if entries}
 
+    @property
+    def _http_events(self) -> list[str]:
+        kinds = self.events.kinds if self.http_setup else {}
+        return [event for event, kind in kinds.items() if kind is EventKind.TOOL]
+
     def _holds_ours(self, entry: Any) -> bool:
         if not isinstance(entry, dict):
             return False
@@ -166,10 +192,10 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
         return runs_our_hook(handler) or self._posts_to_us(handler)
 
     def _posts_to_us(self, handler: Any) -> bool:
-        """True for an HTTP request like those that an installation writes for `http_events`."""
+        """True for an HTTP request like those that an installation writes."""
         if not isinstance(handler, dict) or handler.get("type") != "http":
             return False
-        url, events = handler.get("url"), "|".join(sorted(self.http_events))
+        url, events = handler.get("url"), "|".join(self._http_events)
         path = f"{self.host}/(?:{events})" if self.names_event else self.host
         return bool(events) and isinstance(url, str) and bool(re.fullmatch(_URL + path, url))
 
@@ -184,10 +210,9 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
                 continue
             text = without_child(text, ("hooks", event), group)
             if not keep_empty and not _hooks(parse(text))[event]:
-                keys = _hooks_node(parse(text)).keys
-                text = without_child(text, ("hooks",), keys.index(event))
+                text = without_child(text, ("hooks",), event)
         if not keep_empty and "hooks" in parse(text).keys and not _hooks(parse(text)):
-            text = without_child(text, (), parse(text).keys.index("hooks"))
+            text = without_child(text, (), "hooks")
         return text
 
     def _first_of_ours(self, root: JsoncNode) -> tuple[str, int, int] | None:
@@ -198,13 +223,6 @@ class JsonHooks(Struct, frozen=True, kw_only=True):
                     handlers = entry["hooks"] if self.nested else [entry]
                     return event, group, [self._is_ours(item) for item in handlers].index(True)
         return None
-
-
-def _without_empty(text: str, event: str) -> str:
-    hooks = _hooks_node(parse(text))
-    if hooks.value[event]:
-        return text
-    return without_child(text, ("hooks",), hooks.keys.index(event))
 
 
 def runs_our_hook(handler: Any) -> bool:
@@ -233,13 +251,3 @@ def _words(handler: Any) -> list[str]:
 def _hooks(root: JsoncNode) -> Any:
     node = root.under("hooks")
     return {} if node is None else node.value
-
-
-def _hooks_node(root: JsoncNode) -> JsoncNode:
-    node = root.under("hooks")
-    assert node is not None
-    return node
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -37,23 +37,22 @@ class VsCodeEvents(HostEvents):
         return {"hookSpecificOutput": {"hookEventName": event.name, **decision}}
 
 
+EVENTS = VsCodeEvents()
 HOST = Host(
     name="vscode",
     clients=("visual studio code*",),
     title="VS Code",
-    events=VsCodeEvents(),
+    events=EVENTS,
     hooks=JsonHooks(
         host="vscode",
         variable="COPILOT_HOME",
         folder=".copilot",
         file="hooks/upwell-vscode.json",
-        matchers={"SessionStart": "", "PostToolUse": "", "PreCompact": "", "Stop": ""},
-        guard_matchers={"PreToolUse": ""},
+        events=EVENTS,
         nested=False,
         next_step="reload the window; hooks are a preview feature of VS Code",
     ),
     servers=ServerFile(
-        name="vscode",
         agent="vscode",
         file=lambda user: applications_folder(user) / "Code" / "User" / "mcp.json",
         folder=lambda user: applications_folder(user) / "Code" / "User",
