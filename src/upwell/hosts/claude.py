@@ -12,7 +12,7 @@ Claude Desktop, an MCP client without hooks: upwell needs only the file that lis
 servers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -107,27 +107,19 @@ HOOKS = JsonHooks(
 def _hooks_off(installation: Installation, folder: Path) -> str:
     """The setting that makes Claude Code ignore our hooks. An organisation can allow only its own
     hooks, and any settings file can switch off all hooks."""
-    for file in _managed_files():
-        settings = _settings(file)
-        for key in ("disableAllHooks", "allowManagedHooksOnly"):
-            if settings.get(key) is True:
-                return f"{key} in {file}, a setting of your organisation"
-    for file in _own_files(installation, folder):
+    for managed in MANAGED_FOLDERS:
+        extra = sorted(managed.glob("managed-settings.d/*.json"))
+        for file in (managed / "managed-settings.json", *extra):
+            settings = _settings(file)
+            for key in ("disableAllHooks", "allowManagedHooksOnly"):
+                if settings.get(key) is True:
+                    return f"{key} in {file}, a setting of your organisation"
+    own = installation.folder_named("CLAUDE_CONFIG_DIR", ".claude")
+    project = folder / ".claude"
+    for file in (own / "settings.json", *map(project.joinpath, _PROJECT_SETTINGS)):
         if _settings(file).get("disableAllHooks") is True:
             return f"disableAllHooks in {file}"
     return ""
-
-
-def _own_files(installation: Installation, folder: Path) -> tuple[Path, ...]:
-    own = installation.folder_named("CLAUDE_CONFIG_DIR", ".claude")
-    project = folder / ".claude"
-    return own / "settings.json", *map(project.joinpath, _PROJECT_SETTINGS)
-
-
-def _managed_files() -> Iterator[Path]:
-    for folder in MANAGED_FOLDERS:
-        yield folder / "managed-settings.json"
-        yield from sorted(folder.glob("managed-settings.d/*.json"))
 
 
 def _settings(file: Path) -> Mapping[str, Any]:

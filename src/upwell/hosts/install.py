@@ -1,13 +1,11 @@
 """Writes our entries into agents' configuration files, and removes them again.
 
 The user first sees a plan. Then three files are written in this order, each completely or not at
-all: the record (see `hosts/install.py`), a backup of the agent's file beside it, and the agent's
-file. If the agent's file has not changed since, uninstalling usually restores the earlier content
-and deletes the backup. Otherwise it removes only our entries.
-
-The record of the files that contain our entries: `hooks.json`, or `clients.json` for MCP
-servers. It is written before the file that it describes, so that a file that upwell has changed is
-always on record, even after a crash.
+all, so that a file that upwell has changed is always on record, even after a crash: the record of
+the files with our entries (`hooks.json`, or `clients.json` for MCP servers), a backup of the
+agent's file beside it, and the agent's file. If the agent's file has not changed since,
+uninstalling usually restores the earlier content and deletes the backup. Otherwise it removes only
+our entries.
 """
 
 import contextlib
@@ -200,7 +198,7 @@ class Installer:
         before = read_text(path)
         if before is None:
             return FilePlan(agent, path, None, None)
-        entry, _ = split(self._recorded(), agent, path)
+        entry, _ = split(installed_entries(self._record), agent, path)
         if entry and entry.wrote(digest(before)):
             if not entry.backup:
                 return FilePlan(agent, path, before, None)
@@ -212,7 +210,7 @@ class Installer:
     def moved(self, agent: str, path: Path) -> tuple[str, ...] | None:
         """The servers that moved away from the agent's file, as texts in its format, the latest
         first; None if that is not known."""
-        entry, _ = split(self._recorded(), agent, path)
+        entry, _ = split(installed_entries(self._record), agent, path)
         return _moved(entry, self._file(agent)) if entry else None
 
     def apply(self, plan: FilePlan) -> str:
@@ -248,7 +246,7 @@ class Installer:
     def paths(self, agent: str) -> list[Path]:
         """The agent's files that contain our entries according to the record. There are several if
         the user has given the agent several settings folders (`CLAUDE_CONFIG_DIR`)."""
-        return [Path(file.path) for file in files_of(self._recorded(), agent)]
+        return [Path(file.path) for file in files_of(installed_entries(self._record), agent)]
 
     def present(self) -> list[str]:
         """The agents that are installed on this machine."""
@@ -276,7 +274,7 @@ class Installer:
         return self._file(agent).path(self._installation)
 
     def _install(self, plan: FilePlan) -> str:
-        record = self._recorded()
+        record = installed_entries(self._record)
         earlier, elsewhere = split(record, plan.agent, plan.path)
         entry = self._entry(plan, earlier)
         write_record(self._record, joined(record, plan.agent, [entry, *elsewhere]))
@@ -322,7 +320,7 @@ class Installer:
             _back_up(plan, copy)
         if plan.changes:
             _put(plan.path, plan.after)
-        record = self._recorded()
+        record = installed_entries(self._record)
         earlier, elsewhere = split(record, plan.agent, plan.path)
         # Before the record, so that an interrupted uninstall can be completed.
         _clean_up(plan, earlier.folders if earlier else ())
@@ -336,9 +334,6 @@ class Installer:
                 f"{agent[:40]!r} is not a known host", hint=f"one of {', '.join(self._files)}"
             )
         return self._files[agent]
-
-    def _recorded(self) -> Record:
-        return installed_entries(self._record)
 
 
 def backups_of(path: Path) -> list[Path]:

@@ -1,16 +1,13 @@
-"""Finds upwell's plugin among those of an agent. The agent installs and removes it by its own
-commands; its files are in `plugins/` of the repository.
+"""What an agent has of upwell besides hooks: a plugin, and `upwell wrap` in front of its servers.
+
+The agent installs and removes a plugin by its own commands; its files are in `plugins/` of the
+repository. A wrapped server keeps its name, its table and everything else in its entry. The
+original command stands in the wrapped entry, so taking the wrapper away needs no record.
 
 Sources: what Claude Code 2.1.332, Copilot CLI 1.0.102, Codex 0.171, Gemini CLI 0.61.0 and OpenCode
 1.18.33 write when they install a plugin from a Git repository, a folder or a package
 (`tests/live/test_plugins.py`, `tests/live/test_extensions.py`); for Cursor, the repository
 cursor/plugins.
-
-Puts `upwell wrap` in front of the servers in an agent's file, adds a server with upwell's own
-tools, and takes both away again. A wrapped server keeps its name, its table and everything else in
-its entry.
-
-The original command stands in the wrapped entry, so taking the wrapper away needs no record.
 """
 
 import re
@@ -131,22 +128,17 @@ def _in_gemini(installation: Installation) -> Path | None:
 
 
 def _in_opencode(installation: Installation) -> Path | None:
-    settings = _json(config_file(installation))
-    listed = settings.get("plugin")
+    """A plugin is a path, or a package that OpenCode keeps by its name and version."""
+    kept = installation.folder_named("XDG_CACHE_HOME", ".cache") / "opencode" / "packages"
+    listed = _json(config_file(installation)).get("plugin")
     for entry in map(str, listed if isinstance(listed, list) else ()):
-        folder = _opencode_folder(entry, installation)
+        spec = entry if "@" in entry[1:] else f"{entry}@latest"
+        folder = kept / spec / "node_modules" / OPENCODE_PACKAGE
+        if entry.startswith(("/", "file:/")):
+            folder = Path("/", entry.removeprefix("file:").lstrip("/"))
         if _json(folder / "package.json").get("name") == OPENCODE_PACKAGE:
             return folder
     return None
-
-
-def _opencode_folder(entry: str, installation: Installation) -> Path:
-    """The folder of a plugin: a path, or a package that OpenCode keeps by its name and version."""
-    if entry.startswith(("/", "file:/")):
-        return Path("/", entry.removeprefix("file:").lstrip("/"))
-    kept = installation.folder_named("XDG_CACHE_HOME", ".cache") / "opencode" / "packages"
-    spec = entry if "@" in entry[1:] else f"{entry}@latest"
-    return kept / spec / "node_modules" / OPENCODE_PACKAGE
 
 
 _FINDERS: Mapping[str, Callable[[Installation], Path | None]] = {
@@ -239,7 +231,7 @@ class WrappedServers(Struct, frozen=True):
         wrapped, or ""."""
         behind = BEHIND_UPWELL if self.servers.has_ours(text) else ""
         return [
-            (_of_project(name, table), behind or self.left(name, raw))
+            (f"{name}{_of_project(table)}", behind or self.left(name, raw))
             for table, name, raw in self.servers.raw_entries(text)
             if not (isinstance(raw, Mapping) and has_only_tools(raw))
         ]
@@ -270,11 +262,10 @@ class WrappedServers(Struct, frozen=True):
         return text
 
 
-def _of_project(name: str, table: Table) -> str:
+def _of_project(table: Table) -> str:
     """Some agents keep the servers of a project in a table of their own file, named after its
     folder."""
-    folder = next((part for part in table if "/" in part), "")
-    return f"{name} of {folder}" if folder else name
+    return next((f" of {part}" for part in table if "/" in part), "")
 
 
 def _unwrapped(raw: Any) -> list[str]:

@@ -1,10 +1,8 @@
-"""Moves the MCP servers from an agent's configuration file to upwell, and registers upwell in their
-place.
+"""The files in which agents configure MCP servers: reads their servers, as tables of `config.toml`,
+and adds and removes upwell.
 
 A project's files are changed only if the user asks for it: a cloned repository must not be able to
 configure anything by itself.
-
-Converts an MCP server in an agent's file into a `[server.NAME]` table in `config.toml`.
 """
 
 import re
@@ -49,42 +47,6 @@ class ServerEntry(Struct, frozen=True):
     ours: bool = False
 
 
-def read_entry(
-    name: str,
-    raw: Any,
-    *,
-    folder: Path | None = None,
-    placeholders: re.Pattern[str] = PLACEHOLDERS,
-    plain_url: PlainUrl = "http",
-) -> ServerEntry:
-    """Convert one server. `folder` is the project that the server belongs to. `placeholders`
-    matches what only the agent can fill in. `plain_url` is the transport for a `url` without a
-    type.
-    """
-    if not isinstance(raw, Mapping):
-        return ServerEntry(name, left="its entry is not a table")
-    if is_upwell(raw):
-        if has_only_tools(raw):
-            return ServerEntry(name, left=OWN_TOOLS)
-        return ServerEntry(name, left="it is upwell", ours=True)
-    if wrapped_words(raw):
-        return ServerEntry(name, left="it stays where it is, behind `upwell wrap`")
-    if raw.get("disabled") or raw.get("enabled") is False:
-        return ServerEntry(name, left="it is switched off")
-    unknown = [
-        key for key, value in raw.items() if key not in _IGNORED_KEYS | _KNOWN_KEYS and value
-    ]
-    if unknown:
-        return ServerEntry(name, left=f"upwell does not support {unknown[0]!r}")
-    placeholder = _first_match(raw, placeholders)
-    if placeholder:
-        return ServerEntry(name, left=f"only the agent can fill in {placeholder}")
-    if not url_of(raw) and (fault := args_fault(raw)):
-        return ServerEntry(name, left=fault)
-    table = _http_server(raw, plain_url) if url_of(raw) else _program(raw, folder)
-    return ServerEntry(name, table) if table else ServerEntry(name, left="it has no command or URL")
-
-
 def is_upwell(raw: Mapping[str, Any]) -> bool:
     """True if the entry runs `upwell serve`, directly or through a launcher."""
     words = [Path(word).name for word in words_of(raw)]
@@ -100,17 +62,15 @@ def wrapped_words(raw: Mapping[str, Any]) -> list[str]:
     """The command line behind `upwell wrap`. Empty if the entry is not wrapped, or if it is a
     server at an address."""
     words = words_of(raw)
-    start = next((at for at, pair in enumerate(pairwise(words)) if _is_wrapper(pair)), None)
+    names = [Path(word).name for word in words]
+    pairs = enumerate(zip(names, words[1:], strict=False))
+    start = next((at for at, pair in pairs if pair == ("upwell", "wrap")), None)
     if start is None or (start > 0 and words[start - 1] != "-m"):
         return []
     rest = words[start + 2 :]
     while rest and rest[0] != "--":
         rest = rest[1:] if "=" in rest[0] else rest[2:]
     return rest[1:]
-
-
-def _is_wrapper(words: tuple[str, str]) -> bool:
-    return Path(words[0]).name == "upwell" and words[1] == "wrap"
 
 
 def words_of(raw: Mapping[str, Any]) -> list[str]:
@@ -249,35 +209,45 @@ class ServerFile(Struct, frozen=True, kw_only=True):
         Raises:
             ConfigError: the file does not have the expected structure.
         """
-        return [entry for _, entry, _ in self._movable(text)]
+        return [entry for _, entry, _ in self._entries(text)]
+
+    def entry(self, name: str, raw: Any, folder: Path | None = None) -> ServerEntry:
+        """Convert one server. `folder` is the project that the server belongs to."""
+        if isinstance(raw, Mapping) and is_upwell(raw) and not has_only_tools(raw):
+            return ServerEntry(name, left="it is upwell", ours=True)
+        if left := self._left(name, raw):
+            return ServerEntry(name, left=left)
+        table = _http_server(raw, self.plain_url) if url_of(raw) else _program(raw, folder)
+        return ServerEntry(name, table, "" if table else "it has no command or URL")
+
+    def _left(self, name: str, raw: Any) -> str:
+        """Why a server has to stay in the agent's file, or ""."""
+        if name in self.leave:
+            return "gateway.leave lists it"
+        if not isinstance(raw, Mapping):
+            return "its entry is not a table"
+        if is_upwell(raw):
+            return OWN_TOOLS
+        if wrapped_words(raw):
+            return "it stays where it is, behind `upwell wrap`"
+        if raw.get("disabled") or raw.get("enabled") is False:
+            return "it is switched off"
+        known = _IGNORED_KEYS | _KNOWN_KEYS
+        if unknown := [key for key, value in raw.items() if key not in known and value]:
+            return f"upwell does not support {unknown[0]!r}"
+        if placeholder := _first_match(raw, self.placeholders):
+            return f"only the agent can fill in {placeholder}"
+        return "" if url_of(raw) else args_fault(raw)
 
     def with_ours(self, text: str, installation: Installation) -> str:
-        entries = self._movable(text)
-        moved = {
-            table: [
-                entry.name
-                for table_path, entry, _ in entries
-                if table_path == table and entry.table
-            ]
-            for table in self.tables
-        }
-        if self.project and not any(moved.values()):
+        """`text` with upwell in the place of its servers, as version 0.2.0 wrote it."""
+        entries = self._entries(text)
+        if self.project and not any(entry.table for _, entry, _ in entries):
             return text
-        has_ours = any(entry.ours for _, entry, _ in entries)
-        if any(e.name == OWN_SERVER and e.left == OWN_TOOLS for _, e, _ in entries):
-            raise ConfigError(
-                "its servers are wrapped in their places",
-                hint="`upwell setup --undo --only servers` unwraps them; the file was not changed",
-            )
-        if any(e.name == OWN_SERVER and not (e.ours or e.table) for _, e, _ in entries):
-            raise ConfigError(
-                f"its server {OWN_SERVER!r} runs another program",
-                hint="rename that server first; the file was not changed",
-            )
-        for table, names in moved.items():
-            if names:
+        for table in self.tables:
+            if names := [entry.name for at, entry, _ in entries if at == table and entry.table]:
                 text = self.format.without(text, table, names)
-        if has_ours:
+        if any(entry.ours for _, entry, _ in entries):
             return text
         return self.with_own_server(text, installation)
 
@@ -323,7 +293,7 @@ class ServerFile(Struct, frozen=True, kw_only=True):
         """The servers that may be moved, as tables of `config.toml`. `only` selects them by the
         content of `[server.NAME]`."""
         moved = ""
-        for table, entry, raw in self._movable(text):
+        for table, entry, raw in self._entries(text):
             if entry.table and only(entry.table):
                 moved = self.format.put(moved, table, entry.name, raw)
         return moved
@@ -349,33 +319,18 @@ class ServerFile(Struct, frozen=True, kw_only=True):
         remaining = self.format.value(edited)
         return "" if not moved and remaining in ({}, {self.tables[0][0]: {}}) else edited
 
-    def _movable(self, text: str) -> list[tuple[Table, ServerEntry, Any]]:
-        return [
-            (table, ServerEntry(entry.name, left="gateway.leave lists it"), raw)
-            if entry.name in self.leave and not entry.ours
-            else (table, entry, raw)
-            for table, entry, raw in self._entries(text)
-        ]
-
     def _entries(
         self, text: str, tables: Sequence[Table] = ()
     ) -> list[tuple[Table, ServerEntry, Any]]:
         root = self.format.value(text)
-        return [
-            (table, self._read(name, raw, table), raw)
-            for table in tables or self.tables
-            for name, raw in _servers(root, table).items()
-        ]
-
-    def _read(self, name: str, raw: Any, table: Table) -> ServerEntry:
-        project = self.project or (table[1] if len(table) > 1 else "")
-        return read_entry(
-            name,
-            raw,
-            folder=Path(project) if project else None,
-            placeholders=self.placeholders,
-            plain_url=self.plain_url,
-        )
+        entries = []
+        for table in tables or self.tables:
+            folder = self.project or (table[1] if len(table) > 1 else "")
+            entries += [
+                (table, self.entry(name, raw, Path(folder) if folder else None), raw)
+                for name, raw in _servers(root, table).items()
+            ]
+        return entries
 
     def _all_tables(self, text: str) -> list[Table]:
         """The tables of a file, or of a result of `moved()` from a run with a project."""

@@ -6,15 +6,12 @@ from typing import Any
 import pytest
 
 from upwell.hosts import server_files
-from upwell.hosts.servers import ServerEntry, is_upwell, read_entry
+from upwell.hosts.servers import ServerEntry, is_upwell
 
 
 def entry_of(agent: str, raw: Any, folder: Path | None = None) -> ServerEntry:
     """The entry that is read from `raw`, a server in the file of this agent."""
-    file = server_files()[agent]
-    return read_entry(
-        "s", raw, folder=folder, placeholders=file.placeholders, plain_url=file.plain_url
-    )
+    return server_files()[agent].entry("s", raw, folder)
 
 
 @pytest.mark.parametrize(

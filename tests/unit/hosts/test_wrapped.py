@@ -11,7 +11,7 @@ from upwell.ground.errors import ConfigError
 from upwell.hosts import server_files
 from upwell.hosts.installation import Installation
 from upwell.hosts.plugins import WrappedServers
-from upwell.hosts.servers import read_entry, words_of, wrapped_words
+from upwell.hosts.servers import words_of, wrapped_words
 
 CLAUDE = """{
   // the first server
@@ -235,7 +235,9 @@ def test_the_original_command_is_found(words: list[str], original: list[str]) ->
 
 
 def test_a_wrapped_server_does_not_move_behind_the_gateway() -> None:
-    entry = read_entry("s", {"command": "upwell", "args": ["wrap", "--", "npx"]})
+    entry = server_files()["claude"].entry(
+        "s", {"command": "upwell", "args": ["wrap", "--", "npx"]}
+    )
     assert not entry.table
     assert "upwell wrap" in entry.left
     assert not entry.ours
