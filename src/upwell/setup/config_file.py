@@ -1,14 +1,14 @@
-"""Reads and changes `config.toml`, keeping its comments and order.
+"""Reads and changes `config.toml`, keeping its comments and order: single settings, the projects in
+which upwell is off, and upstream servers.
 
-Adds a project's folder to `projects.exclude` (`upwell off --project`) and removes it again
-(`upwell on --project`).
-
-Adds and removes upstream servers in `config.toml`, keeping its comments and order.
+Every change raises `ConfigError` if the file is not TOML, which then stays unchanged, and
+`StoreUnwritable` if it cannot be written. It returns the file's path.
 """
 
 import glob
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +23,23 @@ from upwell.ground.pause import ProjectOptions
 from upwell.ground.project import project_of
 
 
+@contextmanager
+def _changing(home: Path | None) -> Iterator[tuple[Path, tomlkit.TOMLDocument]]:
+    """The file and its content, which is written at the end of the block."""
+    path = Home(home or default_home()).prepare().config_file
+    with exclusively(path):
+        document = read_document(path)
+        yield path, document
+        write_document(path, document)
+
+
 def set_setting(
     section: str, name: str, value: bool | int | float | str, home: Path | None = None
 ) -> Path:
-    """Write `name = value` to `[section]`.
-
-    Raises:
-        ConfigError: the file is not TOML. It stays unchanged.
-        StoreUnwritable: the file cannot be written.
-    """
-    files = Home(home or default_home()).prepare()
-    with exclusively(files.config_file):
-        document = read_document(files.config_file)
+    """Write `name = value` to `[section]`."""
+    with _changing(home) as (path, document):
         document.setdefault(section, tomlkit.table())[name] = value
-        write_document(files.config_file, document)
-    return files.config_file
+    return path
 
 
 def read_document(path: Path) -> tomlkit.TOMLDocument:
@@ -90,21 +92,19 @@ def project_here(folder: str) -> str:
 
 
 def exclude_project(project: str, home: Path | None = None) -> Path:
-    """Add the project to `projects.exclude`.
+    """Add the project to `projects.exclude` (`upwell off --project`).
 
     Raises:
-        ConfigError: the file is not TOML, or `projects.exclude` is not a list. The file stays
-            unchanged.
-        StoreUnwritable: the file cannot be written.
+        ConfigError: `projects.exclude` is not a list.
     """
-    return _change(home, lambda patterns: [*_without(patterns, project), glob.escape(project)])
+    return _exclude(home, lambda patterns: [*_without(patterns, project), glob.escape(project)])
 
 
 def include_project(project: str, home: Path | None = None) -> Path:
-    """Remove the project from `projects.exclude`.
+    """Remove the project from `projects.exclude` (`upwell on --project`).
 
     Raises:
-        ConfigError, StoreUnwritable: as in `exclude_project()`.
+        ConfigError: `projects.exclude` is not a list.
         UsageError: another pattern excludes the project.
     """
 
@@ -117,7 +117,7 @@ def include_project(project: str, home: Path | None = None) -> Path:
             )
         return rest
 
-    return _change(home, without)
+    return _exclude(home, without)
 
 
 def _without(patterns: Sequence[str], project: str) -> list[str]:
@@ -130,21 +130,18 @@ def _without(patterns: Sequence[str], project: str) -> list[str]:
     ]
 
 
-def _change(home: Path | None, change: Callable[[Sequence[str]], list[str]]) -> Path:
-    files = Home(home or default_home()).prepare()
-    with exclusively(files.config_file):
-        document = read_document(files.config_file)
+def _exclude(home: Path | None, change: Callable[[Sequence[str]], list[str]]) -> Path:
+    with _changing(home) as (path, document):
         section = document.setdefault("projects", tomlkit.table())
         patterns = section.get("exclude", []) if hasattr(section, "get") else None
         if not isinstance(patterns, list) or not all(isinstance(each, str) for each in patterns):
             raise ConfigError(
                 "projects.exclude is not a list of patterns",
-                origin=str(files.config_file),
+                origin=str(path),
                 hint="fix it first; upwell did not change it",
             )
         section["exclude"] = change([str(pattern) for pattern in patterns])
-        write_document(files.config_file, document)
-    return files.config_file
+    return path
 
 
 def add_server(
@@ -162,13 +159,9 @@ def add_server(
 
     Raises:
         UsageError: the name is invalid or taken.
-        ConfigError: the file is not TOML. It stays unchanged.
-        StoreUnwritable: the file cannot be written.
     """
     check_server_name(name)
-    files = Home(home or default_home()).prepare()
-    with exclusively(files.config_file):
-        document = read_document(files.config_file)
+    with _changing(home) as (path, document):
         servers = document.setdefault("server", tomlkit.table(is_super_table=True))
         if name in servers:
             raise UsageError(
@@ -185,26 +178,40 @@ def add_server(
                 "headers": dict(headers or {}),
             }
         )
-        write_document(files.config_file, document)
-    return files.config_file
+    return path
 
 
 def set_auth(name: str, home: Path | None = None) -> Path:
     """Record that a server needs a login.
 
     Raises:
-        ConfigError: there is no such server, or the file is not TOML.
-        StoreUnwritable: the file cannot be written.
+        ConfigError: there is no such server.
     """
-    files = Home(home or default_home()).prepare()
-    with exclusively(files.config_file):
-        document = read_document(files.config_file)
-        server = document.get("server", {}).get(name)
-        if server is None:
-            raise ConfigError(f"no server {name!r}", hint="`upwell list` lists them")
-        server["auth"] = "oauth"
-        write_document(files.config_file, document)
-    return files.config_file
+    with _changing(home) as (path, document):
+        _server_in(document, name)["auth"] = "oauth"
+    return path
+
+
+def remove_server(name: str, home: Path | None = None) -> Path:
+    """Remove `[server.NAME]`.
+
+    Raises:
+        ConfigError: there is no such server.
+    """
+    with _changing(home) as (path, document):
+        _server_in(document, name)
+        servers = document["server"]
+        del servers[name]
+        if not servers:
+            del document["server"]
+    return path
+
+
+def _server_in(document: tomlkit.TOMLDocument, name: str) -> Any:
+    server = document.get("server", {}).get(name)
+    if server is None:
+        raise ConfigError(f"no server {name!r}", hint="`upwell list` lists them")
+    return server
 
 
 def written(server: Mapping[str, Any]) -> tomlkit.items.Table:
@@ -218,23 +225,3 @@ def written(server: Mapping[str, Any]) -> tomlkit.items.Table:
         elif value:
             entry[key] = value
     return entry
-
-
-def remove_server(name: str, home: Path | None = None) -> Path:
-    """Remove `[server.NAME]`.
-
-    Raises:
-        ConfigError: there is no such server, or the file is not TOML.
-        StoreUnwritable: the file cannot be written.
-    """
-    files = Home(home or default_home()).prepare()
-    with exclusively(files.config_file):
-        document = read_document(files.config_file)
-        servers = document.get("server", {})
-        if name not in servers:
-            raise ConfigError(f"no server {name!r}", hint="`upwell list` lists them")
-        del servers[name]
-        if not servers:
-            del document["server"]
-        write_document(files.config_file, document)
-    return files.config_file

@@ -2,14 +2,13 @@
 
 The SDK finds the authorization server (RFC 9728, 8414), registers upwell there (RFC 7591), builds
 the request (PKCE, resource, state, issuer) and exchanges the code. Only this module loads the SDK,
-which the `upwell[login]` extra installs.
+which the `upwell[login]` extra installs. The browser returns to a loopback port (RFC 8252, section
+7.3).
 
-Checks the addresses that a login may contact. The MCP server supplies them, so they could point
-into the local network. What counts is the host that the system would connect to, however it is
+The MCP server supplies the addresses that a login contacts, so they could point into the local
+network, and are checked. What counts is the host that the system would connect to, however it is
 written: `2852039166`, `0xa9fea9fe`, `[::ffff:169.254.169.254]` and `169-254-169-254.nip.io` are the
 same host.
-
-The loopback port to which the browser returns after a login (RFC 8252, section 7.3).
 """
 
 import asyncio
@@ -31,7 +30,6 @@ from upwell.ground.listener import Listener, stream_listener
 from upwell.wire.logins import Login
 
 if TYPE_CHECKING:
-    import httpx2
     from mcp.client.auth import OAuthClientProvider
 
 Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -227,7 +225,13 @@ class Callback:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(READ_SECONDS):
-                target = await _target(reader)
+                method, _, rest = (await reader.readline()).decode("latin-1").partition(" ")
+                for _ in range(MAX_LINES):
+                    if not (await reader.readline()).strip():
+                        break
+                if method != "GET":
+                    return
+                target = rest.partition(" ")[0]
                 status, body = self._take(target)
                 writer.write(_ANSWER % (status, len(body), body))
                 await writer.drain()
@@ -246,21 +250,8 @@ class Callback:
         assert self._response
         if not self._response.done():
             self._response.set_result(parameters)
-        return b"200 OK", _PAGE.format(server=_plain(self._server_name)).encode()
-
-
-async def _target(reader: asyncio.StreamReader) -> str:
-    method, _, rest = (await reader.readline()).decode("latin-1").partition(" ")
-    for _ in range(MAX_LINES):
-        if not (await reader.readline()).strip():
-            break
-    if method != "GET":
-        raise ValueError(method[:20])
-    return rest.partition(" ")[0]
-
-
-def _plain(text: str) -> str:
-    return "".join(char for char in text if char.isalnum() or char in "-_")
+        name = "".join(char for char in self._server_name if char.isalnum() or char in "-_")
+        return b"200 OK", _PAGE.format(server=name).encode()
 
 
 PATIENCE_SECONDS = 300.0
@@ -312,62 +303,54 @@ async def log_in(request: LoginRequest, show: Show = in_browser) -> Login:
             user did not finish in time.
         UsageError: the SDK is not installed, or the port is in use.
     """
-    _check_installed()
-    if request.client_secret:
-        return await _sign_in(request, _machine(request))
-    async with Callback(request.port) as callback:
-        return await _sign_in(request, _provider(request, callback, show))
-
-
-def _check_installed() -> None:
     if find_spec("mcp") is None:
         raise UsageError(
             "signing in needs the official MCP SDK, which is not installed",
             hint=extra_hint("login"),
         )
+    if request.client_secret:
+        from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+
+        provider = ClientCredentialsOAuthProvider(
+            server_url=request.url,
+            storage=_NoStorage(None),
+            client_id=request.client_id,
+            client_secret=request.client_secret,
+            scope=request.scope or None,
+            issuer=request.issuer,
+        )
+        return await _sign_in(request, provider)
+    async with Callback(request.port) as callback:
+        return await _sign_in(request, _provider(request, callback, show))
 
 
 async def _sign_in(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
-    """Make the SDK log in by sending the server a request."""
+    """Make the SDK log in by opening and closing a session."""
     import httpx2
+
+    async def check_request(sent: httpx2.Request) -> None:
+        await check_resolved(str(sent.url), request.url)
 
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     logging.getLogger("mcp").propagate = False
     client = httpx2.AsyncClient(
         auth=provider,
         timeout=REQUEST_SECONDS,
-        event_hooks={"request": [_only_safe(request.url)]},
+        event_hooks={"request": [check_request]},
     )
     try:
         async with asyncio.timeout(PATIENCE_SECONDS), client:
-            await _try(client, request.url)
+            response = await client.post(request.url, content=_HELLO, headers=_HEADERS)
+            if response.status_code == 401:
+                raise PermissionError("the server rejects the token that it issued")
+            if session := response.headers.get("mcp-session-id"):
+                headers = {**_HEADERS, "mcp-session-id": session}
+                await client.delete(request.url, headers=headers)
     except TimeoutError as error:
         raise _failed(request, "the browser did not return in time") from error
     except Exception as error:
         raise _failed(request, _reason(error)) from error
     return _login(request, provider)
-
-
-def _machine(request: LoginRequest) -> "OAuthClientProvider":
-    from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
-
-    return ClientCredentialsOAuthProvider(
-        server_url=request.url,
-        storage=_NoStorage(None),
-        client_id=request.client_id,
-        client_secret=request.client_secret,
-        scope=request.scope or None,
-        issuer=request.issuer,
-    )
-
-
-async def _try(client: "httpx2.AsyncClient", url: str) -> None:
-    """Open and close a session, which makes the SDK log in."""
-    response = await client.post(url, content=_HELLO, headers=_HEADERS)
-    if response.status_code == 401:
-        raise PermissionError("the server rejects the token that it issued")
-    if session := response.headers.get("mcp-session-id"):
-        await client.delete(url, headers={**_HEADERS, "mcp-session-id": session})
 
 
 def _provider(request: LoginRequest, callback: Callback, show: Show) -> "OAuthClientProvider":
@@ -457,6 +440,7 @@ def _login(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
     tokens, client, metadata = context.current_tokens, context.client_info, context.oauth_metadata
     if tokens is None or client is None:
         raise _failed(request, "the server needs no login, or cannot be reached")
+    parts = urlsplit(request.url)
     endpoint = str(metadata.token_endpoint) if metadata and metadata.token_endpoint else ""
     with_resource = context.should_include_resource_param(_HEADERS["mcp-protocol-version"])
     seconds = tokens.expires_in
@@ -465,7 +449,7 @@ def _login(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
         access_token=tokens.access_token,
         refresh_token=tokens.refresh_token or "",
         expires_at=None if seconds is None else time.time() + seconds,
-        token_endpoint=endpoint or _beside(request.url, "/token"),
+        token_endpoint=endpoint or f"{parts.scheme}://{parts.netloc}/token",
         client_id=client.client_id,
         client_secret=client.client_secret or "",
         auth_method=client.token_endpoint_auth_method or "none",
@@ -473,18 +457,6 @@ def _login(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
         is_machine=bool(request.client_secret),
         scope=" ".join(dict.fromkeys(f"{tokens.scope or ''} {request.scope}".split())),
     )
-
-
-def _only_safe(url: str) -> Callable[["httpx2.Request"], Awaitable[None]]:
-    async def check(request: "httpx2.Request") -> None:
-        await check_resolved(str(request.url), url)
-
-    return check
-
-
-def _beside(url: str, path: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}{path}"
 
 
 def _reason(error: BaseException) -> str:

@@ -51,7 +51,9 @@ def prove(
     fault = ""
     for _ in range(ATTEMPTS):
         before = events_answered()
-        fault = _fault(command, _body(host, folder), environment)
+        session = f"{PROBE_SESSIONS}{secrets.token_hex(4)}"
+        body = json.dumps(host.probe.payload_of(session, folder)).encode()
+        fault = _fault(command, body, environment)
         if not fault and events_answered() > before:
             break
         fault = fault or "the command succeeded, but no daemon answered the event"
@@ -69,11 +71,6 @@ def run_once(host: Host, hooks_file: str, environment: Mapping[str, str], second
     if not command:
         return "the file has no command for this event"
     return _fault(command, b"{}", environment, seconds)
-
-
-def _body(host: Host, folder: str) -> bytes:
-    session = f"{PROBE_SESSIONS}{secrets.token_hex(4)}"
-    return json.dumps(host.probe.payload_of(session, folder)).encode()
 
 
 def _fault(
@@ -98,11 +95,8 @@ def _fault(
         return f"the command ended with status {done.returncode}"
     if done.stderr:
         return f"the command wrote to stderr: {done.stderr.decode(errors='replace').strip()[:200]}"
-    return "" if _is_table(done.stdout) else "the answer is not a JSON object"
-
-
-def _is_table(answer: bytes) -> bool:
     try:
-        return isinstance(json.loads(answer), dict)
+        is_object = isinstance(json.loads(done.stdout), dict)
     except ValueError:
-        return False
+        is_object = False
+    return "" if is_object else "the answer is not a JSON object"

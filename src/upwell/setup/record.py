@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-import orjson
 import tomlkit
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -97,22 +96,10 @@ def read_record(path: Path) -> SetupRecord | None:
         StoreUnwritable: the file is damaged or cannot be read.
     """
     try:
-        content = orjson.loads(read_regular_file(path))
-        change = content["config"]
-        if change is not None:
-            change = ConfigChange(**{**change, "servers": tuple(change["servers"])})
-        return SetupRecord(
-            hooks=tuple(content["hooks"]),
-            clients=tuple(content["clients"]),
-            files=tuple(content.get("files", ())),
-            config=change,
-            learned={kind: tuple(keys) for kind, keys in content["learned"].items()},
-            # Records of older versions say this only about the change to `config.toml`.
-            lessons=content.get("lessons", bool(change and change.lessons)),
-        )
+        return msgspec.json.decode(read_regular_file(path), type=SetupRecord)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, msgspec.MsgspecError) as error:
         raise StoreUnwritable(
             f"{path} cannot be read: {error}",
             hint="`upwell hook uninstall` removes the hooks; "

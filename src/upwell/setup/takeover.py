@@ -408,13 +408,6 @@ def _names(original: str, agent: str) -> Iterable[str]:
     endings = ["", f"-{agent}", *(f"-{agent}-{number}" for number in range(2, 100))]
     for ending in endings:
         name = base_name[: MAX_SERVER_NAME_CHARS - len(ending)].rstrip("_-") + ending
-        if _is_allowed(name):
+        with contextlib.suppress(UsageError):
+            check_server_name(name)
             yield name
-
-
-def _is_allowed(name: str) -> bool:
-    try:
-        check_server_name(name)
-    except UsageError:
-        return False
-    return True
