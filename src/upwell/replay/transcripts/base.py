@@ -2,13 +2,10 @@
 
 A reader takes the values that have the expected shape and ignores the rest, but counts the records
 that it does not know in a `ReadTally`. It may raise `UnreadableTranscript` if a whole file has
-another format.
-
-Merges streams of events by time. A stream is opened only when its first event is due.
-
-Neutral events: upwell's own format, written by `upwell replay --events` and other programs.
+another format. Streams of events are merged by time.
 """
 
+import contextlib
 import heapq
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +34,7 @@ class EventStream(Struct, frozen=True):
 
 def merged(streams: Iterable[EventStream]) -> Iterator[SessionEvent]:
     """All events in chronological order. Events at the same time are in the order of their
-    streams."""
+    streams. A stream is opened only when its first event is due."""
     numbered = enumerate(streams)
     unopened = sorted(numbered, key=lambda pair: (pair[1].begins, pair[0]), reverse=True)
     running: list[tuple[float, int, SessionEvent, Iterator[SessionEvent]]] = []
@@ -136,19 +133,41 @@ class TranscriptFormat(Struct, frozen=True, kw_only=True):
 
 
 class SessionDraft(Struct):
-    """Creates the events of a session in order. Their times never run backwards."""
+    """Creates the events of a session in order. Their times never run backwards. `now` is the time
+    of the record that is being read, `at` that of the latest event; 0 for none. The reader of a
+    format may be a subclass."""
 
     session: str
     host: str
     tally: ReadTally
     cwd: str | None = None
-    at: float = 0.0
     offset: int = 0
+    now: float = 0.0
+    at: float = 0.0
+    latest: Kind | None = None
+
+    def lines(self, path: Path, start: int) -> Iterator[SessionEvent]:
+        """Yield the events of a file of JSON lines, each with a `timestamp`."""
+        for offset, record in records(path, start, self.tally):
+            self.offset = offset
+            self.now = moment(record.get("timestamp"))
+            yield from self.record(record)
+        self.now = 0.0
+        yield from self.left()
+
+    def record(self, record: Mapping[str, Any]) -> Iterator[SessionEvent]:
+        """Yield the events of a line."""
+        yield from ()
+
+    def left(self) -> Iterator[SessionEvent]:
+        """Yield the calls that have no end in the file."""
+        yield from ()
 
     def event(self, kind: Kind, at: float = 0.0, **fields: Any) -> SessionEvent:
-        """Create an event. If it has no time or is out of order, it gets the time of the previous
-        event."""
-        self.at = max(self.at, at)
+        """Create an event, at the time `at` or `now`. If it has no time or is out of order, it gets
+        the time of the previous event."""
+        self.at = max(self.at, at or self.now)
+        self.latest = kind
         return SessionEvent(
             session=self.session,
             i=0,
@@ -160,21 +179,21 @@ class SessionDraft(Struct):
             **fields,
         )
 
-    def prompt(self, message: str, at: float = 0.0) -> Iterator[SessionEvent]:
+    def prompt(self, message: str) -> Iterator[SessionEvent]:
         """Yield the user's prompt, if a message whose author the host does not record contains
         one."""
-        yield from self.typed(own_words(message, self.host), at)
+        yield from self.typed(own_words(message, self.host))
 
-    def typed(self, words: str, at: float = 0.0) -> Iterator[SessionEvent]:
+    def typed(self, words: str) -> Iterator[SessionEvent]:
         """Yield a prompt that the user wrote according to the host, if there is any."""
         if prompt := words.strip()[:MAX_TEXT_CHARS]:
             self.tally.prompts += 1
-            yield self.event(Kind.PROMPT, at, text=prompt)
+            yield self.event(Kind.PROMPT, text=prompt)
 
-    def say(self, words: Any, at: float = 0.0) -> Iterator[SessionEvent]:
+    def say(self, words: Any) -> Iterator[SessionEvent]:
         """Yield the agent's words, if there are any."""
         if isinstance(words, str) and words.strip():
-            yield self.event(Kind.SAY, at, text=words.strip()[:MAX_TEXT_CHARS])
+            yield self.event(Kind.SAY, text=words.strip()[:MAX_TEXT_CHARS])
 
     def tool(
         self, name: Any, args: Any, out: Any, *, failed: bool, at: float = 0.0
@@ -190,6 +209,11 @@ class SessionDraft(Struct):
             out=without(text_of(out), *_MEMORIES)[:MAX_OUT_CHARS],
             failed=failed,
         )
+
+    def compaction(self) -> Iterator[SessionEvent]:
+        """Yield a compaction, which some hosts record twice in succession."""
+        if self.latest is not Kind.COMPACT:
+            yield self.event(Kind.COMPACT)
 
 
 def closed(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
@@ -317,7 +341,8 @@ def text_of(value: Any, depth: int = 0) -> str:
     if isinstance(value, list) and depth < MAX_DEPTH:
         return "\n".join(filter(None, (_block(entry, depth) for entry in value)))
     if isinstance(value, dict):
-        return _block(value, depth) or _dumped(value)
+        with contextlib.suppress(orjson.JSONEncodeError, UnicodeDecodeError):
+            return _block(value, depth) or orjson.dumps(value).decode()
     return ""
 
 
@@ -330,13 +355,6 @@ def _block(value: Any, depth: int) -> str:
             return str(entry[name])
     content = entry.get("content")
     return text_of(content, depth + 1) if isinstance(content, list) else ""
-
-
-def _dumped(value: Mapping[str, Any]) -> str:
-    try:
-        return orjson.dumps(value).decode()
-    except (orjson.JSONEncodeError, UnicodeDecodeError):
-        return ""
 
 
 def between(text: str, opening: str, closing: str) -> str:
@@ -367,7 +385,11 @@ def arguments(tool: str, raw: Any) -> dict[str, Any]:
     """The arguments of a call in the form that hooks use (`hosts.events.plain_args()`). `raw` is an
     object or its JSON. For a patch, `file_path` is the first file that the patch changes."""
     if isinstance(raw, str):
-        raw = _decoded(raw)
+        try:
+            decoded = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            decoded = None
+        raw = decoded if isinstance(decoded, dict) else {"input": raw}
     args = plain_args({_OTHER_NAMES.get(name, name): value for name, value in table(raw).items()})
     if tool in _PATH_TOOLS and "path" in args:
         args.setdefault("file_path", args.pop("path"))
@@ -378,18 +400,6 @@ def arguments(tool: str, raw: Any) -> dict[str, Any]:
     return args
 
 
-def _decoded(raw: str) -> Any:
-    try:
-        decoded = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return {"input": raw}
-    return decoded if isinstance(decoded, dict) else {"input": raw}
-
-
-def _read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
-    return read_events(path)
-
-
 def _recognises(path: Path, head: bytes) -> bool:
     return path.suffix == ".jsonl" and b'"kind"' in head and b'"session"' in head
 
@@ -397,5 +407,6 @@ def _recognises(path: Path, head: bytes) -> bool:
 NEUTRAL = TranscriptFormat(
     name="events",
     recognises=_recognises,
-    read=_read,
+    read=lambda path, start, tally: read_events(path),
 )
+"""upwell's own format, written by `upwell replay --events` and other programs."""

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import field
 
-from upwell.episodes.events import ACCEPTED_PLAN, Kind, SessionEvent
+from upwell.episodes.events import ACCEPTED_PLAN, SessionEvent
 from upwell.hosts.prompts import typed_command, without_elements
 from upwell.replay.transcripts.base import (
     ReadTally,
@@ -29,8 +29,6 @@ from upwell.replay.transcripts.base import (
     between,
     closed,
     folder,
-    moment,
-    records,
     table,
     text,
     text_of,
@@ -91,92 +89,114 @@ _IGNORED_BLOCKS = frozenset(
 
 def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
     """The events of a session, from the byte `start` on."""
-    return closed(_events(path, start, tally))
+    is_named = bool(_SESSION_NAME.fullmatch(path.stem))
+    session = _ClaudeSession(path.stem, "claude", tally, is_named=is_named)
+    yield from closed(session.lines(path, start))
 
 
-class _Background(Struct):
-    """A command that still ran when its call completed."""
+class _ClaudeSession(SessionDraft):
+    """`is_named`: the session's id is known. `open` are the calls without an outcome so far, by
+    their ids. `background` are commands that still ran when their calls completed, with their
+    output."""
 
-    call: Mapping[str, Any]
-    out: str
-
-
-class _Calls(Struct):
-    """The calls without an outcome so far, by their ids."""
-
+    is_named: bool = False
     open: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    background: dict[str, _Background] = field(default_factory=dict[str, _Background])
+    background: dict[str, tuple[Mapping[str, Any], str]] = field(
+        default_factory=dict[str, tuple[Mapping[str, Any], str]]
+    )
 
-
-def _events(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
-    draft = SessionDraft(path.stem, "claude", tally)
-    has_name = bool(_SESSION_NAME.fullmatch(path.stem))
-    calls = _Calls()
-    compacted = False
-    for draft.offset, record in records(path, start, tally):
+    def record(self, record: Mapping[str, Any]) -> Iterator[SessionEvent]:
         if record.get("isSidechain"):
-            continue
-        draft.cwd = folder(record.get("cwd")) or draft.cwd
-        tally.version = text(record.get("version")) or tally.version
-        if not has_name and text(record.get("sessionId")):
-            draft.session, has_name = record["sessionId"], True
-        at = moment(record.get("timestamp"))
+            return
+        self.cwd = folder(record.get("cwd")) or self.cwd
+        self.tally.version = text(record.get("version")) or self.tally.version
+        if not self.is_named and text(record.get("sessionId")):
+            self.session, self.is_named = record["sessionId"], True
+        kind, content = text(record.get("type")), table(record.get("message")).get("content")
         if record.get("subtype") == "compact_boundary" or record.get("isCompactSummary"):
-            if not compacted:
-                yield draft.event(Kind.COMPACT, at)
-            compacted = True
-            continue
-        for event in _of_record(draft, record, at, calls):
-            compacted = False
-            yield event
-    for left in calls.background.values():
-        yield _finished(draft, left.call, left.out, failed=False)
+            yield from self.compaction()
+        elif kind == "attachment":
+            queued = table(record.get("attachment"))
+            if queued.get("type") == "queued_command":
+                mode = queued.get("commandMode")
+                author = _is_users(queued) if mode in (None, "", "prompt") else False
+                yield from self._of_texts(_texts(queued.get("prompt")), queued, author)
+        elif kind == "assistant":
+            if not record.get("isApiErrorMessage") and not record.get("isMeta"):
+                yield from self._of_assistant(content)
+        elif kind == "user":
+            yield from self._of_user(content, record)
+        elif kind not in _IGNORED:
+            self.tally.miss(kind)
 
+    def left(self) -> Iterator[SessionEvent]:
+        for call, out in self.background.values():
+            yield self._finished(call, out, failed=False)
 
-def _of_record(
-    draft: SessionDraft, record: Mapping[str, Any], at: float, calls: _Calls
-) -> Iterator[SessionEvent]:
-    kind, content = text(record.get("type")), table(record.get("message")).get("content")
-    if kind == "attachment":
-        queued = table(record.get("attachment"))
-        if queued.get("type") == "queued_command":
-            mode = queued.get("commandMode")
-            author = _is_users(queued) if mode in (None, "", "prompt") else False
-            yield from _of_texts(draft, _texts(queued.get("prompt")), queued, author, at, calls)
-    elif kind == "assistant" and not record.get("isApiErrorMessage") and not record.get("isMeta"):
-        yield from _of_assistant(draft, content, at, calls)
-    elif kind == "user":
-        yield from _of_user(draft, content, record, at, calls)
-    elif kind != "assistant" and kind not in _IGNORED:
-        draft.tally.miss(kind)
+    def _of_assistant(self, content: Any) -> Iterator[SessionEvent]:
+        if isinstance(content, str):
+            yield from self.say(content)
+        for block in map(table, array(content)):
+            kind = text(block.get("type"))
+            if kind == "text":
+                yield from self.say(block.get("text"))
+            elif kind == "tool_use":
+                self.open[text(block.get("id"))] = block
+            elif kind not in _IGNORED_BLOCKS:
+                self.tally.miss(f"assistant's {kind}")
 
+    def _of_user(self, content: Any, record: Mapping[str, Any]) -> Iterator[SessionEvent]:
+        blocks = map(table, array(content))
+        results = [block for block in blocks if block.get("type") == "tool_result"]
+        for block in results:
+            yield from self._answered(block, record)
+        if not results:
+            if content is not None and not isinstance(content, str | list):
+                self.tally.miss("user's content")
+            texts = _texts(content)
+            yield from self.typed(_accepted(texts, record))
+            yield from self._of_texts(texts, record, _is_users(record))
 
-def _of_assistant(
-    draft: SessionDraft, content: Any, at: float, calls: _Calls
-) -> Iterator[SessionEvent]:
-    if isinstance(content, str):
-        yield from draft.say(content, at)
-    for block in map(table, array(content)):
-        kind = text(block.get("type"))
-        if kind == "text":
-            yield from draft.say(block.get("text"), at)
-        elif kind == "tool_use":
-            calls.open[text(block.get("id"))] = block
-        elif kind not in _IGNORED_BLOCKS:
-            draft.tally.miss(f"assistant's {kind}")
+    def _of_texts(
+        self, texts: Sequence[str], record: Mapping[str, Any], is_users: bool | None
+    ) -> Iterator[SessionEvent]:
+        words = "\n".join(texts)
+        if is_users is not True and self.background and _NOTIFICATION in words:
+            yield from self._ended(words)
+        is_command = not record.get("promptSource") and words.startswith(_OWN_COMMANDS)
+        if is_users is None or (is_users and is_command):
+            yield from self.prompt(words)
+        elif is_users:
+            yield from self.typed(_typed(texts))
 
+    def _answered(
+        self, block: Mapping[str, Any], record: Mapping[str, Any]
+    ) -> Iterator[SessionEvent]:
+        name = text(block.get("tool_use_id"))
+        call = self.open.pop(name, None)
+        out = text_of(block.get("content"))
+        if call is None or _is_refused(record, out):
+            return
+        is_command = tool_name(call.get("name")) == "Bash"
+        failed = _failed(block, record, out, is_command=is_command)
+        result = record.get("toolUseResult")
+        if is_command and not failed and table(result).get("backgroundTaskId"):
+            self.background[name] = (call, out)
+        else:
+            yield self._finished(call, out, failed=failed)
 
-def _of_user(
-    draft: SessionDraft, content: Any, record: Mapping[str, Any], at: float, calls: _Calls
-) -> Iterator[SessionEvent]:
-    results = [block for block in map(table, array(content)) if block.get("type") == "tool_result"]
-    for block in results:
-        yield from _answered(draft, block, record, at, calls)
-    if not results:
-        if content is not None and not isinstance(content, str | list):
-            draft.tally.miss("user's content")
-        yield from draft.typed(_accepted(_texts(content), record), at)
-        yield from _of_texts(draft, _texts(content), record, _is_users(record), at, calls)
+    def _ended(self, notice: str) -> Iterator[SessionEvent]:
+        """The commands whose end a task notification reports."""
+        for part in notice.split(_NOTIFICATION)[1:]:
+            name = between(part, "<tool-use-id>", "</tool-use-id>").strip()
+            status = between(part, "<status>", "</status>").strip()
+            if name in self.background and status not in _RUNNING:
+                call, out = self.background.pop(name)
+                out = between(part, "<summary>", "</summary>").strip() or out
+                yield self._finished(call, out, failed=status != "completed")
+
+    def _finished(self, call: Mapping[str, Any], out: str, *, failed: bool) -> SessionEvent:
+        return self.tool(call.get("name"), call.get("input"), out, failed=failed)
 
 
 def _texts(content: Any) -> list[str]:
@@ -184,25 +204,6 @@ def _texts(content: Any) -> list[str]:
     if isinstance(content, str):
         return [content]
     return [text(block.get("text")) for block in map(table, array(content)) if block.get("text")]
-
-
-def _of_texts(
-    draft: SessionDraft,
-    texts: Sequence[str],
-    record: Mapping[str, Any],
-    is_users: bool | None,
-    at: float,
-    calls: _Calls,
-) -> Iterator[SessionEvent]:
-    words = "\n".join(texts)
-    if is_users is not True and calls.background and _NOTIFICATION in words:
-        yield from _ended(draft, words, at, calls)
-    if is_users is None or (
-        is_users and not record.get("promptSource") and words.startswith(_OWN_COMMANDS)
-    ):
-        yield from draft.prompt(words, at)
-    elif is_users:
-        yield from draft.typed(_typed(texts), at)
 
 
 def _accepted(texts: Sequence[str], record: Mapping[str, Any]) -> str:
@@ -253,27 +254,6 @@ def _opening_of_last(words: str) -> int:
         place = opening
 
 
-def _answered(
-    draft: SessionDraft,
-    block: Mapping[str, Any],
-    record: Mapping[str, Any],
-    at: float,
-    calls: _Calls,
-) -> Iterator[SessionEvent]:
-    name = text(block.get("tool_use_id"))
-    call = calls.open.pop(name, None)
-    out = text_of(block.get("content"))
-    if call is None or _is_refused(record, out):
-        return
-    is_command = tool_name(call.get("name")) == "Bash"
-    failed = _failed(block, record, out, is_command=is_command)
-    result = record.get("toolUseResult")
-    if is_command and not failed and table(result).get("backgroundTaskId"):
-        calls.background[name] = _Background(call, out)
-    else:
-        yield _finished(draft, call, out, failed=failed, at=at)
-
-
 def _is_refused(record: Mapping[str, Any], out: str) -> bool:
     """Whether the user prevented the call. That is not a failure."""
     denial = text(record.get("toolDenialKind"))
@@ -294,23 +274,6 @@ def _failed(
         return status != 0
     printed = _EXIT.match(out) if is_command else None
     return record.get("toolDenialKind") == "interrupted" or bool(printed and int(printed[1]))
-
-
-def _ended(draft: SessionDraft, notice: str, at: float, calls: _Calls) -> Iterator[SessionEvent]:
-    """The commands whose end a task notification reports."""
-    for part in notice.split(_NOTIFICATION)[1:]:
-        name = between(part, "<tool-use-id>", "</tool-use-id>").strip()
-        status = between(part, "<status>", "</status>").strip()
-        if name in calls.background and status not in _RUNNING:
-            left = calls.background.pop(name)
-            out = between(part, "<summary>", "</summary>").strip() or left.out
-            yield _finished(draft, left.call, out, failed=status != "completed", at=at)
-
-
-def _finished(
-    draft: SessionDraft, call: Mapping[str, Any], out: str, *, failed: bool, at: float = 0.0
-) -> SessionEvent:
-    return draft.tool(call.get("name"), call.get("input"), out, failed=failed, at=at)
 
 
 def _recognises(path: Path, head: bytes) -> bool:

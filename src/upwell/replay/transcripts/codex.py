@@ -12,9 +12,6 @@ call's `call_id`, except in code mode, where a script in the tool `exec` makes t
 versions record such ends as `exec_command_end` and the like, or not at all.
 
 Sources: rollouts of 0.169 and 0.171, and the protocol in its repository.
-
-The calls in a rollout of Codex, and how they ended. No call is yielded twice, although its
-output and the item about its end are both recorded.
 """
 
 import re
@@ -23,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from msgspec import Struct, field
+from msgspec import field
 
 from upwell.episodes.events import Kind, SessionEvent
 from upwell.hosts.prompts import request_in
@@ -36,7 +33,6 @@ from upwell.replay.transcripts.base import (
     closed,
     folder,
     holds,
-    moment,
     records,
     table,
     text,
@@ -52,6 +48,7 @@ _ENDS: Mapping[str, str] = {
     "patch_apply_end": "FileChange",
 }
 """The events of earlier versions about the end of a call, and the items that replaced them."""
+_ABOUT_CALLS = frozenset({*_CALLS, *_OUTPUTS, *_ENDS, "web_search_call"})
 _IGNORED_ITEMS = frozenset(
     """
     AgentMessage EnteredReviewMode ExitedReviewMode FunctionCallOutput HookPrompt ImageGeneration
@@ -80,114 +77,6 @@ _FAILED = (
 )
 """How Codex begins the output of a call that did not work or was interrupted."""
 _REFUSED = ("exec command rejected by user", "patch rejected by user", "rejected by user")
-
-
-class CodexCalls(Struct):
-    """The calls of a session.
-
-    - `open`: the calls without an outcome so far, by their ids.
-    - `outputs`: the latest output of those that still run. `sessions` are their ids, by the number
-      with which the agent asks for more output.
-    - `answered`: the ids of the calls that were yielded.
-    - `made`: how many calls were yielded because of an item about their end. `scripts` holds this
-      number at the start of each script.
-    """
-
-    open: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    outputs: dict[str, str] = field(default_factory=dict[str, str])
-    sessions: dict[str, str] = field(default_factory=dict[str, str])
-    answered: set[str] = field(default_factory=set[str])
-    scripts: dict[str, int] = field(default_factory=dict[str, int])
-    made: int = 0
-    searched: str = ""
-
-    def takes(self, kind: str) -> bool:
-        """Whether items of this type are about calls."""
-        return kind in _CALLS or kind in _OUTPUTS or kind in _ENDS or kind == "web_search_call"
-
-    def of_item(
-        self, draft: SessionDraft, kind: str, item: Mapping[str, Any], at: float
-    ) -> Iterator[SessionEvent]:
-        """Yield the calls that end with an item."""
-        name = text(item.get("call_id"))
-        if kind in _CALLS:
-            self.open[name] = item
-            self.scripts[name] = self.made
-            if kind == "local_shell_call" and item.get("status") == "completed":
-                yield from self._answer(draft, name, "", at)
-        elif kind in _OUTPUTS:
-            yield from self._answer(draft, name, item.get("output"), at)
-        elif kind in _ENDS:
-            yield from self.completed(draft, _as_item(kind, item), at)
-        else:
-            yield from self._search(draft, text(table(item.get("action")).get("query")), at)
-
-    def completed(
-        self, draft: SessionDraft, item: Mapping[str, Any], at: float
-    ) -> Iterator[SessionEvent]:
-        """Yield the call about whose end an item tells, unless it was yielded before."""
-        kind, name = text(item.get("type")), text(item.get("id"))
-        if kind == "WebSearch":
-            yield from self._search(draft, text(item.get("query")), at)
-        elif kind not in _READERS:
-            if kind not in _IGNORED_ITEMS:
-                draft.tally.miss(f"completed {kind}")
-        elif name not in self.answered and not self._is_elsewhere(item, kind, name):
-            self.answered.update(filter(None, [name]))
-            self.outputs.pop(name, None)
-            self.made += 1
-            call = self.open.pop(name, None)
-            if item.get("status") != "declined":
-                tool, args, out, failed = _READERS[kind](item)
-                if call is not None and kind != "McpToolCall":
-                    tool, args = _named(call)
-                yield draft.tool(tool, args, out, failed=failed, at=at)
-
-    def left(self, draft: SessionDraft) -> Iterator[SessionEvent]:
-        """Yield the commands that still run."""
-        for name, out in self.outputs.items():
-            yield draft.tool(*_named(self.open[name]), out, failed=False)
-
-    def _is_elsewhere(self, item: Mapping[str, Any], kind: str, name: str) -> bool:
-        """Whether the item is not about a call of the agent, or less exact than its output."""
-        is_own = text(item.get("source")) not in _NOT_THE_AGENTS
-        return not is_own or (kind == "CollabAgentToolCall" and name in self.open)
-
-    def _search(self, draft: SessionDraft, query: str, at: float) -> Iterator[SessionEvent]:
-        """Yield a search of the web, which is recorded twice."""
-        if query != self.searched or not query:
-            yield draft.tool("web_search", {"query": query}, "", failed=False, at=at)
-        self.searched = query if query != self.searched else ""
-
-    def _answer(
-        self, draft: SessionDraft, name: str, output: Any, at: float
-    ) -> Iterator[SessionEvent]:
-        """Yield a call with its output. A command that still runs is yielded when it ends. The
-        calls that a script made are yielded instead of the script."""
-        call = self.open.get(name)
-        if call is None:
-            return
-        made = self.made - self.scripts.pop(name, self.made)
-        if call.get("name") == _SCRIPT and made:
-            del self.open[name]
-            return
-        if call.get("name") == _INPUT and (asked := self.sessions.get(_session_in(call))):
-            del self.open[name]
-            name, call = asked, self.open.get(asked)
-            if call is None:
-                return
-        out = text_of(output)
-        tool, args = _named(call)
-        if running := _RUNNING.search(out.partition(_OUTPUT_MARK)[0][:_EDGE_CHARS]):
-            self.sessions[running[1]] = name
-            self.outputs[name] = out
-            return
-        del self.open[name]
-        self.outputs.pop(name, None)
-        self.answered.add(name)
-        if not out.startswith(_REFUSED):
-            failed = _failed(output, out, tool_name(tool))
-            yield draft.tool(tool, args, out, failed=failed, at=at)
 
 
 def _named(call: Mapping[str, Any]) -> tuple[str, Any]:
@@ -326,118 +215,181 @@ _OLD_FIELDS = frozenset({"instructions", "record_type"})
 _NAME = re.compile(r"\Arollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
-class _Prompts(Struct):
-    """Recognises the user's prompts. `are_recorded`: the rollout records what the user typed. A
-    prompt may be recorded in two ways one after the other; `last` is the latest way and prompt."""
+def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
+    """The events of a session, from the byte `start` on."""
+    begun = _payload(next((entry for _, entry in records(path, 0, ReadTally())), {}))
+    is_subagents = any(name.lower().startswith("sub") for name in table(begun.get("source")))
+    if is_subagents or text(begun.get("thread_source")) in _SUBAGENTS:
+        return
+    name = _NAME.match(path.stem)
+    session = _CodexSession(
+        name[1] if name else path.stem,
+        "codex",
+        tally,
+        folder(begun.get("cwd")),
+        records_prompts=holds(path, b'"user_message"') or holds(path, b'"UserMessage"'),
+    )
+    tally.version = text(begun.get("cli_version"))
+    yield from closed(session.lines(path, start))
 
-    are_recorded: bool
-    last: tuple[str, str] = ("", "")
 
-    def typed(self, draft: SessionDraft, way: str, words: str, at: float) -> Iterator[SessionEvent]:
+class _CodexSession(SessionDraft):
+    """Reads a rollout. No call is yielded twice, although its output and the item about its end are
+    both recorded.
+
+    - `records_prompts`: the rollout records what the user typed. A prompt may be recorded in two
+      ways one after the other; `last_prompt` is the latest way and prompt.
+    - `open`: the calls without an outcome so far, by their ids.
+    - `outputs`: the latest output of those that still run. `sessions` are their ids, by the number
+      with which the agent asks for more output.
+    - `answered`: the ids of the calls that were yielded.
+    - `made`: how many calls were yielded because of an item about their end. `scripts` holds this
+      number at the start of each script.
+    """
+
+    records_prompts: bool = False
+    last_prompt: tuple[str, str] = ("", "")
+    open: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    outputs: dict[str, str] = field(default_factory=dict[str, str])
+    sessions: dict[str, str] = field(default_factory=dict[str, str])
+    answered: set[str] = field(default_factory=set[str])
+    scripts: dict[str, int] = field(default_factory=dict[str, int])
+    made: int = 0
+    searched: str = ""
+
+    def record(self, record: Mapping[str, Any]) -> Iterator[SessionEvent]:
+        outer, payload = text(record.get("type")), _payload(record)
+        inner = text(payload.get("type"))
+        self.cwd = folder(payload.get("cwd")) or self.cwd
+        is_compaction = table(payload.get("item")).get("type") == "ContextCompaction"
+        if is_compaction or outer in _COMPACTIONS or inner in _COMPACTIONS:
+            yield from self.compaction()
+            return
+        for event in self._of_item(outer if outer in _IGNORED else inner or outer, payload):
+            if event.kind is not Kind.PROMPT:
+                self.last_prompt = ("", "")
+            yield event
+
+    def left(self) -> Iterator[SessionEvent]:
+        for name, out in self.outputs.items():
+            yield self.tool(*_named(self.open[name]), out, failed=False)
+
+    def _of_item(self, kind: str, item: Mapping[str, Any]) -> Iterator[SessionEvent]:
+        if kind == "user_message":
+            yield from self._once(kind, text(item.get("message")))
+        elif kind == "item_completed":
+            completed = table(item.get("item"))
+            if completed.get("type") == "UserMessage":
+                parts = map(table, array(completed.get("content")))
+                words = "".join(text(part.get("text")) for part in parts)
+                yield from self._once("UserMessage", words)
+            else:
+                yield from self._completed(completed)
+        elif kind == "message":
+            if item.get("role") == "assistant":
+                yield from self.say(text_of(item.get("content")))
+            elif item.get("role") == "user" and not self.records_prompts:
+                yield from self._in_message(item)
+        elif kind in _ABOUT_CALLS:
+            yield from self._of_call(kind, item)
+        elif kind not in _IGNORED and (kind or not _OLD_FIELDS & item.keys()):
+            self.tally.miss(kind)
+
+    def _once(self, way: str, words: str) -> Iterator[SessionEvent]:
         """Yield what the user typed, without the context that an editor adds."""
-        is_repeated = self.last[1] == words and self.last[0] != way
-        self.last = (way, words)
+        is_repeated = self.last_prompt[1] == words and self.last_prompt[0] != way
+        self.last_prompt = (way, words)
         if not is_repeated:
-            yield from draft.typed(request_in(words, "codex"), at)
+            yield from self.typed(request_in(words, "codex"))
 
-    def in_message(
-        self, draft: SessionDraft, item: Mapping[str, Any], at: float
-    ) -> Iterator[SessionEvent]:
+    def _in_message(self, item: Mapping[str, Any]) -> Iterator[SessionEvent]:
         """Yield what the user typed in a message, for a rollout that does not record it
         elsewhere. A message may tell of each of its texts what it is."""
         passed = table(item.get("internal_chat_message_metadata_passthrough"))
         kinds = array(item.get("content_item_kinds")) or array(passed.get("content_item_kinds"))
         for number, block in enumerate(array(item.get("content"))):
             if not kinds:
-                yield from draft.prompt(text_of(block), at)
+                yield from self.prompt(text_of(block))
             elif number < len(kinds) and kinds[number] == _TYPED:
-                yield from draft.typed(request_in(text_of(block), "codex"), at)
+                yield from self.typed(request_in(text_of(block), "codex"))
 
+    def _of_call(self, kind: str, item: Mapping[str, Any]) -> Iterator[SessionEvent]:
+        """Yield the calls that end with an item."""
+        name = text(item.get("call_id"))
+        if kind in _CALLS:
+            self.open[name] = item
+            self.scripts[name] = self.made
+            if kind == "local_shell_call" and item.get("status") == "completed":
+                yield from self._answer(name, "")
+        elif kind in _OUTPUTS:
+            yield from self._answer(name, item.get("output"))
+        elif kind in _ENDS:
+            yield from self._completed(_as_item(kind, item))
+        else:
+            yield from self._search(text(table(item.get("action")).get("query")))
 
-class _Reading(Struct):
-    draft: SessionDraft
-    prompts: _Prompts
-    calls: CodexCalls = field(default_factory=CodexCalls)
+    def _completed(self, item: Mapping[str, Any]) -> Iterator[SessionEvent]:
+        """Yield the call about whose end an item tells, unless it was yielded before."""
+        kind, name = text(item.get("type")), text(item.get("id"))
+        if kind == "WebSearch":
+            yield from self._search(text(item.get("query")))
+        elif kind not in _READERS:
+            if kind not in _IGNORED_ITEMS:
+                self.tally.miss(f"completed {kind}")
+        elif name not in self.answered and not self._is_elsewhere(item):
+            self.answered.update(filter(None, [name]))
+            self.outputs.pop(name, None)
+            self.made += 1
+            call = self.open.pop(name, None)
+            if item.get("status") != "declined":
+                tool, args, out, failed = _READERS[kind](item)
+                if call is not None and kind != "McpToolCall":
+                    tool, args = _named(call)
+                yield self.tool(tool, args, out, failed=failed)
 
+    def _is_elsewhere(self, item: Mapping[str, Any]) -> bool:
+        """Whether the item is not about a call of the agent, or less exact than its output."""
+        is_own = text(item.get("source")) not in _NOT_THE_AGENTS
+        is_open = item.get("type") == "CollabAgentToolCall" and text(item.get("id")) in self.open
+        return not is_own or is_open
 
-def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
-    """The events of a session, from the byte `start` on."""
-    return closed(_events(path, start, tally))
+    def _search(self, query: str) -> Iterator[SessionEvent]:
+        """Yield a search of the web, which is recorded twice."""
+        if query != self.searched or not query:
+            yield self.tool("web_search", {"query": query}, "", failed=False)
+        self.searched = query if query != self.searched else ""
 
-
-def _events(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
-    name = _NAME.match(path.stem)
-    draft = SessionDraft(name[1] if name else path.stem, "codex", tally)
-    begun = _payload(next((entry for _, entry in records(path, 0, ReadTally())), {}))
-    if _is_subagent(begun):
-        return
-    draft.cwd = folder(begun.get("cwd"))
-    tally.version = text(begun.get("cli_version"))
-    are_recorded = holds(path, b'"user_message"') or holds(path, b'"UserMessage"')
-    reading = _Reading(draft, _Prompts(are_recorded))
-    compacted = False
-    for draft.offset, record in records(path, start, tally):
-        payload, at = _payload(record), moment(record.get("timestamp"))
-        draft.cwd = folder(payload.get("cwd")) or draft.cwd
-        if _is_compaction(record, payload):
-            if not compacted:
-                yield draft.event(Kind.COMPACT, at)
-            compacted = True
-            continue
-        for event in _of_item(reading, text(record.get("type")), payload, at):
-            compacted = False
-            if event.kind is not Kind.PROMPT:
-                reading.prompts.last = ("", "")
-            yield event
-    yield from reading.calls.left(draft)
+    def _answer(self, name: str, output: Any) -> Iterator[SessionEvent]:
+        """Yield a call with its output. A command that still runs is yielded when it ends. The
+        calls that a script made are yielded instead of the script."""
+        call = self.open.get(name)
+        if call is None:
+            return
+        made = self.made - self.scripts.pop(name, self.made)
+        if call.get("name") == _SCRIPT and made:
+            del self.open[name]
+            return
+        if call.get("name") == _INPUT and (asked := self.sessions.get(_session_in(call))):
+            del self.open[name]
+            name, call = asked, self.open.get(asked)
+            if call is None:
+                return
+        out = text_of(output)
+        tool, args = _named(call)
+        if running := _RUNNING.search(out.partition(_OUTPUT_MARK)[0][:_EDGE_CHARS]):
+            self.sessions[running[1]] = name
+            self.outputs[name] = out
+            return
+        del self.open[name]
+        self.outputs.pop(name, None)
+        self.answered.add(name)
+        if not out.startswith(_REFUSED):
+            failed = _failed(output, out, tool_name(tool))
+            yield self.tool(tool, args, out, failed=failed)
 
 
 def _payload(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return table(record.get("payload")) or record
-
-
-def _is_subagent(begun: Mapping[str, Any]) -> bool:
-    return text(begun.get("thread_source")) in _SUBAGENTS or any(
-        name.lower().startswith("sub") for name in table(begun.get("source"))
-    )
-
-
-def _is_compaction(record: Mapping[str, Any], payload: Mapping[str, Any]) -> bool:
-    return (
-        text(record.get("type")) in _COMPACTIONS
-        or text(payload.get("type")) in _COMPACTIONS
-        or table(payload.get("item")).get("type") == "ContextCompaction"
-    )
-
-
-def _of_item(
-    reading: _Reading, outer: str, item: Mapping[str, Any], at: float
-) -> Iterator[SessionEvent]:
-    draft, calls, prompts = reading.draft, reading.calls, reading.prompts
-    kind = outer if outer in _IGNORED else text(item.get("type")) or outer
-    if kind == "user_message":
-        yield from prompts.typed(draft, kind, text(item.get("message")), at)
-    elif kind == "item_completed":
-        completed = table(item.get("item"))
-        if completed.get("type") == "UserMessage":
-            parts = map(table, array(completed.get("content")))
-            words = "".join(text(part.get("text")) for part in parts)
-            yield from prompts.typed(draft, "UserMessage", words, at)
-        else:
-            yield from calls.completed(draft, completed, at)
-    elif kind == "message":
-        yield from _of_message(reading, item, at)
-    elif calls.takes(kind):
-        yield from calls.of_item(draft, kind, item, at)
-    elif kind not in _IGNORED and (kind or not _OLD_FIELDS & item.keys()):
-        draft.tally.miss(kind)
-
-
-def _of_message(reading: _Reading, item: Mapping[str, Any], at: float) -> Iterator[SessionEvent]:
-    if item.get("role") == "assistant":
-        yield from reading.draft.say(text_of(item.get("content")), at)
-    elif item.get("role") == "user" and not reading.prompts.are_recorded:
-        yield from reading.prompts.in_message(reading.draft, item, at)
 
 
 def _recognises(path: Path, head: bytes) -> bool:

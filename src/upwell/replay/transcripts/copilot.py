@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import field
+
 from upwell.episodes.events import Kind, SessionEvent
 from upwell.hosts.events import COMMANDS
 from upwell.replay.transcripts.base import (
@@ -21,8 +23,6 @@ from upwell.replay.transcripts.base import (
     TranscriptFormat,
     closed,
     folder,
-    moment,
-    records,
     table,
     text,
     text_of,
@@ -83,66 +83,56 @@ _IGNORED = frozenset(
 
 def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
     """The events of a session, from the byte `start` on."""
-    return closed(_events(path, start, tally))
+    name = path.parent.name if path.name == "events.jsonl" else path.stem
+    yield from closed(_CopilotSession(name, "copilot", tally).lines(path, start))
 
 
-def _events(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
-    session_name = path.parent.name if path.name == "events.jsonl" else path.stem
-    draft = SessionDraft(session_name, "copilot", tally)
-    calls: dict[str, Mapping[str, Any]] = {}
-    for draft.offset, record in records(path, start, tally):
+class _CopilotSession(SessionDraft):
+    """`calls` are those without an outcome so far, by their ids."""
+
+    calls: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+
+    def record(self, record: Mapping[str, Any]) -> Iterator[SessionEvent]:
         kind, data = text(record.get("type")), table(record.get("data"))
-        at = moment(record.get("timestamp"))
         if record.get("agentId") or data.get("parentToolCallId") or data.get("agentId"):
-            continue
+            return
         if kind == "session.start":
-            draft.session = text(data.get("sessionId")) or draft.session
-            tally.version = text(data.get("copilotVersion"))
-        draft.cwd = folder(table(data.get("context")).get("cwd") or data.get("cwd")) or draft.cwd
-        yield from _of_record(draft, kind, data, at, calls)
+            self.session = text(data.get("sessionId")) or self.session
+            self.tally.version = text(data.get("copilotVersion"))
+        self.cwd = folder(table(data.get("context")).get("cwd") or data.get("cwd")) or self.cwd
+        yield from self._of_record(kind, data)
 
+    def _of_record(self, kind: str, data: Mapping[str, Any]) -> Iterator[SessionEvent]:
+        if kind == "user.message":
+            is_hosts = data.get("isAutopilotContinuation") or data.get("inputOrigin")
+            if data.get("source") in (None, "user") and not is_hosts:
+                yield from self.prompt(text(data.get("content")))
+        elif kind == "assistant.message":
+            yield from self.say(data.get("content"))
+        elif kind == "tool.execution_start":
+            self.calls[text(data.get("toolCallId"))] = data
+        elif kind == "tool.execution_complete":
+            call = self.calls.pop(text(data.get("toolCallId")), None)
+            if call is not None and call.get("toolName") not in _OWN_TOOLS:
+                yield from self._called(call, data)
+        elif kind in _COMPACTIONS:
+            if data.get("success") is not False:
+                yield self.event(Kind.COMPACT)
+        elif kind not in _IGNORED:
+            self.tally.miss(kind)
 
-def _of_record(
-    draft: SessionDraft,
-    kind: str,
-    data: Mapping[str, Any],
-    at: float,
-    calls: dict[str, Mapping[str, Any]],
-) -> Iterator[SessionEvent]:
-    if kind == "user.message":
-        if _is_of_user(data):
-            yield from draft.prompt(text(data.get("content")), at)
-    elif kind == "assistant.message":
-        yield from draft.say(data.get("content"), at)
-    elif kind == "tool.execution_start":
-        calls[text(data.get("toolCallId"))] = data
-    elif kind == "tool.execution_complete":
-        call = calls.pop(text(data.get("toolCallId")), None)
-        if call is not None and call.get("toolName") not in _OWN_TOOLS:
-            yield from _called(draft, call, data, at)
-    elif kind in _COMPACTIONS:
-        if data.get("success") is not False:
-            yield draft.event(Kind.COMPACT, at)
-    elif kind not in _IGNORED:
-        draft.tally.miss(kind)
-
-
-def _is_of_user(data: Mapping[str, Any]) -> bool:
-    is_hosts = data.get("isAutopilotContinuation") or data.get("inputOrigin")
-    return data.get("source") in (None, "user") and not is_hosts
-
-
-def _called(
-    draft: SessionDraft, call: Mapping[str, Any], data: Mapping[str, Any], at: float
-) -> Iterator[SessionEvent]:
-    error = table(data.get("error"))
-    if error.get("code") in _REFUSED:
-        return
-    out = text_of(data.get("result")) or text(error.get("message"))
-    if guidance := _GUIDANCE.search(out):
-        out = out[: guidance.start()]
-    failed = data.get("success") is False or _status(call, data, out) != 0
-    yield draft.tool(_name(call), call.get("arguments"), out, failed=failed, at=at)
+    def _called(self, call: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[SessionEvent]:
+        """Yield a call. The name of an MCP tool includes the server's."""
+        error = table(data.get("error"))
+        if error.get("code") in _REFUSED:
+            return
+        out = text_of(data.get("result")) or text(error.get("message"))
+        if guidance := _GUIDANCE.search(out):
+            out = out[: guidance.start()]
+        server, tool = text(call.get("mcpServerName")), text(call.get("mcpToolName"))
+        name = f"mcp__{server}__{tool}" if server and tool else text(call.get("toolName"))
+        failed = data.get("success") is False or _status(call, data, out) != 0
+        yield self.tool(name, call.get("arguments"), out, failed=failed)
 
 
 def _status(call: Mapping[str, Any], data: Mapping[str, Any], out: str) -> int:
@@ -155,12 +145,6 @@ def _status(call: Mapping[str, Any], data: Mapping[str, Any], out: str) -> int:
         return 0
     match = _STATUS.search(out[-_STATUS_CHARS:])
     return int(match[1]) if match else 0
-
-
-def _name(call: Mapping[str, Any]) -> str:
-    """The name of the tool. For an MCP tool, it includes the server's name."""
-    server, tool = text(call.get("mcpServerName")), text(call.get("mcpToolName"))
-    return f"mcp__{server}__{tool}" if server and tool else text(call.get("toolName"))
 
 
 def _recognises(path: Path, head: bytes) -> bool:

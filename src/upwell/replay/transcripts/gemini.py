@@ -72,7 +72,7 @@ def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
     Raises:
         Unreadable: a `.json` file is not a Gemini CLI session, or is too large.
     """
-    return closed(_events(path, tally))
+    yield from closed(_events(path, tally))
 
 
 def _events(path: Path, tally: ReadTally) -> Iterator[SessionEvent]:
@@ -83,15 +83,15 @@ def _events(path: Path, tally: ReadTally) -> Iterator[SessionEvent]:
     draft = SessionDraft(name, "gemini", tally, _folder(path, chat.session))
     shown = _Shown()
     for message in chat.told.values():
-        at, kind = moment(message.get("timestamp")), message.get("type")
+        draft.now, kind = moment(message.get("timestamp")), message.get("type")
         if kind == _COMPACTION:
-            yield draft.event(Kind.COMPACT, at)
+            yield draft.event(Kind.COMPACT)
         elif kind == "user":
-            yield from draft.prompt(shown.prompt(message), at)
+            yield from draft.prompt(shown.prompt(message))
         elif kind == "gemini":
-            yield from draft.say(_words(message.get("content")), at)
+            yield from draft.say(_words(message.get("content")))
             for call in map(table, array(message.get("toolCalls"))):
-                yield from _called(draft, call, at)
+                yield from _called(draft, call)
 
 
 class _Shown(Struct):
@@ -121,7 +121,9 @@ def _words(content: Any) -> str:
     return text_of(content)
 
 
-def _called(draft: SessionDraft, call: Mapping[str, Any], at: float) -> Iterator[SessionEvent]:
+def _called(draft: SessionDraft, call: Mapping[str, Any]) -> Iterator[SessionEvent]:
+    """Yield a call. The name of an MCP tool does not tell where the server's name ends, but the
+    name that Gemini CLI displays does: `say (up MCP Server)`."""
     status = text(call.get("status"))
     out = _result(call)
     if status in _PENDING or (status == "cancelled" and not out):
@@ -129,21 +131,14 @@ def _called(draft: SessionDraft, call: Mapping[str, Any], at: float) -> Iterator
     if status not in ("success", "error", "cancelled"):
         draft.tally.miss(f"toolCalls.{status}")
         return
-    failed = status != "success" or (tool_name(call.get("name")) == COMMANDS and _has_failed(out))
-    at = moment(call.get("timestamp")) or at
-    yield draft.tool(_name(call), call.get("args"), out, failed=failed, at=at)
-
-
-def _name(call: Mapping[str, Any]) -> str:
-    """The name of the tool. That of an MCP tool does not tell where the server's name ends, but the
-    name that Gemini CLI displays does: `say (up MCP Server)`."""
-    name, (tool, is_mcp, server) = (
-        text(call.get("name")),
-        text(call.get("displayName")).partition(" ("),
-    )
+    name = text(call.get("name"))
+    failed = status != "success" or (tool_name(name) == COMMANDS and _has_failed(out))
+    tool, is_mcp, server = text(call.get("displayName")).partition(" (")
     server = server.removesuffix(_MCP_SERVER)
-    joined = f"mcp_{server}_{tool}"
-    return f"mcp__{server}__{tool}" if is_mcp and name == joined else name
+    if is_mcp and name == f"mcp_{server}_{tool}":
+        name = f"mcp__{server}__{tool}"
+    at = moment(call.get("timestamp"))
+    yield draft.tool(name, call.get("args"), out, failed=failed, at=at)
 
 
 def _result(call: Mapping[str, Any]) -> str:
@@ -154,12 +149,9 @@ def _result(call: Mapping[str, Any]) -> str:
         for part in array(call.get("result"))
     ]
     if call.get("status") == "cancelled":
-        return _unwrapped("\n".join(text(response.get("output")) for response in responses))
-    out = "\n".join(filter(None, map(text_of, responses)))
-    return _unwrapped(out or text(call.get("resultDisplay")))
-
-
-def _unwrapped(out: str) -> str:
+        out = "\n".join(text(response.get("output")) for response in responses)
+    else:
+        out = "\n".join(filter(None, map(text_of, responses))) or text(call.get("resultDisplay"))
     out = without(out, *_HOOK_CONTEXT).rstrip()
     return out.removeprefix(_UNTRUSTED[0]).removesuffix(_UNTRUSTED[1])
 
@@ -241,20 +233,18 @@ def _from_lines(path: Path, tally: ReadTally) -> _Chat:
             _note(tally, record)
             chat.add(record)
         elif isinstance(changes, dict) or isinstance(record.get("sessionId"), str):
-            _set(chat, tally, changes if isinstance(changes, dict) else record)
+            fields = changes if isinstance(changes, dict) else record
+            messages = fields.get("messages")
+            if isinstance(messages, list):
+                entries = [entry for entry in messages if isinstance(table(entry).get("id"), str)]
+                history = {entry["id"]: entry for entry in entries}
+                chat.rewrite(history, fields.get("lastUpdated"))
+            for name in fields.keys() - _IGNORED_FIELDS - {"messages"}:
+                tally.miss(f"$set.{name}")
+            chat.session |= {name: fields[name] for name in fields.keys() - {"messages"}}
         else:
             tally.miss(next(iter(record), ""))
     return chat
-
-
-def _set(chat: _Chat, tally: ReadTally, changes: Mapping[str, Any]) -> None:
-    messages = changes.get("messages")
-    if isinstance(messages, list):
-        entries = [entry for entry in messages if isinstance(table(entry).get("id"), str)]
-        chat.rewrite({entry["id"]: entry for entry in entries}, changes.get("lastUpdated"))
-    for name in changes.keys() - _IGNORED_FIELDS - {"messages"}:
-        tally.miss(f"$set.{name}")
-    chat.session |= {name: value for name, value in changes.items() if name != "messages"}
 
 
 def _note(tally: ReadTally, message: Mapping[str, Any]) -> None:

@@ -114,14 +114,14 @@ def _events(
 ) -> Iterator[SessionEvent]:
     draft = SessionDraft(session, "opencode", tally, folder(directory))
     for message, parts in messages:
-        at = moment(table(message.get("time")).get("created"))
+        draft.now = moment(table(message.get("time")).get("created"))
         for part in parts:
             tally.records += 1
-            yield from _of_part(draft, message, part, at)
+            yield from _of_part(draft, message, part)
 
 
 def _of_part(
-    draft: SessionDraft, message: Mapping[str, Any], part: Mapping[str, Any], at: float
+    draft: SessionDraft, message: Mapping[str, Any], part: Mapping[str, Any]
 ) -> Iterator[SessionEvent]:
     kind, role = text(part.get("type")), message.get("role")
     is_summary = role == "assistant" and message.get("summary") is True
@@ -130,14 +130,13 @@ def _of_part(
         if role not in ("user", "assistant"):
             draft.tally.miss(f"{text(role)}: text")
         elif not (part.get("synthetic") or part.get("ignored") or is_summary):
-            spoken = draft.prompt(_unquoted(words), at) if role == "user" else draft.say(words, at)
-            yield from spoken
+            yield from draft.prompt(_unquoted(words)) if role == "user" else draft.say(words)
     elif kind == "compaction":
-        yield draft.event(Kind.COMPACT, at)
+        yield draft.event(Kind.COMPACT)
     elif kind == "tool":
         state = table(part.get("state"))
         ended = moment(table(state.get("time")).get("end"))
-        yield from _called(draft, part.get("tool"), state, ended or at)
+        yield from _called(draft, part.get("tool"), state, ended)
     elif kind not in _IGNORED_PARTS:
         draft.tally.miss(kind)
 
@@ -175,36 +174,34 @@ def _has_failed(name: Any, state: Mapping[str, Any], out: str) -> bool:
     return tool_name(name) == COMMANDS and bool(_STOPPED.search(out[-_END_CHARS:]))
 
 
-def _of_message(
-    draft: SessionDraft, kind: Any, data: Mapping[str, Any], at: float
-) -> Iterator[SessionEvent]:
+def _of_message(draft: SessionDraft, kind: Any, data: Mapping[str, Any]) -> Iterator[SessionEvent]:
     """The events in a message of version 2.0."""
     if kind == "user":
-        yield from draft.prompt(_unquoted(text(data.get("text"))), at)
+        yield from draft.prompt(_unquoted(text(data.get("text"))))
     elif kind == "assistant":
         for entry in map(table, array(data.get("content"))):
             draft.tally.records += 1
-            yield from _of_content(draft, entry, at)
+            yield from _of_content(draft, entry)
     elif kind == "shell":
         if data.get("status") != "running":
             failed = data.get("exit", 0) != 0 or data.get("status") in ("timeout", "killed")
             out, args = text_of(data.get("output")), {"command": data.get("command")}
-            yield draft.tool("shell", args, out, failed=failed, at=at)
+            yield draft.tool("shell", args, out, failed=failed)
     elif kind == "compaction":
         if data.get("status") in (None, "completed"):
-            yield draft.event(Kind.COMPACT, at)
+            yield draft.event(Kind.COMPACT)
     elif kind not in _IGNORED_MESSAGES:
         draft.tally.miss(kind)
 
 
-def _of_content(draft: SessionDraft, entry: Mapping[str, Any], at: float) -> Iterator[SessionEvent]:
+def _of_content(draft: SessionDraft, entry: Mapping[str, Any]) -> Iterator[SessionEvent]:
     kind = text(entry.get("type"))
     if kind == "text":
         if not (entry.get("synthetic") or entry.get("ignored")):
-            yield from draft.say(entry.get("text"), at)
+            yield from draft.say(entry.get("text"))
     elif kind == "tool":
         ended = moment(table(entry.get("time")).get("completed"))
-        yield from _called(draft, entry.get("name"), table(entry.get("state")), ended or at)
+        yield from _called(draft, entry.get("name"), table(entry.get("state")), ended)
     elif kind != "reasoning":
         draft.tally.miss(f"assistant: {kind}")
 
@@ -304,8 +301,8 @@ def _messages(db: sqlite3.Connection, draft: SessionDraft) -> Iterator[SessionEv
     for kind, created, data in db.execute(_MESSAGES_V2, (draft.session,)):
         draft.tally.records += 1
         message = _decoded(data)
-        at = moment(table(message.get("time")).get("created")) or moment(created)
-        yield from _of_message(draft, kind, message, at)
+        draft.now = moment(table(message.get("time")).get("created")) or moment(created)
+        yield from _of_message(draft, kind, message)
 
 
 def _note_version(row: sqlite3.Row, tally: ReadTally) -> None:

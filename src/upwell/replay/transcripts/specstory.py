@@ -112,7 +112,7 @@ def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
 def _events(path: Path, raw: str, tally: ReadTally) -> Iterator[SessionEvent]:
     session = _SESSION.search(raw[:1_000])
     draft = SessionDraft(session[1] if session else path.stem, "specstory", tally, _project(path))
-    draft.at = _time_in(path.name) or _time_in(raw[:500]) or _modified_at(path)
+    draft.at = _time_in(path.name) or _time_in(raw[:500]) or path.stat().st_mtime
     version = _VERSION.match(raw)
     tally.version = version[1] if version else ""
     marked = _MARKED in raw
@@ -120,14 +120,14 @@ def _events(path: Path, raw: str, tally: ReadTally) -> Iterator[SessionEvent]:
         tally.records += 1
         if turn.sidechain:
             continue
-        at = _time_in(turn.stamp) or draft.at + PROMPT_SECONDS
+        draft.now = _time_in(turn.stamp) or draft.at + PROMPT_SECONDS
         if turn.speaker == "User":
             words = without(turn.text, *_PREAMBLE).strip().removesuffix("---")
-            yield from draft.prompt(words, at)
+            yield from draft.prompt(words)
         elif _TOOL_START.search(turn.text):
-            yield from _new_style(draft, turn.text, at)
+            yield from _new_style(draft, turn.text)
         else:
-            yield from _old_style(draft, without(turn.text, *_THINKING), at, marked=marked)
+            yield from _old_style(draft, without(turn.text, *_THINKING), marked=marked)
 
 
 class _Turn(Struct, frozen=True):
@@ -196,7 +196,7 @@ def _fence(line: str) -> re.Match[str] | None:
     return _FENCE.match(line) if "```" in line or "~~~" in line else None
 
 
-def _new_style(draft: SessionDraft, words: str, at: float) -> Iterator[SessionEvent]:
+def _new_style(draft: SessionDraft, words: str) -> Iterator[SessionEvent]:
     offset, call_start = 0, 0
     call_state = _Inside()
     for mark in _MARKS.finditer(words):
@@ -204,22 +204,21 @@ def _new_style(draft: SessionDraft, words: str, at: float) -> Iterator[SessionEv
         is_inside = call_state.call(mark[0][1:])
         if is_inside and not was_open:
             call_start = mark.start() + 1
-            yield from _spoken(draft, words[offset:call_start], at)
+            yield from _spoken(draft, words[offset:call_start])
         elif was_open and not call_state.is_open:
             offset = mark.end()
-            yield from _called(draft, words[call_start : mark.end()], at)
+            yield from _called(draft, words[call_start : mark.end()])
     if call_state.is_open:
-        yield from _called(draft, words[call_start:], at)
+        yield from _called(draft, words[call_start:])
     else:
-        yield from _spoken(draft, words[offset:], at)
+        yield from _spoken(draft, words[offset:])
 
 
-def _spoken(draft: SessionDraft, text: str, at: float) -> Iterator[SessionEvent]:
-    words = without(text, *_THINKING).strip(" \n-")
-    yield from draft.say(words, at)
+def _spoken(draft: SessionDraft, text: str) -> Iterator[SessionEvent]:
+    yield from draft.say(without(text, *_THINKING).strip(" \n-"))
 
 
-def _called(draft: SessionDraft, block: str, at: float) -> Iterator[SessionEvent]:
+def _called(draft: SessionDraft, block: str) -> Iterator[SessionEvent]:
     """Parse a call. Its arguments are in the summary, in backticks or in JSON. Its result is in a
     fence. A summary alone repeats the heading of a call."""
     start, summary = _TOOL_START.match(block), between(block, *_SUMMARY)
@@ -231,7 +230,7 @@ def _called(draft: SessionDraft, block: str, at: float) -> Iterator[SessionEvent
     body = body.removesuffix("</tool-use>")
     fences, tool = _fences(body), tool_name(start[2])
     if parameters := _parameters(body, fences):
-        yield _with_parameters(draft, start[2], parameters, body, fences, at)
+        yield _with_parameters(draft, start[2], parameters, body, fences)
         return
     before = body.split("```")[0]
     ticked = _TICKED.findall(before) or _TICKED.findall(summary)
@@ -245,7 +244,7 @@ def _called(draft: SessionDraft, block: str, at: float) -> Iterator[SessionEvent
     if tool == COMMANDS and fences and fences[-1][0] in ("bash", "sh"):
         out = ""
     failed = _has_failed(out, is_command=is_command)
-    yield draft.tool(start[2], args, out, failed=failed, at=at)
+    yield draft.tool(start[2], args, out, failed=failed)
 
 
 def _has_failed(out: str, *, is_command: bool) -> bool:
@@ -271,7 +270,6 @@ def _with_parameters(
     parameters: dict[str, Any],
     body: str,
     fences: list[tuple[str, str]],
-    at: float,
 ) -> SessionEvent:
     line, ended = (
         table(parameters.get("commandLine")),
@@ -283,7 +281,7 @@ def _with_parameters(
     out = text_of(parameters.get("terminalCommandOutput")) or fences[-1][1] * (len(fences) > 1)
     failed = bool(_UNSUCCESSFUL.search(body)) or ended.get("exitCode", 0) != 0
     args = {"command": html.unescape(command)} if command else parameters
-    return draft.tool(name, args, out, failed=failed, at=at)
+    return draft.tool(name, args, out, failed=failed)
 
 
 def _titled(tool: str, title: str) -> dict[str, Any]:
@@ -340,21 +338,19 @@ def _fences(text: str) -> list[tuple[str, str]]:
     return fences
 
 
-def _old_style(
-    draft: SessionDraft, words: str, at: float, *, marked: bool
-) -> Iterator[SessionEvent]:
+def _old_style(draft: SessionDraft, words: str, *, marked: bool) -> Iterator[SessionEvent]:
     calls = [call for call in _OLD_CALL.finditer(words) if _ran(call, words, marked=marked)]
     offset = 0
     for number, call in enumerate(calls):
-        yield from draft.say(_plain(words[offset : call.start()]), at)
+        yield from draft.say(_plain(words[offset : call.start()]))
         end = calls[number + 1].start() if number + 1 < len(calls) else len(words)
         out, offset = _answer(call, words, end)
         tool_and_args = _old_call(call, words[call.end() : end])
         if tool_and_args is not None:
-            at = draft.at + CALL_SECONDS
+            draft.now = draft.at + CALL_SECONDS
             failed = _has_failed(out, is_command=tool_and_args[0] == COMMANDS)
-            yield draft.tool(*tool_and_args, out, failed=failed, at=at)
-    yield from draft.say(_plain(words[offset:]), at)
+            yield draft.tool(*tool_and_args, out, failed=failed)
+    yield from draft.say(_plain(words[offset:]))
 
 
 def _plain(words: str) -> str:
@@ -414,10 +410,6 @@ def _time_in(words: str) -> float:
     except ValueError:
         return 0.0
     return max(0.0, at.timestamp() + float(f"0.{fraction or 0}"))
-
-
-def _modified_at(path: Path) -> float:
-    return path.stat().st_mtime
 
 
 def _project(path: Path) -> str | None:
