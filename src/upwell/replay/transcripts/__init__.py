@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -113,7 +113,9 @@ def transcripts_of_user(home: Path, cwd: Path, format: TranscriptFormat | None) 
         if candidate is specstory.FORMAT:
             files = set() if is_repositorys(cwd) else _histories(cwd)
         else:
-            files = {path for pattern in _patterns_of(candidate) for path in home.glob(pattern)}
+            recorded = [host.transcripts for host in HOSTS.values() if host.transcripts]
+            patterns = [kept.files for kept in recorded if kept.format == candidate.name]
+            files = {path for pattern in chain(*patterns) for path in home.glob(pattern)}
         transcripts += [Transcript(path, candidate) for path in sorted(files) if _is_session(path)]
     return transcripts
 
@@ -139,16 +141,6 @@ def _histories(cwd: Path) -> set[Path]:
         return set()
     paths = {folder / name for name in names if name.endswith(".md")}
     return {path for path in paths if own_bytes(str(path.absolute()))}
-
-
-def _patterns_of(format: TranscriptFormat) -> list[str]:
-    recorded = [host.transcripts for host in HOSTS.values() if host.transcripts]
-    return [
-        pattern
-        for transcripts in recorded
-        if transcripts.format == format.name
-        for pattern in transcripts.files
-    ]
 
 
 def _below(folder: Path, only: TranscriptFormat | None) -> Iterator[Transcript]:

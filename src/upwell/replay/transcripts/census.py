@@ -46,18 +46,15 @@ class Census:
         for name, tally in sorted(self._tallies.items()):
             is_misread = tally.missed >= max(1.0, MIN_MISSED_SHARE * tally.records)
             is_empty = not tally.prompts and tally.records >= MIN_EMPTY_RECORDS
-            if is_misread or is_empty:
-                yield self._line(name, tally, is_empty=is_empty)
-
-    def _line(self, name: str, tally: ReadTally, *, is_empty: bool) -> str:
-        records = f"{tally.missed:,} of {counted(tally.records, 'record')} not understood"
-        kinds = sorted(tally.unknown, key=lambda kind: -tally.unknown[kind])[:MAX_SHOWN_KINDS]
-        shown = f" ({', '.join(kinds)})" if any(kinds) else ""
-        line = f"{_title(name)} {tally.version}".strip() + f": {records}{shown}"
-        if is_empty:
-            line += ", and no prompt found"
-        known = self._written_for[name]
-        return f"{line}; this upwell knows {known}" if known else line
+            if not is_misread and not is_empty:
+                continue
+            kinds = [kind for kind, _ in Counter(tally.unknown).most_common(MAX_SHOWN_KINDS)]
+            line = f"{_title(name)} {tally.version}".strip()
+            line += f": {tally.missed:,} of {counted(tally.records, 'record')} not understood"
+            line += f" ({', '.join(kinds)})" if any(kinds) else ""
+            line += ", and no prompt found" if is_empty else ""
+            known = self._written_for[name]
+            yield f"{line}; this upwell knows {known}" if known else line
 
 
 def newest_of_user(home: Path, cwd: Path) -> Census:

@@ -14,6 +14,7 @@ versions record such ends as `exec_command_end` and the like, or not at all.
 Sources: rollouts of 0.169 and 0.171, and the protocol in its repository.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -89,10 +90,6 @@ def _named(call: Mapping[str, Any]) -> tuple[str, Any]:
     return name, call.get("arguments", call.get("input"))
 
 
-def _session_in(call: Mapping[str, Any]) -> str:
-    return str(arguments(_INPUT, call.get("arguments")).get("session_id", ""))
-
-
 def _failed(output: Any, out: str, tool: str) -> bool:
     """Whether a call failed. Codex writes a command's exit status as text before the output, and
     earlier versions behind it."""
@@ -100,22 +97,17 @@ def _failed(output: Any, out: str, tool: str) -> bool:
         return True
     if tool not in _COMMANDS:
         return False
-    if out.startswith('{"output"') and (status := _status_in(out)) is not None:
-        return status != 0
+    if out.startswith('{"output"'):
+        # The form `{"output", "metadata": {"exit_code"}}`.
+        with contextlib.suppress(orjson.JSONDecodeError):
+            status = table(table(orjson.loads(out)).get("metadata")).get("exit_code")
+            if isinstance(status, int):
+                return status != 0
     head, mark, _ = out.partition(_OUTPUT_MARK)
     printed = _EXIT.search(head[:_EDGE_CHARS])
     if printed is None and not mark:
         printed = _EXIT.search(out[-_EDGE_CHARS:])
     return printed is not None and int(printed[1]) != 0
-
-
-def _status_in(out: str) -> int | None:
-    """The exit status in an output of the form `{"output", "metadata": {"exit_code"}}`."""
-    try:
-        status = table(table(orjson.loads(out)).get("metadata")).get("exit_code")
-    except orjson.JSONDecodeError:
-        return None
-    return status if isinstance(status, int) else None
 
 
 def _as_item(kind: str, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -369,11 +361,13 @@ class _CodexSession(SessionDraft):
         if call.get("name") == _SCRIPT and made:
             del self.open[name]
             return
-        if call.get("name") == _INPUT and (asked := self.sessions.get(_session_in(call))):
-            del self.open[name]
-            name, call = asked, self.open.get(asked)
-            if call is None:
-                return
+        if call.get("name") == _INPUT:
+            number = arguments(_INPUT, call.get("arguments")).get("session_id", "")
+            if asked := self.sessions.get(str(number)):
+                del self.open[name]
+                name, call = asked, self.open.get(asked)
+                if call is None:
+                    return
         out = text_of(output)
         tool, args = _named(call)
         if running := _RUNNING.search(out.partition(_OUTPUT_MARK)[0][:_EDGE_CHARS]):

@@ -102,7 +102,10 @@ def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
         raise UnreadableTranscript("it holds no session")
     tally.version = text(session.get("version"))
     if not text(session.get("parentID")):
-        messages = _exported(stored) if exported else _stored(path, text(session["id"]))
+        messages = _stored(path, text(session["id"]))
+        if exported:
+            entries = map(table, array(stored.get("messages")))
+            messages = ((table(e.get("info")), map(table, array(e.get("parts")))) for e in entries)
         yield from closed(_events(text(session["id"]), session.get("directory"), messages, tally))
 
 
@@ -206,16 +209,9 @@ def _of_content(draft: SessionDraft, entry: Mapping[str, Any]) -> Iterator[Sessi
         draft.tally.miss(f"assistant: {kind}")
 
 
-def _exported(document: Mapping[str, Any]) -> Iterator[Message]:
-    for entry in map(table, array(document.get("messages"))):
-        yield table(entry.get("info")), map(table, array(entry.get("parts")))
-
-
 def _stored(path: Path, session: str) -> Iterator[Message]:
     storage = path.parent.parent.parent
-    messages = [
-        table(_file(file)) for file in sorted((storage / "message" / session).glob("*.json"))
-    ]
+    messages = [_file(file) for file in sorted((storage / "message" / session).glob("*.json"))]
     messages.sort(key=lambda message: moment(table(message.get("time")).get("created")))
     for message in messages:
         parts = sorted((storage / "part" / text(message.get("id"))).glob("*.json"))
@@ -225,8 +221,8 @@ def _stored(path: Path, session: str) -> Iterator[Message]:
 def _file(path: Path) -> Mapping[str, Any]:
     """A message or part; empty if OpenCode is still writing the file."""
     try:
-        return table(orjson.loads(path.read_bytes()))
-    except (OSError, orjson.JSONDecodeError):
+        return _decoded(path.read_bytes())
+    except OSError:
         return {}
 
 
@@ -285,8 +281,12 @@ def _of_session(
     db: sqlite3.Connection, row: sqlite3.Row, tally: ReadTally
 ) -> Iterator[SessionEvent]:
     _note_version(row, tally)
-    messages = _rows(db.execute(_PARTS, (row["id"],)))
-    return closed(_events(str(row["id"]), row["directory"], messages, tally))
+    rows = db.execute(_PARTS, (row["id"],))
+    messages = (
+        ({"time": {"created": created}, **_decoded(message)}, [_decoded(part)])
+        for _, created, message, part in rows
+    )
+    yield from closed(_events(str(row["id"]), row["directory"], messages, tally))
 
 
 def _of_session_v2(
@@ -294,7 +294,7 @@ def _of_session_v2(
 ) -> Iterator[SessionEvent]:
     _note_version(row, tally)
     draft = SessionDraft(str(row["id"]), "opencode", tally, folder(row["directory"]))
-    return closed(_messages(db, draft))
+    yield from closed(_messages(db, draft))
 
 
 def _messages(db: sqlite3.Connection, draft: SessionDraft) -> Iterator[SessionEvent]:
@@ -309,12 +309,6 @@ def _note_version(row: sqlite3.Row, tally: ReadTally) -> None:
     """Take the version that wrote the session, which some databases do not record."""
     if "version" in row.keys() and isinstance(row["version"], str):  # noqa: SIM118
         tally.version = row["version"]
-
-
-def _rows(rows: Iterable[tuple[str, Any, Any, Any]]) -> Iterator[Message]:
-    for _, created, message, part in rows:
-        fields = _decoded(message)
-        yield {"time": {"created": created}, **fields}, [_decoded(part)]
 
 
 def _decoded(value: Any) -> Mapping[str, Any]:

@@ -84,6 +84,7 @@ _TITLE = "** • "
 _NOTHING_FOUND = "No matches found"
 MAX_TITLE_CHARS = 500
 _FILE_TOOLS = frozenset({"Read", "Edit", "Write"})
+_SEARCHES = frozenset({"Grep", "Glob", "LS"})
 _FILE_TITLE = re.compile(r"(?:Read|Edit|Write|Create) file: ([^\n<]+)")
 _SEARCH_TITLE = re.compile(
     r'(?:Grep(?: search)? for|Searched codebase) "([^"\n]+)"(?: in "([^"\n]+)")?'
@@ -111,7 +112,10 @@ def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
 
 def _events(path: Path, raw: str, tally: ReadTally) -> Iterator[SessionEvent]:
     session = _SESSION.search(raw[:1_000])
-    draft = SessionDraft(session[1] if session else path.stem, "specstory", tally, _project(path))
+    parts = path.absolute().parts
+    project = str(Path(*parts[:-3])) if parts[-3:-1] == (".specstory", "history") else None
+    name = session[1] if session else path.stem
+    draft = SessionDraft(name, "specstory", tally, folder(project))
     draft.at = _time_in(path.name) or _time_in(raw[:500]) or path.stat().st_mtime
     version = _VERSION.match(raw)
     tally.version = version[1] if version else ""
@@ -155,14 +159,10 @@ def _turns(raw: str, tally: ReadTally) -> Iterator[_Turn]:
                 tally.miss(other[1])
             continue
         if heading is not None:
-            yield _turn(heading, raw[start : mark.start()])
+            yield _Turn(heading[1], bool(heading[2]), heading[3] or "", raw[start : mark.start()])
         heading, start = match, mark.end()
     if heading is not None:
-        yield _turn(heading, raw[start:])
-
-
-def _turn(heading: re.Match[str], text: str) -> _Turn:
-    return _Turn(heading[1], bool(heading[2]), heading[3] or "", text)
+        yield _Turn(heading[1], bool(heading[2]), heading[3] or "", raw[start:])
 
 
 class _Inside:
@@ -234,9 +234,15 @@ def _called(draft: SessionDraft, block: str) -> Iterator[SessionEvent]:
         return
     before = body.split("```")[0]
     ticked = _TICKED.findall(before) or _TICKED.findall(summary)
-    out = fences[-1][1] if fences else _listed_in(tool, body)
+    out = fences[-1][1] if fences else ""
+    if not fences and tool in _SEARCHES:
+        # Some versions write the result of a search as a table.
+        is_empty = _NOTHING_FOUND in body
+        out = _NOTHING_FOUND if is_empty else _plain(body.partition("</details>")[0])
     title = summary.partition(_TITLE)[2][:MAX_TITLE_CHARS]
-    args = _titled(tool, title) or _arguments(tool, ticked, fences) or _written(tool, out)
+    args = _titled(tool, title) or _arguments(tool, ticked, fences)
+    if not args and tool in ("Edit", "Write") and (match := _WRITTEN.search(out)):
+        args = {"file_path": match[1]}
     is_repeated = summary and not (args or out or _plain(body))
     if out.startswith(_REFUSED) or is_repeated:
         return
@@ -293,13 +299,6 @@ def _titled(tool: str, title: str) -> dict[str, Any]:
     return {}
 
 
-def _listed_in(tool: str, body: str) -> str:
-    """The result of a search, which some versions write as a table."""
-    if tool not in ("Grep", "Glob", "LS"):
-        return ""
-    return _NOTHING_FOUND if _NOTHING_FOUND in body else _plain(body.partition("</details>")[0])
-
-
 def _arguments(tool: str, ticked: list[str], fences: list[tuple[str, str]]) -> dict[str, Any]:
     first = ticked[0] if ticked else ""
     if tool in _FILE_TOOLS:
@@ -315,12 +314,6 @@ def _arguments(tool: str, ticked: list[str], fences: list[tuple[str, str]]) -> d
         return {"pattern": pattern, **({"path": paths[0]} if paths else {})} if pattern else {}
     name = "url" if tool == "WebFetch" else "query"
     return {name: first} if first else {}
-
-
-def _written(tool: str, out: str) -> dict[str, Any]:
-    """The changed file, taken from the result of an edit whose call does not name it."""
-    match = _WRITTEN.search(out) if tool in ("Edit", "Write") else None
-    return {"file_path": match[1]} if match else {}
 
 
 def _fences(text: str) -> list[tuple[str, str]]:
@@ -383,20 +376,16 @@ def _old_call(call: re.Match[str], rest: str) -> tuple[str, dict[str, Any]] | No
         return "Read", {"file_path": call["read"].strip()}
     if call["command"]:
         return "Bash", {"command": call["command"].strip()}
-    if call["summary"]:
-        return _of_summary(call["summary"])
+    if summary := call["summary"]:
+        if summary.startswith("Listed directory"):
+            path = summary.removeprefix("Listed directory").split("•")[0].strip()
+            return None if path == "undefined" else ("LS", {"path": path})
+        pattern = _QUOTED.search(summary)
+        return ("Grep", {"pattern": pattern[1]}) if pattern else None
     edit = _EDITED.search(rest[:2_000])
     if tool_name(call["name"]) in ("Edit", "Write") and edit:
         return "Edit", {"file_path": edit[1].strip()}
     return None
-
-
-def _of_summary(summary: str) -> tuple[str, dict[str, Any]] | None:
-    if summary.startswith("Listed directory"):
-        path = summary.removeprefix("Listed directory").split("•")[0].strip()
-        return None if path == "undefined" else ("LS", {"path": path})
-    pattern = _QUOTED.search(summary)
-    return ("Grep", {"pattern": pattern[1]}) if pattern else None
 
 
 def _time_in(words: str) -> float:
@@ -410,13 +399,6 @@ def _time_in(words: str) -> float:
     except ValueError:
         return 0.0
     return max(0.0, at.timestamp() + float(f"0.{fraction or 0}"))
-
-
-def _project(path: Path) -> str | None:
-    parts = path.absolute().parts
-    if parts[-3:-1] != (".specstory", "history"):
-        return None
-    return folder(str(Path(*parts[:-3])))
 
 
 def _recognises(path: Path, head: bytes) -> bool:
