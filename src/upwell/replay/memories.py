@@ -1,7 +1,5 @@
 """The memories that existed at a given time. Notes and commits are selected by their dates, and
-documents are read in their state at that time.
-
-A repository in an earlier state, read object by object.
+documents are read in their state at that time, from the repository, object by object.
 
 Nothing that the repository configures is run: `cat-file` and `ls-tree` apply neither filters nor
 textconv, and settings that name programs are overridden. Missing objects are not fetched, so a
@@ -393,12 +391,11 @@ class PathRelocation:
     def __init__(self, project: Project, cwd: str | None) -> None:
         self._project = project
         self._roots: list[str] = [ROOT, project.repository.root]
-        self._pattern: re.Pattern[str] | None = None
         if cwd is not None and not self._inside(cwd):
             link = link_into(project.repository.root, cwd) or ("", "")
             is_root = link[1] == project.repository.root
             self._learn(link[0] if is_root else self._root_above(cwd))
-        self._compile()
+        self._pattern = self._compiled()
 
     @property
     def folder(self) -> str:
@@ -413,10 +410,12 @@ class PathRelocation:
 
     def event(self, event: SessionEvent) -> SessionEvent:
         """The event with its paths moved into the checkout."""
-        for path in _paths_in(event.args):
-            if not self._inside(path) and (root := self._root_before(path)):
+        values = (event.args.get(name) for name in ("file_path", "path", "notebook_path"))
+        for path in values:
+            if not isinstance(path, str) or not path.startswith("/") or self._inside(path):
+                continue
+            if root := self._root_before(path):
                 self._learn(root)
-                self._compile()
         return replace(
             event,
             text=self._text(event.text),
@@ -435,17 +434,18 @@ class PathRelocation:
         return value
 
     def _text(self, text: str) -> str:
-        if self._pattern is None or not any(root in text for root in self._roots):
+        if not any(root in text for root in self._roots):
             return text
         return self._pattern.sub(lambda _: self._project.folder, text)
 
-    def _compile(self) -> None:
+    def _compiled(self) -> re.Pattern[str]:
         longest = sorted(self._roots, key=len, reverse=True)
-        self._pattern = re.compile(f"(?:{'|'.join(map(re.escape, longest))}){_AFTER_ROOT}")
+        return re.compile(f"(?:{'|'.join(map(re.escape, longest))}){_AFTER_ROOT}")
 
     def _learn(self, root: str) -> None:
         if root.count("/") >= _MIN_PARTS and len(self._roots) < _MAX_ROOTS:
             self._roots.append(root)
+            self._pattern = self._compiled()
 
     def _inside(self, path: str) -> bool:
         return any(path == root or path.startswith(f"{root}/") for root in self._roots)
@@ -468,11 +468,6 @@ class PathRelocation:
             if "/".join(parts[length:]) in self._project.checkout.files:
                 return "/".join(parts[:length])
         return None
-
-
-def _paths_in(args: Mapping[str, Any]) -> list[str]:
-    values = (args.get(name) for name in ("file_path", "path", "notebook_path"))
-    return [path for path in values if isinstance(path, str) and path.startswith("/")]
 
 
 def _date_of(memory: Memory) -> float:

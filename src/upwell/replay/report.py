@@ -1,10 +1,5 @@
-"""A replay's report for people: the sessions in which a memory surfaced, and the totals.
-
-Computes the share of useful memories and a suitable threshold from a person's answers about a
-sample.
-
-Explains a replay in which nothing surfaced: what it read, why nothing qualified, and what would
-change that.
+"""What a replay says to people: its sessions and totals, a sample for them to judge, with the share of
+useful memories and a threshold that their answers suggest, and why a replay is silent.
 """
 
 import random
@@ -115,13 +110,10 @@ def fitted(labels: Sequence[Label]) -> Fit | None:
         passing = [label for label in answers if label.score >= score]
         useful = sum(bool(label.useful) for label in passing)
         fit = Fit(int(score * 1000) / 1000, useful, len(passing) - useful)
-        if fit.useful > fit.others and (best is None or _gain(fit) > _gain(best)):
+        margin = best.useful - best.others if best else 0
+        if fit.useful - fit.others > margin:
             best = fit
     return best
-
-
-def _gain(fit: Fit) -> int:
-    return fit.useful - fit.others
 
 
 _LESSONS = ("episode", "learned")
@@ -219,13 +211,6 @@ _CITED = ("commit", "learned")
 COLUMNS = ("moment", "events", "spoke", "memories", "per 100", "tokens")
 
 
-class _Moment(Struct):
-    events: int = 0
-    spoke: int = 0
-    memories: int = 0
-    tokens: int = 0
-
-
 class _Session(Struct):
     """A session: `events` counts all its decisions, and `spoken` holds those in which a memory
     surfaced."""
@@ -249,7 +234,7 @@ class ReplayReport:
         self.incomplete: Sequence[str] = ()
         """The roots of the repositories that lack objects."""
         self._projects = projects
-        self._moments: dict[str, _Moment] = {}
+        self._moments: dict[str, Summary] = {}
         self._sessions: dict[str, _Session] = {}
 
     def add(self, decision: ReplayDecision) -> None:
@@ -259,11 +244,7 @@ class ReplayReport:
         session.events += 1
         if decision.outcome == SAID:
             session.spoken.append(decision)
-        moment = self._moments.setdefault(decision.moment, _Moment())
-        moment.events += 1
-        moment.spoke += decision.outcome == SAID
-        moment.memories += len(decision.hits)
-        moment.tokens += decision.tokens
+        self._moments.setdefault(decision.moment, Summary()).add(decision)
 
     def sessions(self) -> Iterator[str]:
         """Lines about every session in which a memory would have surfaced, oldest first."""
@@ -305,9 +286,18 @@ class ReplayReport:
     def rows(self) -> Sequence[Mapping[str, Any]]:
         """The totals for each moment, and for all moments together."""
         moments = sorted(self._moments.items(), key=lambda item: -item[1].memories)
-        total = self.summary
-        sums = _Moment(total.events, total.said, total.memories, total.tokens)
-        return [_row(name, moment) for name, moment in [*moments, ("all", sums)]]
+        rows = [
+            (
+                name,
+                f"{sums.events:,}",
+                f"{sums.said:,}",
+                f"{sums.memories:,}",
+                f"{100 * sums.memories / max(1, sums.events):.1f}",
+                f"{sums.tokens:,}",
+            )
+            for name, sums in [*moments, ("all", self.summary)]
+        ]
+        return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
     def silences(self) -> Sequence[str]:
         """A line for each reason for silence, with the number of events."""
@@ -316,19 +306,6 @@ class ReplayReport:
         return [
             f"  {number:>7,}  {in_words(code)}" for code, number in silent.most_common() if number
         ]
-
-
-def _row(name: str, moment: _Moment) -> Mapping[str, Any]:
-    per_hundred = 100 * moment.memories / moment.events if moment.events else 0.0
-    values = (
-        name,
-        f"{moment.events:,}",
-        f"{moment.spoke:,}",
-        f"{moment.memories:,}",
-        f"{per_hundred:.1f}",
-        f"{moment.tokens:,}",
-    )
-    return dict(zip(COLUMNS, values, strict=True))
 
 
 def _moment(decision: ReplayDecision, chars: int) -> str:

@@ -13,7 +13,7 @@ from upwell.ground.text.words import iso
 from upwell.ground.types.cue import Cue, Door, Moment, Skip, Surfacing, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.hosts import claude, events
-from upwell.replay.memories import Arrivals, PathRelocation, Project, ReplayProjects, With
+from upwell.replay.memories import Arrivals, PathRelocation, ReplayProjects, With
 from upwell.surface.event import Event
 from upwell.surface.moments import moment_of
 from upwell.surface.options import PipelineOptions
@@ -170,7 +170,8 @@ class Replay:
         """
         for event in events:
             self._clock.advance(event.t)
-            await self._remember_due_notes()
+            if notes := self._notes.until(self._clock.now()):
+                await self._product.remember([self._projects.moved(note) for note in notes])
             session = self._sessions.get(event.session)
             if session is None:
                 session = self._sessions[event.session] = await self._begin(event)
@@ -188,30 +189,20 @@ class Replay:
         """The number of the user's notes that are newer than every event so far."""
         return self._notes.left
 
-    async def _remember_due_notes(self) -> None:
-        if notes := self._notes.until(self._clock.now()):
-            await self._product.remember([self._projects.moved(note) for note in notes])
-
     async def _begin(self, event: SessionEvent) -> _Session:
         root = self._projects.root_of(event.cwd)
-        project = await self._project_at(root, event.t) if root else None
-        if project is None:
+        is_new = root is not None and not self._projects.knows(root)
+        project = self._projects.at(root) if root else None
+        if root is None or project is None:
             return _Session(None)
-        return _Session(PathRelocation(project, event.cwd))
-
-    async def _project_at(self, root: str, at: float) -> Project | None:
-        is_new = not self._projects.knows(root)
-        project = self._projects.at(root)
-        if project is None:
-            return None
         if is_new and With.GIT in self._choices:
             commits = self._product.commits(root)
             project.commits = Arrivals(map(self._projects.moved, commits))
-        if project.checkout.move(at) and With.DOCS in self._choices:
+        if project.checkout.move(event.t) and With.DOCS in self._choices:
             await self._product.read_documents(project.folder)
-        if arrivals := project.commits.until(at):
+        if arrivals := project.commits.until(event.t):
             await self._product.remember(arrivals)
-        return project
+        return _Session(PathRelocation(project, event.cwd))
 
     async def _decide(
         self, event: SessionEvent, event_here: SessionEvent, session: _Session
@@ -223,6 +214,10 @@ class Replay:
         outcome = await self._product.surface(cue) if cue else None
         surfacing = outcome if isinstance(outcome, Surfacing) else None
         skip = outcome if isinstance(outcome, Skip) else None
+        text = surfacing.text if surfacing else ""
+        if surfacing:
+            # The id is random, and the number of tokens must be the same in every run.
+            text = text.replace(surfacing.id, "s_" + "0" * (len(surfacing.id) - 2))
         return ReplayDecision(
             session=event.session,
             i=event.i,
@@ -231,7 +226,7 @@ class Replay:
             moment=moment,
             outcome=SAID if surfacing else str(skip.reason) if skip else NO_HOOK,
             hits=surfacing.hits if surfacing else (),
-            tokens=_tokens(surfacing) if surfacing else 0,
+            tokens=count(text) if surfacing else 0,
             subject=_line(event),
             detail=skip.detail if skip else "",
         )
@@ -300,12 +295,6 @@ def name_of(memory: Memory) -> str:
     if memory.lines is None:
         return memory.id
     return f"{memory.source}#L{memory.lines[0]}-L{memory.lines[1]}"
-
-
-def _tokens(surfacing: Surfacing) -> int:
-    """The number of tokens in the text that surfaced. A constant replaces the surfacing's random
-    id, so that the number is the same in every run."""
-    return count(surfacing.text.replace(surfacing.id, "s_" + "0" * (len(surfacing.id) - 2)))
 
 
 def _texts_written(event: SessionEvent) -> list[tuple[float, str]]:

@@ -1,13 +1,11 @@
 """Joins the sessions in many files into one stream of events, in chronological order.
 
-Hosts copy history: a resumed or forked session may begin with the events of another, and the
-checkpoints of a session repeat each other. An event belongs to the first file that records it, and
-a session that copies an earlier one is skipped. A file is read up to its first error.
+Hosts copy history: a resumed or forked session may begin with the events of another, the
+checkpoints of a session repeat each other, and hosts and collections store some sessions several
+times, with different names and times. An event belongs to the first file that records it, and a
+session that copies an earlier one is skipped. A file is read up to its first error.
 
 Every file is read twice: first to find the sessions and where they end, then to replay them.
-
-Recognises copies of sessions. Hosts and collections of transcripts store some sessions several
-times, with different names and times. A replay must count each session only once.
 """
 
 import hashlib
@@ -22,7 +20,7 @@ from upwell.episodes.events import Kind, SessionEvent
 from upwell.ground.errors import UsageError
 from upwell.ground.project import is_below, real_folder
 from upwell.replay.transcripts import Transcript
-from upwell.replay.transcripts.base import EventStream, ReadTally, merged
+from upwell.replay.transcripts.base import EventStream, ReadTally, boundary, merged
 from upwell.replay.transcripts.census import Census
 
 MIN_EVENTS = 5
@@ -43,7 +41,7 @@ class Fingerprint(Struct):
         """Add an event. A compaction has no content and is ignored."""
         if event.kind is Kind.COMPACT:
             return
-        digest = content_digest(event)
+        digest = _digest(event)
         self.events.add(digest)
         if event.kind is Kind.PROMPT and len(self.prompts) < FIRST_PROMPTS:
             self.prompts.append(digest)
@@ -76,17 +74,9 @@ def copied_sessions(fingerprints: Mapping[str, Fingerprint]) -> set[str]:
     return copies
 
 
-def content_digest(event: SessionEvent) -> int:
-    """A hash of an event's content, independent of its time and session."""
-    return _digest((event.kind, event.text, event.tool, event.args, event.out))
-
-
-def event_digest(event: SessionEvent) -> int:
-    """A hash of an event's content and time, independent of its file and session."""
-    return _digest((event.t, event.kind, event.text, event.tool, event.args, event.out))
-
-
-def _digest(content: tuple[object, ...]) -> int:
+def _digest(event: SessionEvent, *more: float) -> int:
+    """A hash of an event's content, and of `more`, independent of its file and session."""
+    content = (*more, event.kind, event.text, event.tool, event.args, event.out)
     encoded = repr(content).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest())
 
@@ -109,11 +99,6 @@ class _Session(Struct):
     last_file: int = -1
     count: int = 0
     started: bool = False
-
-
-def every_session(_: SessionEvent) -> bool:
-    """Select every session."""
-    return True
 
 
 def selecting(since: float, folder: Path | None) -> Selects:
@@ -139,7 +124,7 @@ class Timeline:
         self,
         transcripts: Sequence[Transcript],
         report: Report,
-        selects: Selects = every_session,
+        selects: Selects = lambda event: True,
         show: Progress = lambda done, total: None,
     ) -> None:
         self.transcripts = transcripts
@@ -201,7 +186,7 @@ class Timeline:
         if not session.started:
             session.started = True
             starts = event.kind is Kind.START
-            yield event if starts else _boundary(event, Kind.START, event.i - 1)
+            yield event if starts else boundary(event, Kind.START, event.i - 1)
         if event.kind in _BOUNDARIES:
             return
         yield event
@@ -209,7 +194,7 @@ class Timeline:
         session.pending -= 1
         session.count += 1
         if not session.pending:
-            yield _boundary(event, Kind.END, event.i + 1)
+            yield boundary(event, Kind.END, event.i + 1)
 
     def _survey(self, show: Progress) -> int:
         """Read every file once and deselect the copies. Returns the number of copies."""
@@ -231,7 +216,7 @@ class Timeline:
                 session = self._sessions[event.session] = _Session(self._selects(event))
             if event.kind in _BOUNDARIES or not session.selected:
                 continue
-            if self._owners.setdefault(event_digest(event), number) == number:
+            if self._owners.setdefault(_digest(event, event.t), number) == number:
                 session.pending += 1
                 session.files += session.last_file != number
                 session.last_file = number
@@ -251,10 +236,5 @@ class Timeline:
 
     def _owned(self, number: int) -> Iterator[SessionEvent]:
         for event in self._readable(number):
-            if event.kind in _BOUNDARIES or self._owners.get(event_digest(event)) == number:
+            if event.kind in _BOUNDARIES or self._owners.get(_digest(event, event.t)) == number:
                 yield event
-
-
-def _boundary(event: SessionEvent, kind: Kind, number: int) -> SessionEvent:
-    text = "startup" if kind is Kind.START else ""
-    return replace(event, kind=kind, i=number, text=text, tool="", args={}, out="", failed=False)

@@ -222,14 +222,17 @@ def closed(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
     last: SessionEvent | None = None
     for number, event in enumerate(events, start=1):
         if last is None:
-            yield replace(event, i=0, kind=Kind.START, text="startup", **_BLANK)
+            yield boundary(event, Kind.START, 0)
         last = replace(event, i=number)
         yield last
     if last is not None:
-        yield replace(last, i=last.i + 1, kind=Kind.END, text="", **_BLANK)
+        yield boundary(last, Kind.END, last.i + 1)
 
 
-_BLANK: Mapping[str, Any] = {"tool": "", "args": {}, "out": "", "failed": False}
+def boundary(event: SessionEvent, kind: Kind, number: int) -> SessionEvent:
+    """The start or end of a session, beside its first or last event."""
+    text = "startup" if kind is Kind.START else ""
+    return replace(event, kind=kind, i=number, text=text, tool="", args={}, out="", failed=False)
 
 
 MAX_LINE_BYTES = 64_000_000
