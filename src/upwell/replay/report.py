@@ -1,5 +1,5 @@
-"""What a replay says to people: its sessions and totals, a sample for them to judge, with the share of
-useful memories and a threshold that their answers suggest, and why a replay is silent.
+"""What a replay says to people: its sessions and totals, a sample for them to judge, with the share
+of useful memories and a threshold that their answers suggest, and why a replay is silent.
 """
 
 import random
