@@ -1,6 +1,4 @@
-"""Access to `index.db`, which is opened on first use.
-
-The tables of `index.db`: the files and what was extracted from them.
+"""`index.db`, which is opened on first use: the files and what was extracted from them.
 
     file ──< section (sections/rows.py)            a Markdown file
          └──< part ── memory (memory/sqlite/)      a note; a section that is also found by its
@@ -57,13 +55,11 @@ class FileReading(Struct, frozen=True):
 
 
 def load(db: sqlite3.Connection) -> dict[str, KnownFile]:
-    """Return the state of every indexed file, keyed by path."""
     rows = db.execute("SELECT path, size, mtime_ns, hash, key FROM file")
     return {row[0]: KnownFile(*row[1:]) for row in rows}
 
 
 def put(db: sqlite3.Connection, readings: Sequence[FileReading], tenant: str) -> None:
-    """Update these files in the index. An unchanged memory keeps its row."""
     changed: list[Memory] = []
     around: dict[str, str] = {}
     for reading in readings:
@@ -136,7 +132,6 @@ def counts(db: sqlite3.Connection, source: str = "") -> tuple[int, int]:
 
 
 def section_at(db: sqlite3.Connection, id: str, tenant: str) -> Memory | None:
-    """Return the whole section with this id."""
     row = db.execute(
         "SELECT section.text, trail, first_line, last_line, cited, project, namespace, tags, "
         "changed_at FROM section JOIN file ON file.no = section.file WHERE id = ?",
@@ -157,7 +152,6 @@ def embed_sections(db: sqlite3.Connection) -> None:
 
 
 def problems(db: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Return the unreadable files, each with the reason."""
     return db.execute("SELECT path, problem FROM file WHERE problem != '' ORDER BY path").fetchall()
 
 
@@ -205,24 +199,18 @@ def _differing(
         new = fresh.get(id)
         if new is None:
             remove(db, n)
-        elif _placed(old[n], new) == new:
+        elif replace(old[n], lines=new.lines, **_times(new)) == new:
             unchanged.add(id)
             db.execute(
                 "UPDATE memory SET first_line = ?, last_line = ?, created_at = ?, updated_at = ?, "
                 "viewed_at = ? WHERE n = ?",
-                (*(new.lines or (None, None)), new.created_at, new.updated_at, new.viewed_at, n),
+                (*(new.lines or (None, None)), *_times(new).values(), n),
             )
     return [memory for id, memory in fresh.items() if id not in unchanged]
 
 
-def _placed(old: Memory, new: Memory) -> Memory:
-    return replace(
-        old,
-        lines=new.lines,
-        created_at=new.created_at,
-        updated_at=new.updated_at,
-        viewed_at=new.viewed_at,
-    )
+def _times(memory: Memory) -> dict[str, float | None]:
+    return {name: getattr(memory, name) for name in ("created_at", "updated_at", "viewed_at")}
 
 
 def _create(db: sqlite3.Connection) -> None:
@@ -277,7 +265,7 @@ class DocumentCatalog:
     ) -> None:
         self._path = path
         self._opened = opened
-        self._tenant = tenant
+        self.tenant = tenant
         self._clock = clock
         self._questions = questions
         self._opening = asyncio.Lock()
@@ -285,10 +273,6 @@ class DocumentCatalog:
         self._database: Database | None = None
         self._store: SqliteStore | None = None
         self._known: tuple[tuple[int, int], Mapping[str, KnownFile]] | None = None
-
-    @property
-    def tenant(self) -> str:
-        return self._tenant
 
     @property
     def embeds(self) -> bool:
@@ -300,30 +284,23 @@ class DocumentCatalog:
         return file_exists(self._path)
 
     async def store(self) -> SqliteStore | None:
-        """Return the store that holds the index's memories, or None if there is no index."""
         if not self.exists:
             return None
         await self._open()
         return self._store
 
     async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
-        """Return the Markdown passages relevant to `query`, most relevant first."""
-        database = await self._open()
-        return await database.read(lambda db: self._sections.search(db, query, deadline))
+        return await self._read(lambda db: self._sections.search(db, query, deadline))
 
     async def passages(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Reduce each section in `hits` to the passage relevant to `query`."""
-        database = await self._open()
-        return await database.read(lambda db: self._sections.passages(db, query, hits))
+        return await self._read(lambda db: self._sections.passages(db, query, hits))
 
     async def get(self, memory_id: str) -> Memory | None:
-        """Return the section or note with this id."""
-        if not self.exists:
+        store = await self.store()
+        if store is None:
             return None
-        database = await self._open()
-        section = await database.read(partial(section_at, id=memory_id, tenant=self._tenant))
-        assert self._store is not None
-        return section or await self._store.get(memory_id)
+        section = await self._read(partial(section_at, id=memory_id, tenant=self.tenant))
+        return section or await store.get(memory_id)
 
     async def known(self) -> Mapping[str, KnownFile]:
         """Return the state of every indexed file, cached until a process changes the index."""
@@ -336,49 +313,37 @@ class DocumentCatalog:
     async def file_cited(
         self, cited: str, project: str | None, namespaces: Sequence[str] = ()
     ) -> tuple[str, str] | None:
-        """Return the path of the file with this citation, and the path of its source. See
-        `tables.file_cited()`."""
         if not self.exists:
             return None
-        database = await self._open()
-        return await database.read(lambda db: file_cited(db, cited, project, namespaces))
+        return await self._read(lambda db: file_cited(db, cited, project, namespaces))
 
     async def put(self, readings: Sequence[FileReading]) -> None:
-        """Update these files in the index, in one transaction."""
         database = await self._open()
-        await database.write(partial(put, readings=readings, tenant=self._tenant))
+        await database.write(partial(put, readings=readings, tenant=self.tenant))
 
     async def drop(self, paths: Sequence[str]) -> None:
-        """Remove these files and their memories from the index."""
         if paths:
             database = await self._open()
-            await database.write(partial(drop, paths=paths, tenant=self._tenant))
+            await database.write(partial(drop, paths=paths, tenant=self.tenant))
 
     async def measure(self) -> None:
-        """Measure the null scores (`memory/ranking/calibrate.py`) of every project that has grown
-        enough since it was last measured."""
-        database = await self._open()
-        projects = await database.read(self._projects)
+        sql = "SELECT project FROM scope WHERE tenant = ?"
+        rows = await self._read(lambda db: db.execute(sql, (self.tenant,)).fetchall())
         assert self._store is not None
-        await self._store.measure(projects)
+        await self._store.measure([project or None for (project,) in rows])
 
     async def counts(self, source: str = "") -> tuple[int, int]:
-        """Count the files and chunks of a source, or of all sources. See `tables.counts()`."""
-        if not self.exists:
-            return 0, 0
-        return await (await self._open()).read(partial(counts, source=source))
+        return await self._read(partial(counts, source=source)) if self.exists else (0, 0)
 
     async def problems(self) -> list[tuple[str, str]]:
-        """Return the unreadable files, each with the reason."""
-        return await (await self._open()).read(problems) if self.exists else []
+        return await self._read(problems) if self.exists else []
 
     async def aclose(self) -> None:
         if self._database is not None:
             await self._database.aclose()
 
-    def _projects(self, db: sqlite3.Connection) -> list[str | None]:
-        rows = db.execute("SELECT project FROM scope WHERE tenant = ?", (self._tenant,))
-        return [row[0] or None for row in rows]
+    async def _read[T](self, look: Callable[[sqlite3.Connection], T]) -> T:
+        return await (await self._open()).read(look)
 
     async def _open(self) -> Database:
         # The lock keeps two concurrent searches from opening the index twice.
@@ -387,7 +352,7 @@ class DocumentCatalog:
                 self._database = await asyncio.to_thread(_open_index, self._path)
                 self._store = SqliteStore(
                     self._database,
-                    tenant=self._tenant,
+                    tenant=self.tenant,
                     clock=self._clock,
                     questions=self._questions,
                 )

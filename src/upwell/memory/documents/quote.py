@@ -31,6 +31,7 @@ WRAP_CHARS = 60
 longest line, but at least this. A line break may be deliberate and end a statement if the next word
 would have fitted into the paragraph's width.
 """
+_ROW = re.compile(r"[^\n]*+\n|[^\n]++")
 _RULE = re.compile(r"[ \t|:-]+")
 _HARD_BREAK = ("  ", "\\", "<br>", "<br/>")
 _CONTINUED = (",", ";", "(", "[", "{", "/", "-", "–", "—", "&", "+", "=")
@@ -53,7 +54,6 @@ class QuotedStatement(Struct, frozen=True):
 
 
 def statements(text: str) -> list[QuotedStatement]:
-    """Return the statements of `text` in order. Blank lines and table rules are left out."""
     begins = list(accumulate((len(row) + 1 for row in text.split("\n")), initial=0))[:-1]
 
     def line(offset: int) -> int:
@@ -63,7 +63,8 @@ def statements(text: str) -> list[QuotedStatement]:
     result: list[QuotedStatement] = []
     for number, block in enumerate(all_blocks):
         pieces = list(_stripped(text, _pieces(text, block)))
-        head = _head(text, pieces) if block.what == TABLE else ""
+        has_head = block.what == TABLE and len(pieces) > 1 and _RULE.fullmatch(text, *pieces[1])
+        head = text[slice(*pieces[0])] if has_head else ""
         for piece_number, (start, end) in enumerate(pieces):
             if head and piece_number == 1:
                 continue
@@ -82,25 +83,14 @@ def statements(text: str) -> list[QuotedStatement]:
     return result
 
 
-def _head(text: str, rows: Sequence[tuple[int, int]]) -> str:
-    if len(rows) > 1 and _RULE.fullmatch(text, *rows[1]):
-        return text[slice(*rows[0])]
-    return ""
-
-
 def _pieces(text: str, block: TextBlock) -> Iterable[tuple[int, int]]:
     if block.what == BLANK:
         return ()
     if block.what == HEADING:
         return ((block.start, block.end),)
-    rows = list(_rows(text, block))
+    rows = [match.span() for match in _ROW.finditer(text, block.start, block.end)]
     if block.what in (FENCE, TABLE):
         return rows
-    return pairwise([block.start, *sorted(_ends(text, block, rows)), block.end])
-
-
-def _ends(text: str, block: TextBlock, rows: Sequence[tuple[int, int]]) -> set[int]:
-    """Return the offsets at which statements end inside a paragraph or item."""
     mark = MARK.match(text, block.start, block.end) if block.what == ITEM else None
     begin = mark.end() if mark else block.start
     ends = {match.end() for match in SENTENCE_END.finditer(text, begin, block.end)}
@@ -108,7 +98,7 @@ def _ends(text: str, block: TextBlock, rows: Sequence[tuple[int, int]]) -> set[i
     for (start, end), (_, after) in pairwise(rows):
         if _is_deliberate(text[start:end], text[end:after], width):
             ends.add(end)
-    return ends - {block.end}
+    return pairwise([block.start, *sorted(ends - {block.end}), block.end])
 
 
 def _is_deliberate(row: str, following: str, width: int) -> bool:
@@ -154,14 +144,6 @@ def _stripped(text: str, pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[in
         if content:
             offset = start + text[start:end].index(content)
             yield offset, offset + len(content)
-
-
-def _rows(text: str, block: TextBlock) -> Iterator[tuple[int, int]]:
-    offset = block.start
-    while offset < block.end:
-        end = text.find("\n", offset, block.end) + 1 or block.end
-        yield offset, end
-        offset = end
 
 
 EXTRA_LINE = 0.25

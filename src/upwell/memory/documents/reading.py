@@ -1,13 +1,11 @@
 """Read the sections of a Markdown file, or the notes in an `stm.json`.
 
-Secrets are masked here, before anything is stored.
-
-Parse a document's front matter, which gives the namespace, tags and paths of its sections.
+Secrets are masked here, before anything is stored. A document's front matter gives the namespace,
+tags and paths of its sections.
 """
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +23,7 @@ from upwell.memory.documents.catalog import FileReading
 from upwell.memory.documents.scan import FoundFile, KnownFile, UnreadableFile, read_bytes, text_of
 from upwell.memory.documents.sections.rows import FilePlace, rows_from, section_memory
 from upwell.memory.records import ALIASES, KNOWN, memory_of, namespace, stamped
-from upwell.memory.sources import Form, Source
+from upwell.memory.sources import Form
 
 MAX_FRONT_CHARS = 16_000
 MAX_FRONT_DEPTH = 8
@@ -48,8 +46,13 @@ def front_of(text: str) -> Front:
     if block is None:
         return Front()
     fields, end = block
+    name = next(iter(_texts(fields.get("namespace"))), "")
+    try:
+        name = namespace(name) if name else ""
+    except UsageError:
+        name = ""
     return Front(
-        namespace=_known_name(next(iter(_texts(fields.get("namespace"))), "")),
+        namespace=name,
         tags=_texts(fields.get("tags")),
         paths=_texts(fields.get("paths")),
         end=end,
@@ -62,13 +65,6 @@ def block_of(text: str, max_chars: int = MAX_FRONT_CHARS) -> tuple[dict[str, obj
     match = _FRONT.match(text)
     if match is None or len(match.group(1)) > max_chars:
         return None
-    fields = _mapping(match.group(1))
-    return None if fields is None else (fields, match.end())
-
-
-def _mapping(block: str) -> dict[str, object] | None:
-    """Return the fields of a YAML mapping, keyed by lower-case name. Returns {} for an empty block,
-    and None for a block that is not a mapping."""
     # Imported here because only documents with front matter need it.
     import yaml
 
@@ -76,16 +72,16 @@ def _mapping(block: str) -> dict[str, object] | None:
     # written.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
-        if not _is_plain(yaml.parse(block, loader), yaml):
+        if not _is_plain(yaml.parse(match[1], loader), yaml):
             return None
-        fields = yaml.load(block, loader)
+        fields = yaml.load(match[1], loader)
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
-    if fields is None:
-        return {}
+    fields = {} if fields is None else fields
     if not isinstance(fields, dict):
         return None
-    return {name.lower(): value for name, value in fields.items() if isinstance(name, str)}
+    named = {name.lower(): value for name, value in fields.items() if isinstance(name, str)}
+    return named, match.end()
 
 
 def _is_plain(events: Iterable[Any], yaml: Any) -> bool:
@@ -119,13 +115,6 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(filter(None, texts))
 
 
-def _known_name(name: str) -> str:
-    try:
-        return namespace(name) if name else ""
-    except UsageError:
-        return ""
-
-
 TICK_NS = 50_000_000
 """Two changes within this time, in nanoseconds, may have the same time stamp. A file that changed
 so recently is therefore read again on the next check.
@@ -152,12 +141,6 @@ class FileReader(Struct, frozen=True):
     notes: Notes | None = None
     embeds: bool = False
 
-    def sources(self) -> list[Source]:
-        """Return the source of the notes."""
-        if self.notes is None:
-            return []
-        return [Source(os.path.realpath(self.notes.path), "", form=Form.STM)]
-
     def read_all(
         self, files: Iterable[FoundFile], known: Mapping[str, KnownFile], now_ns: int
     ) -> list[FileReading]:
@@ -168,11 +151,13 @@ class FileReader(Struct, frozen=True):
             before = known.get(file.path)
             reading = self.read(file, before)
             if reading.hash or before is None or before.hash or before.key != file.source.key:
-                readings.append(_settled(reading, now_ns))
+                if not reading.hash or file.mtime_ns >= now_ns - TICK_NS:
+                    # It just changed or could not be opened, so the next check reads it again.
+                    reading = replace(reading, found=replace(file, mtime_ns=0))
+                readings.append(reading)
         return readings
 
     def read(self, file: FoundFile, before: KnownFile | None) -> FileReading:
-        """Read one file. If this fails, the reason becomes the reading's `problem`."""
         digest = ""
         try:
             data = read_bytes(file.path, file.source.path)
@@ -180,7 +165,16 @@ class FileReader(Struct, frozen=True):
             if before and before.hash == digest and before.key == file.source.key:
                 return FileReading(file, digest, unchanged=True)
             if file.source.form is Form.STM:
-                return FileReading(file, digest, memories=self._notes(file))
+                # Notes written by hand were not masked when they were added.
+                notes = tuple(
+                    stamped(
+                        memory_of(replace(note, text=redact(note.text)[0], tenant=self.tenant)),
+                        note.created_at or file.mtime_ns / 1e9,
+                    )
+                    for note in (self.notes.memories() if self.notes else ())
+                    if note.text.strip()
+                )
+                return FileReading(file, digest, memories=notes)
             return self._sections(file, digest, text_of(data))
         except UnreadableFile as error:
             return FileReading(file, digest, problem=str(error))
@@ -219,23 +213,3 @@ class FileReader(Struct, frozen=True):
                 memories.append(memory_of(memory))
                 context_words[row.id] = " ".join((*path_words(cited), *row.section.trail))
         return replace(reading, memories=tuple(memories), around=context_words)
-
-    def _notes(self, file: FoundFile) -> tuple[Memory, ...]:
-        # Notes written by hand were not masked when they were added.
-        changed = file.mtime_ns / 1e9
-        return tuple(
-            stamped(
-                memory_of(replace(note, text=redact(note.text)[0], tenant=self.tenant)),
-                note.created_at or changed,
-            )
-            for note in (self.notes.memories() if self.notes else ())
-            if note.text.strip()
-        )
-
-
-def _settled(reading: FileReading, now_ns: int) -> FileReading:
-    """Clear the time stamp of a reading if the file has just changed or could not be opened, so
-    that the next check reads the file again."""
-    if reading.hash and reading.found.mtime_ns < now_ns - TICK_NS:
-        return reading
-    return replace(reading, found=replace(reading.found, mtime_ns=0))

@@ -95,45 +95,34 @@ class Documents:
         self._empty: Hashable = None
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the passages and notes relevant to `query`, most relevant first. Each passage
-        names its lines in the file.
-
-        Raises:
-            RecallUnavailable: the index failed.
-        """
         try:
             await self._catch_up(query, deadline)
             store = await self.catalog.store()
-        except StoreError as error:
-            raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
-        if store is None:
-            return Found()
-        try:
+            if store is None:
+                return Found()
             # When a file is opened, only memories about that file are wanted, not passages that
             # share words with it.
             passages = [] if query.file else await self.catalog.search(query, deadline)
             result = await StoreRecall(store).search(query, deadline)
-            others = [hit for hit in result.hits if hit.memory.lines is None or _is_joined(hit)]
+            others = [
+                hit
+                for hit in result.hits
+                if hit.memory.lines is None
+                or any(hit.signals.get(signal, 0.0) > 0.0 for signal in ("path_join", "meaning"))
+            ]
             if others:
                 others = await self.catalog.passages(query, others)
         except StoreError as error:
             raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
-        return replace(result, hits=tuple(_best_by_memory([*passages, *others])[: query.limit]))
+        best: dict[str, Hit] = {}
+        for hit in sorted([*passages, *others], key=lambda hit: -hit.score):
+            best.setdefault(hit.memory.id, hit)
+        return replace(result, hits=tuple(best.values())[: query.limit])
 
     async def get(self, memory_id: str) -> Memory | None:
-        """Return the section or note with this id.
-
-        Raises:
-            StoreError: the index failed.
-        """
         return await self.catalog.get(memory_id)
 
     async def changes(self) -> tuple[int, int] | None:
-        """Return a token that changes whenever the index changes.
-
-        Raises:
-            StoreError: the index failed.
-        """
         store = await self.catalog.store()
         return await store.changes() if store else None
 
@@ -163,7 +152,6 @@ class Documents:
         )
 
     async def counts(self, source: Source) -> tuple[int, int]:
-        """Count the files and chunks of a source."""
         return await self.catalog.counts(source.path)
 
     async def lines(
@@ -185,14 +173,15 @@ class Documents:
                 hint="memory_search shows the names of documents; `upwell import` adds a folder",
             )
         try:
-            return await asyncio.to_thread(_lines_of, *located)
+            data = await asyncio.to_thread(read_bytes, *located)
+            text, _ = await asyncio.to_thread(redact, text_of(data), keep_lines=True)
         except UnreadableFile as error:
             raise UsageError(
                 f"cannot read {citation}: {error}", hint="check the file, then `upwell import`"
             ) from error
+        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
     async def aclose(self) -> None:
-        """Cancel running checks and close the index."""
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
@@ -221,46 +210,43 @@ class Documents:
             await _finish(self._start(project), min(RACE_SECONDS, deadline.remaining()))
 
     def _start(self, project: str | None) -> asyncio.Task[None]:
+        async def check() -> None:
+            try:
+                async with self._checking:
+                    await self._check(project, None)
+            except UpwellError as error:
+                LOG.warning("cannot check the documents: %s", error)
+
         running = self._running.get(project)
         if running is None or running.done():
-            running = asyncio.create_task(self._try(project))
-            self._running[project] = running
+            running = self._running[project] = asyncio.create_task(check())
         return running
-
-    async def _try(self, project: str | None) -> None:
-        try:
-            async with self._checking:
-                await self._check(project, None)
-        except UpwellError as error:
-            LOG.warning("cannot check the documents: %s", error)
 
     def _checked_lately(self, project: str | None) -> bool:
         checked_at, took = self._checked.get(project, (0.0, 0.0))
-        if self._has_files():
+        notes = self._reader.notes
+        if self.catalog.exists or (notes is not None and file_exists(notes.path)):
             pause = SHARE * took
         else:
             quiet = self._empty is not None and self._empty == self._sources.stamp()
             pause = QUIET_SECONDS if quiet else PAUSE_SECONDS * bool(took)
         return self._clock.monotonic() - checked_at < pause
 
-    def _has_files(self) -> bool:
-        notes = self._reader.notes
-        return self.catalog.exists or (notes is not None and file_exists(notes.path))
-
     async def _check(self, project: str | None, progress: Progress | None) -> list[Problem]:
         stamp = self._sources.stamp()
         imported = await self._sources.all()
         self._empty = None if imported else stamp
-        every = [*imported, *self._reader.sources()]
+        every = [*imported]
+        if notes := self._reader.notes:
+            every.append(Source(os.path.realpath(notes.path), "", form=Form.STM))
         visible = [source for source in every if is_seen(source.project, project)]
         paths = [source.path for source in every]
         known = await self.catalog.known() if self.catalog.exists else {}
         began = self._clock.monotonic()
         look = await asyncio.to_thread(scan, visible, paths, known)
         self._checked[project] = (began, self._clock.monotonic() - began)
-        keys = {source.key for source in visible}
-        every_key = {source.key for source in every}
-        await self.catalog.drop(_deleted(known, look, keys, every_key))
+        within, of_any = ({source.key for source in sources} for sources in (visible, every))
+        await self.catalog.drop(_deleted(known, look, within, of_any))
         await self._index(look.changed, known, progress)
         return look.problems
 
@@ -290,11 +276,6 @@ async def _finish(task: asyncio.Task[None], seconds: float) -> None:
         task.result()
 
 
-def _lines_of(path: str, source: str) -> list[str]:
-    text, _ = redact(text_of(read_bytes(path, source)), keep_lines=True)
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
-
-
 def _deleted(
     known: Mapping[str, KnownFile], look: Look, within: set[str], every: set[str]
 ) -> list[str]:
@@ -305,12 +286,14 @@ def _deleted(
         path
         for path, state in known.items()
         if path not in look.present_paths
-        and (state.key in within or (state.key not in every and not _still_exists(path, state)))
+        and (
+            state.key in within
+            or (
+                state.key not in every
+                and not (state.key.endswith(f"\n{Form.STM}") and os.path.exists(path))
+            )
+        )
     ]
-
-
-def _still_exists(path: str, known: KnownFile) -> bool:
-    return known.key.endswith(f"\n{Form.STM}") and os.path.exists(path)
 
 
 def _batches(files: Sequence[FoundFile]) -> Iterator[list[FoundFile]]:
@@ -324,14 +307,3 @@ def _batches(files: Sequence[FoundFile]) -> Iterator[list[FoundFile]]:
         size += file.size
     if batch:
         yield batch
-
-
-def _is_joined(hit: Hit) -> bool:
-    return any(hit.signals.get(signal, 0.0) > 0.0 for signal in ("path_join", "meaning"))
-
-
-def _best_by_memory(hits: Sequence[Hit]) -> list[Hit]:
-    best: dict[str, Hit] = {}
-    for hit in sorted(hits, key=lambda hit: -hit.score):
-        best.setdefault(hit.memory.id, hit)
-    return list(best.values())

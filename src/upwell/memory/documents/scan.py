@@ -70,7 +70,6 @@ class Look(Struct):
     def take(
         self, path: str, info: os.stat_result, source: Source, key: str, before: KnownFile | None
     ) -> None:
-        """Record a file. `before` is its state when it was last read."""
         self.present_paths.add(path)
         if (
             before is None
@@ -128,18 +127,14 @@ def _scan_folder(
                 if path in others:
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    if not _is_skipped(name):
+                    is_temporary = name[0] == "." and any(n in name.lower() for n in _TEMPORARY)
+                    if not is_temporary and name not in SKIPPED_FOLDERS:
                         folders.append((path, is_hidden or name[0] == "."))
-                elif name[0] != "." and name.endswith(MARKDOWN) and _may_be_read(entry, path, look):
+                elif name[0] != "." and name.endswith(MARKDOWN) and _may_be_read(entry, look):
                     info = entry.stat(follow_symlinks=False)
                     look.take(path, info, source, key, known.get(path))
         except OSError as error:
             look.problems.append(Problem(folder, _why(error)))
-
-
-def _is_skipped(name: str) -> bool:
-    is_temporary = name[0] == "." and any(word in name.lower() for word in _TEMPORARY)
-    return is_temporary or name in SKIPPED_FOLDERS
 
 
 def _is_of_program(entries: Iterable[os.DirEntry[str]], *, is_hidden: bool) -> bool:
@@ -149,17 +144,15 @@ def _is_of_program(entries: Iterable[os.DirEntry[str]], *, is_hidden: bool) -> b
     return not _MARKS_OF_PROGRAMS.isdisjoint(names) or (is_hidden and ".git" in names)
 
 
-def _may_be_read(entry: os.DirEntry[str], path: str, look: Look) -> bool:
+def _may_be_read(entry: os.DirEntry[str], look: Look) -> bool:
     if entry.is_symlink():
-        look.problems.append(Problem(path, "symbolic links are not followed"))
+        look.problems.append(Problem(entry.path, "symbolic links are not followed"))
         return False
-    return entry.is_file(follow_symlinks=False) and (path.isascii() or _is_sound(path, look))
-
-
-def _is_sound(path: str, look: Look) -> bool:
-    if is_text(path):
+    if not entry.is_file(follow_symlinks=False):
+        return False
+    if entry.path.isascii() or is_text(entry.path):
         return True
-    look.problems.append(Problem(ascii(path), "its name is not UTF-8"))
+    look.problems.append(Problem(ascii(entry.path), "its name is not UTF-8"))
     return False
 
 
@@ -187,11 +180,6 @@ def read_bytes(path: str, root: str) -> bytes:
 
 
 def text_of(data: bytes) -> str:
-    """Decode a Markdown file.
-
-    Raises:
-        Unreadable: the file is not UTF-8.
-    """
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -7,9 +7,8 @@ cached.
 
 import math
 import sqlite3
-from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -103,11 +102,15 @@ class Index:
         self._db = db
         self._scopes = scopes(db, project)
         self.vocabulary: Vocabulary = vocabulary()
-        self.files = _files(db, namespaces)
+        among, names = within("namespace", namespaces) if namespaces else ("true", ())
+        rows = db.execute(
+            f"SELECT no, cited, project, namespace, tags, changed_at FROM file WHERE {among}", names
+        )
+        self.files = {row[0]: FilePlace(row[1], row[2] or None, *row[3:]) for row in rows}
         self.places: dict[int, SectionPlace] = {}
         self._lengths: dict[int, tuple[int, ...]] = {}
         self._read_outline()
-        self._fields = _means(self._lengths.values())
+        self._fields = _fields(FIELDS, self._lengths.values())
         self._link_terms, self._link_fields = self._read_links()
         self._postings: dict[str, SectionPostings] = {}
         self._prefixed: dict[str, tuple[str, ...]] = {}
@@ -117,7 +120,6 @@ class Index:
         return len(self.places)
 
     def postings(self, term: str) -> SectionPostings:
-        """Return the sections that contain a term."""
         cached = self._postings.get(term)
         if cached is None:
             if len(self._postings) >= MAX_CACHED_TERMS:
@@ -131,7 +133,6 @@ class Index:
         return self.idf_of(len(self.postings(term).frequencies))
 
     def idf_of(self, sections: int) -> float:
-        """Return the IDF of a term that this many sections contain."""
         size = max(len(self.places), MIN_SECTIONS)
         return math.log(1.0 + (size - sections + 0.5) / (sections + 0.5))
 
@@ -161,13 +162,10 @@ class Index:
         return [pair for pair in weights.items() if self.postings(pair[0]).frequencies]
 
     def is_subject(self, term: str) -> bool:
-        """Return whether the term is a name that more than `SUBJECT_SHARE` of the sections
-        contain."""
         sections = len(self.postings(term).frequencies)
         return sections > SUBJECT_SHARE * len(self.places) and term not in self.vocabulary.burst
 
     def load_terms(self, numbers: Iterable[int]) -> None:
-        """Read the terms of these sections with one query."""
         missing = [number for number in numbers if number not in self._terms]
         if len(self._terms) > MAX_CACHED_TERMS:
             self._terms.clear()
@@ -178,15 +176,12 @@ class Index:
             self._terms[number] = [frozenset(line.split()) for line in listed.split("\n")]
 
     def title_terms(self, number: int) -> frozenset[str]:
-        """Return the terms of a section's headings and path."""
         return self._terms_of(number)[0]
 
     def block_terms(self, number: int) -> list[frozenset[str]]:
-        """Return the terms of each block in a section."""
         return self._terms_of(number)[1:]
 
     def blocks(self, number: int) -> tuple[Block, ...]:
-        """Return the blocks of a section."""
         section = self.places[number]
         return (
             blocks_of(self.text(number), section.first, section.level) if section.has_text else ()
@@ -197,13 +192,14 @@ class Index:
         row = self._db.execute("SELECT text FROM section WHERE no = ?", (number,)).fetchone()
         return str(row[0])
 
+    def file_of(self, number: int) -> FilePlace:
+        return self.files[self.places[number].file]
+
     def id_of(self, number: int) -> str:
-        """Return the id of the section's memory."""
         row = self._db.execute("SELECT id FROM section WHERE no = ?", (number,)).fetchone()
         return str(row[0])
 
     def number_of(self, section_id: str) -> int | None:
-        """Return the number of the section with this id, if it is visible."""
         row = self._db.execute("SELECT no FROM section WHERE id = ?", (section_id,)).fetchone()
         return int(row[0]) if row and row[0] in self.places else None
 
@@ -239,7 +235,7 @@ class Index:
         fields for each section with incoming links."""
         targets = Targets()
         for number, row in self.places.items():
-            targets.add(self.files[row.file].cited, row.heading, number)
+            targets.add(self.file_of(number).cited, row.heading, number)
         counts: dict[int, tuple[Counter[str], Counter[str]]] = {}
         for section, page, anchor, words, near in self._db.execute(
             "SELECT section, page, anchor, terms, near FROM link ORDER BY section"
@@ -305,23 +301,15 @@ _BEGINNING = f"""
 postings."""
 
 
-def _files(db: sqlite3.Connection, namespaces: Sequence[str]) -> dict[int, FilePlace]:
-    among, names = within("namespace", namespaces) if namespaces else ("true", ())
-    rows = db.execute(
-        f"SELECT no, cited, project, namespace, tags, changed_at FROM file WHERE {among}", names
-    )
-    return {row[0]: FilePlace(row[1], row[2] or None, *row[3:]) for row in rows}
-
-
-def _means(lengths: Iterable[Sequence[int]]) -> list[_Field]:
-    sums, size = array("q", [0] * len(FIELDS)), 0
-    for row in lengths:
-        size += 1
-        for number, length in enumerate(row):
-            sums[number] += length
+def _fields(names: Iterable[str], lengths: Collection[Sequence[int]]) -> list[_Field]:
+    """Return the fields, with the means of their `lengths`, a row of which has one length each."""
     return [
-        _Field(WEIGHTS[name], LENGTH_SHARES[name], max(1.0, total / max(1, size)))
-        for name, total in zip(FIELDS, sums, strict=True)
+        _Field(
+            WEIGHTS[name],
+            LENGTH_SHARES[name],
+            max(1.0, sum(row[number] for row in lengths) / max(1, len(lengths))),
+        )
+        for number, name in enumerate(names)
     ]
 
 
@@ -345,12 +333,5 @@ def _link_scales(counts: LinkCounts) -> dict[int, tuple[float, float]]:
         section: [sum(min(n, MAX_LINK_COUNT) for n in counter.values()) for counter in pair]
         for section, pair in counts.items()
     }
-    link, near = (
-        _Field(
-            WEIGHTS[name],
-            LENGTH_SHARES[name],
-            max(1.0, sum(row[number] for row in lengths.values()) / max(1, len(lengths))),
-        )
-        for number, name in enumerate(("link", "near"))
-    )
+    link, near = _fields(("link", "near"), lengths.values())
     return {section: (link.scale(row[0]), near.scale(row[1])) for section, row in lengths.items()}

@@ -4,7 +4,7 @@ A section is a heading and the text up to the next heading of any level. The par
 proportional to the size of the text. It supports the dialects used in documentation, such as the
 callouts `!!! warning`, `::: tip` and `> [!NOTE]`, include directives, and anchors in headings.
 
-Links between sections. The words in and around a link describe the section that it leads to.
+The words in and around a link describe the section that it leads to.
 """
 
 import posixpath
@@ -73,7 +73,8 @@ def parse(text: str, start: int = 0) -> list[Section]:
     """Return the sections of a Markdown file in order. The first `start` lines are front matter,
     which may contain the page's title."""
     lines = rows_of(text)
-    page = _title(lines[:start])
+    titles_in_front = (_FRONT_TITLE.match(line.rstrip()) for line in lines[:start])
+    page = next((match[1] for match in titles_in_front if match), "").split(" | ")[0].strip()
     marks = list(_marks(lines, start))
     sections: list[Section] = []
     before = marks[0].line if marks else len(lines)
@@ -98,7 +99,6 @@ def parse(text: str, start: int = 0) -> list[Section]:
 
 
 def blocks_of(text: str, first: int, level: int) -> tuple[Block, ...]:
-    """Return the blocks of one section, whose `text` begins at the line `first` (1-based)."""
     lines = rows_of(text)
     mark = next(_marks(lines, 0), None) if level else None
     body = mark.body if mark else 0
@@ -106,19 +106,12 @@ def blocks_of(text: str, first: int, level: int) -> tuple[Block, ...]:
 
 
 def rows_of(text: str) -> list[str]:
-    """Split `text` into lines without line endings."""
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def _clean(heading: str) -> str:
     heading = _ANCHOR.sub("", heading.strip().rstrip("#").strip())
     return _TAG.sub("", heading).replace("`", "").strip()
-
-
-def _title(front_lines: Sequence[str]) -> str:
-    matches = (_FRONT_TITLE.match(line.rstrip()) for line in front_lines)
-    title = next((match[1] for match in matches if match), "")
-    return title.split(" | ")[0].strip()
 
 
 def _marks(lines: Sequence[str], start: int) -> Iterator[_Mark]:
@@ -242,7 +235,6 @@ class Link(Struct, frozen=True):
 
 
 def page_of(path: str) -> str:
-    """Return a path without its suffix, as in `Link.page`."""
     return _MARKDOWN_NAME.sub("", path)
 
 

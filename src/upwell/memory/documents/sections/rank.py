@@ -1,10 +1,9 @@
-"""Rank sections for a question by BM25F over their fields, and then rescore the best.
+"""Rank sections for a question by BM25F over their fields, rescore the best, and estimate the
+probability that the first ones answer the question.
 
 Rescoring adds a share of other scores to a section's score: those of its best pair of neighbouring
 blocks, its page, the section above it, and the sections next to it. Of sections with the same text,
 only the best is kept.
-
-Estimate the probability that the first sections answer the question.
 
 The estimate comes from a logistic model over a few raw signals, fitted to the development questions
 in `benchmarks/RESULTS.md` ("Questions to documentation"). The figures there are for projects that
@@ -16,7 +15,7 @@ import heapq
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -62,35 +61,23 @@ def read(index: Index, question: SectionQuestion) -> QuestionReading:
 
 
 def rank(index: Index, reading: QuestionReading) -> list[Ranked]:
-    """Return the sections relevant to a question, best first."""
     by_term, scores = _by_terms(index, reading)
     if not scores:
         return []
     best = heapq.nlargest(2 * CLOSELY, scores, key=lambda number: (scores[number], -number))
     index.load_terms(best[:CLOSELY])
     final = _rescored(index, best, scores, by_term, reading.question.weights)
-    order = sorted(final, key=lambda number: (-final[number], number))
+    first: dict[int, int] = {}
+    for number in sorted(final, key=lambda number: (-final[number], number)):
+        first.setdefault(index.places[number].digest, number)
     return [
         Ranked(
             number,
             final[number],
-            {
-                term: by_section[number]
-                for term, by_section in by_term.items()
-                if number in by_section
-            },
+            {term: of[number] for term, of in by_term.items() if number in of},
         )
-        for number in _distinct(index, order)
+        for number in first.values()
     ]
-
-
-def _distinct(index: Index, order: Iterable[int]) -> Iterator[int]:
-    seen: set[int] = set()
-    for number in order:
-        digest = index.places[number].digest
-        if digest not in seen:
-            seen.add(digest)
-            yield number
 
 
 def _by_terms(
@@ -152,8 +139,9 @@ def _rescored(
     close = {number: scores[number] for number in best}
     for number in best[:CLOSELY]:
         present = [term for term, by_section in by_term.items() if number in by_section]
-        pairs = _pairs_of_blocks(index.block_terms(number), present, worth)
-        close[number] += PASSAGE_SHARE * max(pairs, default=0.0)
+        pairs = pairwise((*index.block_terms(number), frozenset[str]()))
+        worths = [sum(worth[t] for t in present if t in one or t in other) for one, other in pairs]
+        close[number] += PASSAGE_SHARE * max(worths, default=0.0)
     pages: dict[int, list[float]] = defaultdict(list)
     for number in best:
         pages[places[number].file].append(close[number])
@@ -162,22 +150,15 @@ def _rescored(
     return {
         number: score
         + ABOVE_SHARE * close.get(places[number].parent, 0.0)
-        + BESIDE_SHARE * sum(_beside(index, number, close)) / 2.0
+        + BESIDE_SHARE
+        * sum(
+            close[other]
+            for other in (number - 1, number + 1)
+            if other in close and places[other].file == places[number].file
+        )
+        / 2.0
         for number, score in close.items()
     }
-
-
-def _pairs_of_blocks(
-    blocks: Sequence[frozenset[str]], present: Sequence[str], worth: Mapping[str, float]
-) -> Iterator[float]:
-    for first, second in pairwise((*blocks, frozenset[str]())):
-        yield sum(worth[term] for term in present if term in first or term in second)
-
-
-def _beside(index: Index, number: int, close: Mapping[int, float]) -> Iterator[float]:
-    for other in (number - 1, number + 1):
-        if other in close and index.places[other].file == index.places[number].file:
-            yield close[other]
 
 
 EVERYDAY_WEIGHT, UNKNOWN_NAME_WEIGHT = 0.3, 0.3
@@ -188,8 +169,6 @@ this share of the first one's."""
 
 
 class Calibration(Struct, frozen=True):
-    """A logistic model over signals."""
-
     weights: Mapping[str, float]
     constant: float
 
@@ -233,7 +212,7 @@ def signals_of(index: Index, reading: QuestionReading, hits: Sequence[Ranked]) -
     """
     question, top = reading.question, hits[0]
     most = sum(w * index.idf(term) for term, w in reading.weights.items()) * (SATURATION + 1.0)
-    plain = [term for term in question.weights if _is_plain(term, question.compounds)]
+    plain = [t for t in question.weights if t not in question.compounds and t[0] != "-"]
     return {
         "share": math.log(top.score / (most + 2.0) + 0.02),
         "mass": math.log1p(_mass(index, reading)),
@@ -242,10 +221,6 @@ def signals_of(index: Index, reading: QuestionReading, hits: Sequence[Ranked]) -
         "subject": float(any(index.is_subject(term) for term in plain)),
         "top_three": math.log(sum(hit.score for hit in hits[:3]) + 0.5),
     }
-
-
-def _is_plain(term: str, compounds: frozenset[str]) -> bool:
-    return term not in compounds and term[0] != "-"
 
 
 def _mass(index: Index, reading: QuestionReading) -> float:

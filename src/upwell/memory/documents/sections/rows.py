@@ -6,8 +6,6 @@
 
 The weights and mean lengths of the fields are applied when a question is asked, because the means
 change with every import.
-
-Turn a section, or a passage of one, into a memory.
 """
 
 import hashlib
@@ -53,7 +51,6 @@ def section_memory(
     tenant: str,
     paths: tuple[str, ...] = (),
 ) -> Memory:
-    """Build a memory from the `text` on these `lines` of a file."""
     memory = Memory(
         text=text,
         id=id,
@@ -111,6 +108,8 @@ def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[SectionR
         number = numbers[section.trail]
         numbers[section.trail] += 1
         quoted = "\n".join(lines[section.first - 1 : section.last])
+        # Copies that are indented differently have the same digest.
+        bare = "\n".join(line.strip() for line in quoted.strip().split("\n"))
         fields, blocks = _fields(section, path_terms)
         titles = frozenset(term for field in fields[TEXT_FIELDS:] for term in field)
         rows.append(
@@ -120,7 +119,7 @@ def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[SectionR
                 parent=parent,
                 section=section,
                 text=sound(quoted),
-                digest=_digest(quoted),
+                digest=int.from_bytes(hashlib.sha256(bare.encode("utf-8", "replace")).digest()[:7]),
                 terms=(titles, *blocks),
                 counts=_packed(fields),
                 lengths=tuple(map(len, fields)),
@@ -175,18 +174,13 @@ def _packed(fields: Sequence[Sequence[str]]) -> dict[str, int]:
     return packed
 
 
-def _digest(text: str) -> int:
-    """Return a digest of the text. Copies that are indented differently have the same digest."""
-    bare = "\n".join(line.strip() for line in text.strip().split("\n"))
-    return int.from_bytes(hashlib.sha256(bare.encode("utf-8", "replace")).digest()[:7])
-
-
 def insert(db: sqlite3.Connection, file: int, project: str, rows: Sequence[SectionRow]) -> None:
-    """Store the sections of a file in place of its old ones."""
     remove(db, file)
     if not rows:
         return
-    scope = _scope(db, project)
+    db.execute("INSERT OR IGNORE INTO section_scope (project) VALUES (?)", (project,))
+    found = db.execute("SELECT no FROM section_scope WHERE project = ?", (project,)).fetchone()
+    scope = int(found[0])
     base = db.execute("SELECT coalesce(max(no), 0) + 1 FROM section").fetchone()[0]
     db.executemany(
         "INSERT INTO section VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -229,7 +223,6 @@ def insert(db: sqlite3.Connection, file: int, project: str, rows: Sequence[Secti
 
 
 def remove(db: sqlite3.Connection, file: int) -> None:
-    """Remove the sections of a file from every table."""
     rows = db.execute("SELECT no, scope, terms FROM section WHERE file = ?", (file,)).fetchall()
     db.executemany(
         "DELETE FROM posting WHERE term = ? AND scope = ? AND section = ?",
@@ -237,12 +230,6 @@ def remove(db: sqlite3.Connection, file: int) -> None:
     )
     db.executemany("DELETE FROM link WHERE section = ?", [(no,) for no, _, _ in rows])
     db.execute("DELETE FROM section WHERE file = ?", (file,))
-
-
-def _scope(db: sqlite3.Connection, project: str) -> int:
-    db.execute("INSERT OR IGNORE INTO section_scope (project) VALUES (?)", (project,))
-    row = db.execute("SELECT no FROM section_scope WHERE project = ?", (project,)).fetchone()
-    return int(row[0])
 
 
 def scopes(db: sqlite3.Connection, project: str | None) -> list[int] | None:
@@ -255,7 +242,6 @@ def scopes(db: sqlite3.Connection, project: str | None) -> list[int] | None:
 
 
 def create(db: sqlite3.Connection) -> None:
-    """Create the tables."""
     for statement in (
         "CREATE TABLE section_scope (no INTEGER PRIMARY KEY, project TEXT NOT NULL UNIQUE)",
         """CREATE TABLE section (

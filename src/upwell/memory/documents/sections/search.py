@@ -20,7 +20,6 @@ from upwell.memory.documents.sections.rank import (
     PROMPTS,
     SECOND_SHARE,
     TOOLS,
-    Calibration,
     QuestionReading,
     Ranked,
     is_note,
@@ -67,7 +66,6 @@ class SectionSearch:
         self._version: tuple[sqlite3.Connection, int] | None = None
 
     def search(self, db: sqlite3.Connection, query: Query, deadline: Deadline) -> list[Hit]:
-        """Return the passages for a query, most relevant first, or none past the deadline."""
         with snapshot(db):
             index = self._index(db, query.scope.project, shared_only(query.scope.namespaces))
             if not len(index) or deadline.passed():
@@ -132,7 +130,10 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
     if not ranked:
         return []
     signals = signals_of(index, reading, ranked)
-    calibration = _calibration(query.source, _cited(index, ranked[0].number))
+    if is_note(index.file_of(ranked[0].number).cited):
+        calibration = NOTES
+    else:
+        calibration = TOOLS if query.source in _TOOL_SOURCES else PROMPTS
     probability = calibration.probability(signals)
     if query.awaited:
         probability = max(probability, ASKED_SHARE * signals["covered"])
@@ -174,12 +175,6 @@ def _inside(query: Query) -> list[str]:
     return [path.removeprefix(root) for path in query.paths]
 
 
-def _calibration(source: QuerySource, cited: str) -> Calibration:
-    if is_note(cited):
-        return NOTES
-    return TOOLS if source in _TOOL_SOURCES else PROMPTS
-
-
 def _hits(
     index: Index,
     reading: QuestionReading,
@@ -191,26 +186,22 @@ def _hits(
     hits_by_section: dict[int, Hit] = {}
     for ranked, score, signals in scored:
         quoted = passage(index, ranked.number, reading)
+        words = set(terms("\n".join((*quoted.headings, quoted.text))))
+        matched = tuple(text for text in query.texts if not words.isdisjoint(terms(text)))
         hits_by_section.setdefault(
             quoted.number,
             Hit(
                 memory=_memory(index, quoted, tenant),
                 score=score,
                 signals={**signals, PASSAGE: 1.0},
-                matched=_matched(query.texts, quoted),
+                matched=matched or tuple(query.texts[:1]),
             ),
         )
     return list(hits_by_section.values())
 
 
-def _matched(texts: Sequence[str], quoted: QuotedPassage) -> tuple[str, ...]:
-    words = set(terms("\n".join((*quoted.headings, quoted.text))))
-    matched = (text for text in texts if not words.isdisjoint(terms(text)))
-    return tuple(matched) or tuple(texts[:1])
-
-
 def _memory(index: Index, quoted: QuotedPassage, tenant: str) -> Memory:
-    file = index.files[index.places[quoted.number].file]
+    file = index.file_of(quoted.number)
     return section_memory(
         index.id_of(quoted.number), _shown(quoted, file.cited), quoted.lines, file, tenant
     )
@@ -221,21 +212,10 @@ def _shown(quoted: QuotedPassage, cited: str) -> str:
     text = quoted.text
     if quoted.kinds == (ITEM,):
         text = _ITEM_MARK.sub("", text, count=1)
-    path_terms = set(_loose_terms(cited))
-    headings = [
-        heading for heading in quoted.headings if heading and not _repeats(heading, path_terms)
-    ]
+    path_terms = set(terms(cited.translate(PATH_BREAKS)))
+    headings = []
+    for heading in filter(None, quoted.headings):
+        words = terms(heading.translate(PATH_BREAKS))
+        if not words or not path_terms.issuperset(words) or GOVERNING.search(heading):
+            headings.append(heading)
     return f"{' > '.join(headings)}:\n{text}" if headings else text
-
-
-def _repeats(heading: str, path_terms: set[str]) -> bool:
-    words = _loose_terms(heading)
-    return bool(words) and path_terms.issuperset(words) and not GOVERNING.search(heading)
-
-
-def _loose_terms(name: str) -> list[str]:
-    return terms(name.translate(PATH_BREAKS))
-
-
-def _cited(index: Index, number: int) -> str:
-    return index.files[index.places[number].file].cited

@@ -1,20 +1,16 @@
-"""Split documentation and questions into terms.
+"""Split documentation, and the prompts, questions and tool calls that search it, into terms.
 
 A compound counts both as its parts and as a whole, so that `--root-path`, `root_path` and "root
 path" match each other. Words are stemmed as in all other memories.
 
-Prior knowledge about words, from two data files next to this module.
-
-Each line of `background.txt` has a stem and its burstiness: how often the stem occurs on average in
-the 400-word passages that contain it. The figures come from the English documentation of tldr,
-PowerShell, Helm, React, Moby and Prometheus, and from Moby's commit messages. They cover the stems
-that occur in at least 20 passages of at least three of these collections. The file contains none of
-the text.
+Prior knowledge about words comes from two data files next to this module. Each line of
+`background.txt` has a stem and its burstiness: how often the stem occurs on average in the 400-word
+passages that contain it. The figures come from the English documentation of tldr, PowerShell, Helm,
+React, Moby and Prometheus, and from Moby's commit messages. They cover the stems that occur in at
+least 20 passages of at least three of these collections. The file contains none of the text.
 
 `synonyms.txt` was written by hand. Each line has a group of words that developers use
 interchangeably, with the head of the group first.
-
-Turn a prompt, a question or a tool call into weighted terms.
 """
 
 import re
@@ -53,7 +49,6 @@ class Vocabulary(Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def vocabulary() -> Vocabulary:
-    """Return the shipped vocabulary. The files are read once."""
     rows = (line.split() for line in _lines("background.txt"))
     return Vocabulary(
         burst={stem: float(value) for stem, value in rows},
@@ -112,7 +107,6 @@ _known: dict[str, tuple[str, ...]] = {}
 
 
 def terms(text: str) -> list[str]:
-    """Return the stemmed terms of `text` in order, without function words."""
     compounds = COMPOUND.findall(sound(text))
     learn(compounds)
     try:
@@ -148,8 +142,6 @@ def learn(compounds: Iterable[str]) -> None:
 
 
 def _parts(compound: str) -> list[str]:
-    """Return the folded words of a compound. Chinese, Japanese and Korean are split into pairs of
-    characters."""
     bare = compound.lstrip("-").replace("’", "'")
     if "'" in bare:
         if fold(bare) in FUNCTION_WORDS:
@@ -206,7 +198,6 @@ class SectionQuestion(Struct, frozen=True):
 
 
 def of_text(text: str) -> SectionQuestion:
-    """Turn text into a question."""
     lines = sound(text[:MAX_QUERY_CHARS]).split("\n")
     weights: dict[str, float] = {}
     order: list[str] = []
@@ -226,7 +217,6 @@ def of_text(text: str) -> SectionQuestion:
 
 
 def _wholes(parts: tuple[str, ...]) -> frozenset[str]:
-    """Return the terms that represent a whole compound: the joined form and the flag."""
     if len(parts) < 2:
         return frozenset(parts)
     last = 2 if parts[-1][0] == "-" else 1
@@ -244,11 +234,7 @@ def of_paths(paths: Iterable[str]) -> SectionQuestion:
                 if term not in STRUCTURE:
                     weight = FOLDER_WEIGHT if depth else ROOT_FOLDER_WEIGHT
                     weights[term] = max(weights.get(term, 0.0), weight)
-        name_terms = [term for term in terms(_without_ending(name)) if term not in STRUCTURE]
+        name_terms = [t for t in terms(re.sub(r"\.\w{1,5}$", "", name)) if t not in STRUCTURE]
         weights |= dict.fromkeys(name_terms, 1.0)
         compounds.update(name_terms[-1:] if len(name_terms) > 1 else ())
     return SectionQuestion(weights, tuple(weights), frozenset(compounds))
-
-
-def _without_ending(name: str) -> str:
-    return re.sub(r"\.\w{1,5}$", "", name)
