@@ -314,11 +314,6 @@ class StoreRecall:
         self._store = store
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Rank the store's candidates for `query`, most relevant first.
-
-        Raises:
-            RecallUnavailable: the store failed.
-        """
         try:
             pool = await self._store.candidates(query, deadline)
         except StoreError as error:
@@ -346,11 +341,6 @@ class Recalls:
         self._logged: frozenset[str] = frozenset()
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the best hits from all places.
-
-        Raises:
-            RecallUnavailable: every place failed.
-        """
         loop = asyncio.get_running_loop()
         tasks = [
             asyncio.Task(place.search(query, deadline), loop=loop, eager_start=True)

@@ -136,7 +136,6 @@ class Library:
         return await self.recall.search(query, Deadline.after(seconds, self._clock))
 
     async def get(self, memory_id: str) -> Memory | None:
-        """The memory, chunk or note with this id."""
         return await self.reader.known(memory_id)
 
     async def update(self, memory: Memory) -> Added:
@@ -165,7 +164,6 @@ class Library:
         return False
 
     async def restore(self, memory_id: str) -> bool:
-        """Bring a memory back from the trash. Returns False if it is not there."""
         return await self.store.restore(memory_id)
 
     async def list(
@@ -176,7 +174,6 @@ class Library:
         limit: int = 100,
         offset: int = 0,
     ) -> Sequence[Memory]:
-        """The stored memories that a project sees in these namespaces, newest first."""
         return await self.store.list(self._scope(project, namespaces), limit=limit, offset=offset)
 
     async def ping(self) -> Ping:

@@ -51,11 +51,6 @@ class Places:
             await self._keep(dict(batch))
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the places for the triggers of `query` in the query's project.
-
-        Raises:
-            RecallUnavailable: the store failed.
-        """
         project = query.scope.project
         if not query.triggers or project is None:
             return Found()

@@ -317,7 +317,6 @@ def complete(memories: Sequence[Memory], now: float) -> list[Memory]:
 
 
 def to_json(memory: Memory) -> str:
-    """Encode a memory as ASCII JSON, for the trash."""
     return json.dumps(
         {
             field.name: getattr(memory, field.name)
@@ -329,7 +328,6 @@ def to_json(memory: Memory) -> str:
 
 
 def from_json(text: str) -> Memory:
-    """Decode a memory that `to_json()` encoded."""
     raw = json.loads(text)
     lists = {name: tuple(raw.get(name, ())) for name in ("tags", "paths", "symbols", "triggers")}
     return Memory(

@@ -121,11 +121,6 @@ class MoveJournal:
         return versions
 
     def append(self, versions: Mapping[str, float]) -> None:
-        """Add versions; they are on disk when this returns.
-
-        Raises:
-            StoreUnwritable: the file cannot be written.
-        """
         if not versions:
             return
         lines = "".join(f"{json.dumps(entry)}\n" for entry in versions.items())
@@ -148,7 +143,6 @@ class Relocation:
         self._journal = journal
 
     async def plan(self) -> MovePlan:
-        """Compare both stores, without changing anything."""
         versions = self._journal.read()
         here = await self._source.stamps(limit=EVERYTHING)
         there = await self._target.stamps(limit=EVERYTHING)

@@ -76,12 +76,10 @@ def _is_own_stem(word: str) -> bool:
 
 @lru_cache(maxsize=1)
 def stemmer() -> Stemmer:
-    """Return the stemmer that this process shares. Stems do not depend on the store."""
     return Stemmer()
 
 
 def counted(text: str) -> Counter[str]:
-    """Count each stem in a text."""
     return Counter(stemmer().stems(word_list(text)))
 
 

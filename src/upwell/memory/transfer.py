@@ -82,7 +82,6 @@ class Imports:
         self.key = key
 
     async def all(self) -> list[Source]:
-        """The live sources."""
         return await self._sources.all()
 
     async def add(

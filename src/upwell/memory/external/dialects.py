@@ -101,7 +101,6 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
 
 def whole(query: Query) -> list[str]:
-    """Request the whole text at once, for servers that rank by meaning or match any word."""
     line = one_line(query)
     return [line] if line else []
 
@@ -203,8 +202,6 @@ def upwell(body: Any) -> list[ServerHit]:
 
 
 def listed(body: Any, name: str) -> list[ServerHit]:
-    """Return the hits in the list with this name, or in the body itself if it is "". The items are
-    texts, or objects with a text."""
     hits = []
     for item in _at(body, name):
         text = item if isinstance(item, str) else _first(item, _TEXTS)

@@ -75,9 +75,7 @@ class ServerCalls(Protocol):
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], deadline: Deadline
-    ) -> Mapping[str, Any]:
-        """Call a tool and return the decoded `result`."""
-        ...
+    ) -> Mapping[str, Any]: ...
 
     async def aclose(self) -> None: ...
 
@@ -94,7 +92,6 @@ class KeptHits:
         self._writes = BackgroundTasks("keeping hits of a memory server")
 
     def keep(self, memories: Sequence[Memory]) -> None:
-        """Store these memories. Their secrets must already be masked."""
         fresh = [memory for memory in memories if memory.id not in self._latest]
         for memory in memories:
             self._latest[memory.id] = memory
@@ -117,7 +114,6 @@ class KeptHits:
         return _decoded(memory_id, item.value) if item else None
 
     async def aclose(self) -> None:
-        """Finish all pending writes."""
         await self._writes.drain()
 
     async def _write(self, ttl_store: TtlStore, memories: Sequence[Memory]) -> None:
@@ -148,12 +144,6 @@ class LtmRecall:
         self._kept = kept or KeptHits()
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the server's memories that are relevant to `query`, most relevant first.
-
-        Raises:
-            RecallUnavailable: the server is not up yet, failed, took too long or sent garbage, or
-                its breaker is open.
-        """
         if (late := self._waiting.late(query)) is not None:
             return await self._found(late, query, deadline)
         if not query.awaited and not self._calls.ready():
@@ -168,7 +158,6 @@ class LtmRecall:
         return found
 
     async def get(self, memory_id: str) -> Memory | None:
-        """Return the memory with this id, if `kept` still has it."""
         return await self._kept.get(memory_id) if memory_id.startswith(LTM_ID) else None
 
     async def ping(self) -> Ping:
@@ -276,7 +265,6 @@ def _memory(hit: ServerHit) -> Memory:
 
 
 def unavailable(failure: str) -> RecallUnavailable:
-    """Return the error for a memory server that cannot be used."""
     return RecallUnavailable(f"the memory server {failure}", source="ltm", hint=_HINT)
 
 

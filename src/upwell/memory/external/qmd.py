@@ -90,14 +90,6 @@ class QmdRecall:
         self._projects: dict[str, str | None] = {}
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the passages that are relevant to `query`, most relevant first. If qmd's answer
-        arrives too late for an automatic search, the next automatic search about the same subject
-        uses it.
-
-        Raises:
-            RecallUnavailable: qmd cannot be run, failed, took too long or sent garbage, or is being
-                skipped after several failures in a row.
-        """
         passages = self._waiting.late(query)
         if passages is None:
             passages = await self._waiting.answer(query, deadline, self._request)
@@ -149,7 +141,6 @@ class QmdRecall:
         await self._waiting.aclose()
 
     async def get(self, memory_id: str) -> Memory | None:
-        """Return the passage with this id, or None if qmd no longer has it or fails to read it."""
         match = _PASSAGE.fullmatch(memory_id)
         if match is None:
             return None
@@ -164,7 +155,6 @@ class QmdRecall:
             return None
 
     async def ping(self) -> Ping:
-        """Check that qmd runs, and report how many documents it has indexed."""
         try:
             output = await self._run(("status",), Deadline.after(PING_SECONDS, self._clock))
         except RecallUnavailable as error:
@@ -257,7 +247,6 @@ class QmdRecall:
 
 
 def _body(output: str) -> str:
-    """Drop the header that `qmd get` prints above the document."""
     return output.partition("\n---\n")[2]
 
 
@@ -285,7 +274,6 @@ def _joined(passages: Sequence[Memory]) -> list[Memory]:
 
 
 def _one(group: Sequence[Memory]) -> Memory:
-    """Join the parts of one place into one passage."""
     if len(group) == 1:
         return group[0]
     lines: dict[int, str] = {}

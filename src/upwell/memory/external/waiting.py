@@ -69,7 +69,6 @@ class LateAnswers[Answer]:
         return began is not None
 
     async def aclose(self) -> None:
-        """Cancel the pending requests."""
         pending = list(self._pending)
         for request in pending:
             request.cancel()

@@ -69,7 +69,6 @@ class State(Struct):
         return Source(self.folder, "")
 
     def known(self) -> dict[str, KnownFile]:
-        """The files as the scan expects them."""
         key = self.source.key
         return {
             self.path(name): KnownFile(entry.size, entry.mtime_ns, entry.hash, key)
@@ -80,7 +79,6 @@ class State(Struct):
         return os.path.join(self.folder, name)
 
     def project_of(self, name: str) -> str | None:
-        """The project of a new file."""
         return self.projects.get(os.path.dirname(name))
 
     def subfolder(self, project: str | None) -> str:
@@ -124,7 +122,6 @@ class State(Struct):
 
 
 def load(path: Path) -> State | None:
-    """The state in this file; None if there is none, or if it is damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=State)
     except (OSError, msgspec.DecodeError):
@@ -225,7 +222,6 @@ def memory_from(
 
 
 def is_same(left: Memory, right: Memory) -> bool:
-    """Whether two memories have the same file."""
     return to_page(left) == to_page(right)
 
 
@@ -318,7 +314,6 @@ def _scalar(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text as a plain YAML scalar if it is a simple word, otherwise in double quotes."""
     if text.isascii() and text.replace("-", "").replace("_", "").isalnum() and text[0].isalnum():
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')

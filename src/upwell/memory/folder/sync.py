@@ -64,7 +64,6 @@ class KeptRecall(StoreRecall):
         self._folder = folder
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """As `StoreRecall.search()`."""
         if query.awaited and (folder := self._folder()):
             await folder.catch_up(deadline)
         return await super().search(query, deadline)
@@ -97,12 +96,10 @@ class MemoryFolder:
 
     @property
     def folder(self) -> str | None:
-        """The folder's path."""
         state = load(self._path)
         return state.folder if state else None
 
     def problems(self) -> list[str]:
-        """A line for each file that cannot be used as it is, or not written."""
         state = load(self._path)
         if state is None:
             return []
@@ -184,7 +181,6 @@ class MemoryFolder:
 
 
 async def _lock(path: Path, stack: ExitStack) -> None:
-    """Take the lock without holding up the event loop. Raises StoreUnwritable."""
     for _ in range(LOCK_TRIES):
         with suppress(StoreUnwritable):
             stack.enter_context(exclusively(path, 0.0))

@@ -145,7 +145,6 @@ Raw = dict[str, Any]
 
 
 def patiently(path: Path) -> AbstractContextManager[None]:
-    """Lock a local file, waiting up to `LOCK_SECONDS`."""
     return exclusively(path, LOCK_SECONDS)
 
 
@@ -158,11 +157,6 @@ class NotesFile:
         self._moved_aside: Path | None = None
 
     def read(self) -> list[Raw]:
-        """The readable notes in the file.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
         try:
             notes = _parsed(self.path)
         except OSError as error:
@@ -223,7 +217,6 @@ class NotesFile:
 
 
 def is_note(raw: object) -> TypeGuard[Raw]:
-    """Whether this is an object whose `id` and `content` are strings."""
     return (
         isinstance(raw, dict)
         and isinstance(raw.get("id"), str)
@@ -266,20 +259,16 @@ class Origins:
         self._path = path
 
     def all(self) -> dict[str, Origin]:
-        """Map note ids to origins, leaving out unreadable ones."""
         return {key: origin for key, raw in self._load().items() if (origin := _origin(raw))}
 
     def keep(self, note_id: str, origin: Origin) -> None:
-        """Record the origin of a note."""
         self.keep_all({note_id: origin})
 
     def keep_all(self, origins: Mapping[str, Origin]) -> None:
-        """Record the origins of several notes, by id."""
         records = {note_id: asdict(origin) for note_id, origin in origins.items()}
         self._change(lambda raws: {**raws, **records})
 
     def drop(self, note_ids: Iterable[str]) -> None:
-        """Remove the origins of deleted notes."""
         deleted_ids = set(note_ids)
         if deleted_ids:
             self._change(

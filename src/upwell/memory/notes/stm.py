@@ -202,7 +202,6 @@ class ShortTerm:
     def delete(
         self, entry_id: str, *, project: str | None = None, namespaces: Sequence[str] = ()
     ) -> bool:
-        """Delete a note. Returns False, without writing anything, if the id is unknown."""
         if not any(raw["id"] == entry_id for raw in self._seen_by(project, namespaces)):
             return False
         self.file.change(lambda notes: [raw for raw in notes if _id(raw) != entry_id])
@@ -263,7 +262,6 @@ class ShortTerm:
         self._cleared.change(add)
 
     def entries(self) -> list[StmEntry]:
-        """Every note, except those left out because of their origin."""
         return [_entry(raw) for raw, _ in self._with_origins()]
 
     def memories(self) -> list[Memory]:

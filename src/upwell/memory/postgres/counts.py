@@ -100,7 +100,6 @@ class PostgresFilter(Struct, frozen=True):
                 AND {self.condition} OFFSET 0) AS kept"""
 
     def passes(self, row: Sequence[Any]) -> bool:
-        """Return whether a row of `COLUMNS` passes the filter."""
         if row[PINNED] or not is_visible(row[NAMESPACE], self.namespaces):
             return False
         return row[EXPIRES] is None or row[EXPIRES] > self.now
@@ -121,7 +120,6 @@ def within(column: str, patterns: Sequence[str]) -> str:
 
 
 def namespace_values(patterns: Sequence[str]) -> dict[str, object]:
-    """Return the values for the condition of `within()`."""
     below = [pattern[:-1] for pattern in patterns if pattern.endswith("/*")]
     return {"namespaces": list(patterns), "below": below}
 
@@ -129,8 +127,6 @@ def namespace_values(patterns: Sequence[str]) -> dict[str, object]:
 def filter_of(
     namespaces: tuple[str, ...], now: float, *, expired: bool = True, pinned: bool = True
 ) -> PostgresFilter:
-    """Return the filter for a search. `expired` and `pinned` say whether expired or pinned memories
-    exist."""
     conditions = [within("m.namespace", namespaces)] if namespaces else []
     conditions += ["(m.expires_at IS NULL OR m.expires_at > %(now)s)"] if expired else []
     conditions += ["NOT m.pinned"] if pinned else []
@@ -157,7 +153,6 @@ class TermCounts(Struct, frozen=True):
         return planned(text, word_of, holding, self.corpus)
 
     def holding_these(self, holding: Mapping[str, int]) -> "TermCounts":
-        """Return a copy for other stems. `holding` maps each stem to its number of memories."""
         return replace(self, holding={stem: int(count) for stem, count in holding.items()})
 
 
@@ -268,7 +263,6 @@ async def counted(
 
 
 def version_statement() -> Statement:
-    """Return the statement that reads the version of a tenant's memories."""
     return Statement(_VERSION, {})
 
 
@@ -281,7 +275,6 @@ def _joins(keys: Mapping[str, JoinKey], counted: Mapping[str, int]) -> dict[str,
 
 
 def sizes_of(scope: Scope) -> Statement:
-    """Return the statement that lists the scopes that a query may see, with their sizes."""
     return Statement(SIZES_OF_SCOPES, owners(scope.project))
 
 

@@ -132,7 +132,6 @@ class _Found(Struct, frozen=True):
 
 
 def _farther(found: _Found, likeness: Likeness) -> set[int]:
-    """Return the memories found by meaning alone that are not among the nearest by cosine."""
     from upwell.memory.vectors import NEAREST
 
     near = [n for n in likeness.cosines if n in found.by_meaning]
@@ -292,7 +291,6 @@ def _worth(posting: str, worth: str, few: bool) -> str:
 
 
 def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
-    """Return the IDF of each stem, as FTS5 computes it."""
     # The counts may have been read later than the number of memories, and may exceed it.
     return {
         stem: max(_LEAST_IDF, log((max(0, corpus.memories - count) + 0.5) / (count + 0.5)))
@@ -419,7 +417,6 @@ def _candidate(tenant: str, row: Sequence[Any], keep: PostgresFilter) -> Candida
 
 
 def row_of(tenant: str, row: Sequence[Any]) -> MemoryRow:
-    """Convert a row of `READ` to a `MemoryRow`."""
     n, extra, keys, _, *columns = row
     load = partial(from_row, tenant, columns)
     return MemoryRow(n, columns[ID], columns[NAMESPACE], text_of(columns), extra, keys, load)

@@ -102,7 +102,6 @@ async def _sample_words(
 async def _by_chance(
     postgres: Postgres, scope: Scope, counts: TermCounts, samples: Sequence[list[str]], words: int
 ) -> tuple[float, float]:
-    """Return the mean and spread of the best scores of random queries with this number of words."""
     rng = random.Random(words)
     texts = [
         " ".join(rng.choice(rng.choice(samples)) for _ in range(words)) for _ in range(SAMPLES)

@@ -84,11 +84,6 @@ class PostgresSharedMemories:
         self._tenant = tenant
 
     async def identity(self) -> str:
-        """Return the store's identity.
-
-        Raises:
-            StoreError: the database failed.
-        """
         return (await self._state()).identity
 
     async def etag(self, namespaces: Sequence[str] | None = None) -> str:
@@ -100,7 +95,6 @@ class PostgresSharedMemories:
         return (await self._state()).etag(namespaces)
 
     async def snapshot(self, etag: str = "") -> Snapshot | None:
-        """Return all memories except private ones, or None if `etag` is still current."""
         return None if await self.etag() == etag else await self.snapshot_of(None)
 
     async def snapshot_of(self, namespaces: Sequence[str] | None) -> Snapshot:
@@ -130,7 +124,6 @@ class PostgresSharedMemories:
         return TenantState(*rows[0])
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
-        """Apply these writes in one transaction, except those that have arrived before."""
         return (await self.receive_within(writes, None)).refused
 
     async def receive_within(
@@ -192,7 +185,6 @@ class PostgresSharedMemories:
 
 
 async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[Outgoing]:
-    """Return the writes that have not arrived before, and record them as arrived."""
     (fresh,) = await transaction.run(
         Statement(_RECEIVE, {"tokens": sorted(w.token for w in writes), "seconds": TOKEN_SECONDS})
     )

@@ -180,14 +180,6 @@ class PostgresStore:
         self._rules: dict[tuple[Scope, int], tuple[int, Sequence[Memory]]] = {}
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """Store all of these memories or none of them, in one transaction. A memory replaces the
-        stored memory with the same id.
-
-        Raises:
-            UsageError: a text is empty, an id is too long, or a field is not valid Unicode.
-            StoreError: the database failed. Nothing was stored, unless the connection broke while
-                the server was committing.
-        """
         if not memories:
             return []
         own_memories = [self._owned(addressed(memory)) for memory in memories]
@@ -206,12 +198,6 @@ class PostgresStore:
         ]
 
     async def update(self, memory: Memory) -> None:
-        """Replace the memory with the same id. Its creation time does not change.
-
-        Raises:
-            UsageError: no memory has this id, the new text is empty, or a field is not valid
-                Unicode.
-        """
         check(memory)
         now = self._clock.now()
         async with self._writing() as transaction:
@@ -223,7 +209,6 @@ class PostgresStore:
             await insert(transaction, self._tenant, [stamped(new, now)])
 
     async def delete(self, memory_id: str) -> bool:
-        """Move a memory to the trash. Returns False if no memory has this id."""
         async with self._writing() as transaction:
             memory = await self._by_id(transaction, memory_id)
             if memory is None or not await remove(transaction, [memory_id]):
@@ -232,8 +217,6 @@ class PostgresStore:
             return True
 
     async def restore(self, memory_id: str) -> bool:
-        """Restore a memory from the trash. Returns False if the memory is not in the trash or if
-        its id is in use again."""
         async with self._writing() as transaction:
             trashed, used = await transaction.run(
                 Statement(f"{_TRASHED} AND id = %(id)s", {"id": memory_id}),
@@ -246,10 +229,6 @@ class PostgresStore:
             return True
 
     async def purge(self, memory_id: str | None = None) -> int:
-        """Permanently delete the memory with this id, whether it is in the trash or not. Without an
-        id, permanently delete all memories that have expired or have been in the trash for 30 days.
-        Returns the number of deleted memories.
-        """
         now = self._clock.now()
         async with self._writing() as transaction:
             if memory_id is not None:
@@ -263,22 +242,17 @@ class PostgresStore:
             return len(old) + await remove(transaction, [row[0] for row in expired])
 
     async def get(self, memory_id: str) -> Memory | None:
-        """Return the memory with this id, or None if it does not exist or has expired."""
         return next(iter(await self.get_many([memory_id])), None)
 
     async def get_many(self, ids: Sequence[str]) -> Sequence[Memory]:
-        """Return the memories with these ids, excluding deleted and expired ones."""
         values = {"ids": list(ids), "now": self._clock.now()}
         return await self._memories(Statement(f"{_BY_ID} AND {_LIVING}", values))
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
-        """Return the memories of a scope, newest first."""
         reading = self._newest_statement(scope, "true", limit, offset)
         return await self._memories(reading)
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """Return the standing rules of a scope, newest first. Rules written by agents or tools are
-        left out."""
         scope = replace(scope, tenant=self._tenant)
         version, now = self._overviews.version(self._tenant), self._clock.now()
         if version is not None:
@@ -299,7 +273,6 @@ class PostgresStore:
         return [rule for rule in known[1] if rule.expires_at is None or rule.expires_at > now]
 
     async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
-        """Return the memories in the trash, latest deletion first."""
         (rows,) = await self._postgres.ask(
             self._tenant,
             Statement(f"{_TRASHED} ORDER BY deleted_at DESC LIMIT %(limit)s", {"limit": limit}),
@@ -307,21 +280,17 @@ class PostgresStore:
         return [from_json(text) for (text,) in rows]
 
     async def discarded(self) -> Sequence[Discarded]:
-        """Return all memories in the trash, each with the time of its deletion."""
         statement = "SELECT memory, deleted_at FROM upwell.trash WHERE tenant = %(tenant)s"
         (rows,) = await self._postgres.ask(self._tenant, Statement(statement, {}))
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put all of these memories in the trash, or none of them. Each keeps its deletion time. A
-        stored memory with the same id is removed."""
         async with self._writing() as transaction:
             await remove(transaction, [item.memory.id for item in items])
             own = [replace(item, memory=self._owned(item.memory)) for item in items]
             await transaction.run(_in_trash(own))
 
     async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """Map the ids of superseded memories to the ids of their newest unexpired replacements."""
         (newer,) = await self._postgres.ask(
             self._tenant,
             Statement(
@@ -332,11 +301,6 @@ class PostgresStore:
         return {old: new for old, new in last_of(newer).items() if old in ids}
 
     async def candidates(self, query: Query, deadline: Deadline) -> Pool:
-        """Return the memories that might match `query`, or none if the deadline passes.
-
-        Raises:
-            StoreError: the database failed.
-        """
         query = replace(query, scope=replace(query.scope, tenant=self._tenant))
         try:
             async with asyncio.timeout(deadline.remaining()):
@@ -348,7 +312,6 @@ class PostgresStore:
             return NOTHING
 
     async def changes(self) -> Hashable:
-        """Return a token that changes whenever any process changes the tenant's memories."""
         (rows,) = await self._postgres.ask(
             self._tenant,
             version_statement(),
@@ -356,7 +319,6 @@ class PostgresStore:
         return rows[0][0] if rows else 0
 
     async def stamps(self, *, limit: int) -> Mapping[str, float]:
-        """Map the ids of the newest memories to the times when they last changed."""
         (rows,) = await self._postgres.ask(
             self._tenant,
             Statement(
@@ -368,7 +330,6 @@ class PostgresStore:
         return dict(rows)
 
     async def word_counts(self, words: Sequence[str]) -> WordCounts:
-        """Count the tenant's memories that contain each of these folded words, in all projects."""
         stems = dict(zip(words, stemmer().stems(words), strict=True))
         sizes, counts = await self._postgres.ask(
             self._tenant, Statement(_SIZE, {}), holding(None, sorted({*stems.values()}))
@@ -386,7 +347,6 @@ class PostgresStore:
         return Ping(ok=True, detail=counted(int(rows[0][0]), "memory", "memories"))
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._postgres.aclose()
 
     async def _measure(self, projects: set[str | None]) -> None:

@@ -212,7 +212,6 @@ class PostgresVectors:
         self._complete_at: int | None = None
 
     async def question(self, query: Query, deadline: Deadline) -> PostgresQuestion | None:
-        """Return the question for a query, or None if it cannot be compared with any memory."""
         if not query.texts:
             return None
         vector = await self.questions.vector(query.texts[0], deadline)
@@ -254,7 +253,6 @@ class PostgresVectors:
         return done
 
     async def counts(self) -> tuple[int, int]:
-        """Count the memories that have a vector, and the memories that should have one."""
         (rows,) = await self._postgres.ask(self._tenant, self._of_model(_COUNTS))
         return int(rows[0][0]), int(rows[0][1])
 

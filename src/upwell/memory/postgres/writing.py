@@ -52,7 +52,6 @@ def indexable(key: str) -> str:
 
 
 def to_row(memory: Memory) -> tuple[Any, ...]:
-    """Return the memory's values for `COLUMNS`, in the same order."""
     first, last = memory.lines or (None, None)
     origin = memory.provenance
     text = sound(memory.text)
@@ -91,12 +90,10 @@ def _time(seconds: float | None) -> float | None:
 
 
 def from_row(tenant: str, row: Sequence[Any]) -> Memory:
-    """Build a tenant's memory from a row of `COLUMNS`."""
     return from_details(tenant, row[0], row[1], text_of(row), row[4:])
 
 
 def text_of(row: Sequence[Any]) -> str:
-    """Return the exact text in a row of `COLUMNS`."""
     text, raw = row[TEXT], row[RAW]
     return text if raw is None else bytes(raw).decode("utf-8", "surrogatepass")
 
@@ -144,7 +141,6 @@ class Changes(Struct):
     tallies: dict[int, PostgresTally] = field(default_factory=lambda: defaultdict(PostgresTally))
 
     def add(self, n: int, memory: Memory) -> None:
-        """Add the rows of a memory that gets the number `n`."""
         parts, keys = indexed(memory), anchor_keys(memory)
         is_turn = not keys and bool(speaker(memory.text[:_SPEAKER_CHARS]))
         self.memories.append((n, *to_row(memory), parts.extra, "\n".join(keys), is_turn))

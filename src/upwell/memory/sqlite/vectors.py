@@ -51,8 +51,6 @@ class VectorTable:
         namespaces: Sequence[str],
         others: Iterable[int],
     ) -> Likeness | None:
-        """Find the nearest memories, as `Nearness.look` does. Runs on the database's reading
-        thread."""
         # Importing numpy takes 100 ms, and only searches by meaning need it.
         from upwell.memory.sqlite.nearness import Nearness
 
@@ -65,8 +63,6 @@ class VectorTable:
         return self._nearness.look(db, vector, scopes, namespaces, others)
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector from this model yet, in batches. Does nothing
-        while another process is embedding, and stops if the model fails."""
         if await self._database.data_version() == self._complete_at:
             return 0
         if not await self.questions.load():
@@ -84,7 +80,6 @@ class VectorTable:
             lock.release()
 
     async def counts(self) -> tuple[int, int]:
-        """Return how many memories have a vector, and how many should have one."""
         model = await self._model()
         return await self._database.read(lambda db: counts(db, model))
 
@@ -111,7 +106,6 @@ class VectorTable:
 
 
 def model_number(db: sqlite3.Connection, name: str, dim: int) -> int:
-    """Return the number of a model. A new model gets a new number."""
     row = db.execute(
         "INSERT INTO vector_model (name, dim) VALUES (?, ?) ON CONFLICT (name, dim) "
         "DO UPDATE SET name = excluded.name RETURNING no",
@@ -121,7 +115,6 @@ def model_number(db: sqlite3.Connection, name: str, dim: int) -> int:
 
 
 def known_model(db: sqlite3.Connection, name: str, dim: int) -> int | None:
-    """Return the number of a model, or None if this database has never used it."""
     row = db.execute(
         "SELECT no FROM vector_model WHERE name = ? AND dim = ?", (name, dim)
     ).fetchone()
@@ -153,7 +146,6 @@ def keep(
 
 
 def counts(db: sqlite3.Connection, model: int) -> tuple[int, int]:
-    """Return how many memories have a vector from this model, and how many should have one."""
     (embedded_count,) = db.execute(
         "SELECT count(*) FROM vector WHERE model = ?", (model,)
     ).fetchone()

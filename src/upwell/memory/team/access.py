@@ -81,12 +81,6 @@ class AccessedMemories:
         return await self._shared.identity()
 
     async def etag(self) -> str:
-        """Return the ETag of the snapshot. It also differs between principals that see different
-        namespaces.
-
-        Raises:
-            StoreError: the database failed.
-        """
         return await self._shared.etag(self._patterns)
 
     async def snapshot(self) -> Snapshot:
@@ -106,12 +100,6 @@ class AccessedMemories:
         return None if is_whole else sorted(patterns)
 
     async def receive(self, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
-        """Apply these writes, except those that arrived earlier. Returns the refused writes.
-
-        Raises:
-            StoreError: the database failed. Nothing was changed, unless the connection broke while
-                the server was committing.
-        """
         # Masking a batch of long texts would block the event loop for too long.
         outcomes = await asyncio.to_thread(lambda: [self._admitted(write) for write in writes])
         admitted = [outcome for outcome in outcomes if isinstance(outcome, Outgoing)]

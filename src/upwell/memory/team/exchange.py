@@ -156,7 +156,6 @@ class OtherProtocol(Malformed):
 
 
 def encoded(message: Any) -> bytes:
-    """Encode a message as JSON. Lone surrogates are replaced, because UTF-8 cannot encode them."""
     try:
         return msgspec.json.encode(message)
     except UnicodeEncodeError:
@@ -198,7 +197,6 @@ def memories_in(reply: SnapshotReply) -> list[Memory]:
 
 
 def packed(snapshot: Snapshot) -> bytes:
-    """Encode and compress a snapshot."""
     memories = tuple(Raw(encoded(memory)) for memory in snapshot.memories)
     reply = SnapshotReply(protocol=PROTOCOL, source=snapshot.source, memories=memories)
     return zlib.compress(encoded(reply), wbits=_GZIP)
@@ -282,13 +280,6 @@ def storable(memory: Memory) -> Memory:
 
 
 def _check_count(body: bytes) -> None:
-    """Reject a snapshot with more than `MAX_MEMORIES` memories, before any of them takes memory: a
-    few kilobytes unpack to millions of rows.
-
-    Raises:
-        TooLarge: there are too many.
-        Malformed: it is not a list of objects.
-    """
     count = 0
 
     class Row(Struct):

@@ -98,7 +98,6 @@ class GatewayMemories:
         return [RefusedWrite(refusal.token, _line(refusal.reason)) for refusal in refused]
 
     async def aclose(self) -> None:
-        """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
 
@@ -149,11 +148,6 @@ class GatewayMemories:
             raise self._wrong("an answer that cannot be unpacked") from error
 
     def _body_of(self, response: "httpx2.Response", content: bytes) -> bytes:
-        """Return `content` if the request succeeded.
-
-        Raises:
-            StoreError: the gateway responded with an error.
-        """
         status = response.status_code
         if status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED):
             return content

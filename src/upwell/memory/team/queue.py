@@ -40,7 +40,6 @@ class WriteQueue:
 
     @property
     def stamp(self) -> Stamp | None:
-        """A value that changes when the file changes; None without a file."""
         return stamp(self.path)
 
     def read(self) -> list[QueuedWrite]:
@@ -68,11 +67,6 @@ class WriteQueue:
         return list(latest.values())
 
     def append(self, writes: Iterable[Outgoing], now: float) -> None:
-        """Add writes; they are on disk when this returns.
-
-        Raises:
-            StoreUnwritable: the file cannot be written.
-        """
         lines = b"".join(exchange.encoded(QueuedWrite(write, now)) + b"\n" for write in writes)
         with (
             exclusively(self.path),
@@ -100,11 +94,6 @@ class WriteQueue:
             self._replace(kept)
 
     def clear(self) -> None:
-        """Forget all writes, because their team is left.
-
-        Raises:
-            StoreUnwritable: the file cannot be written.
-        """
         with exclusively(self.path), writing(self.path):
             self._replace([])
 

@@ -39,14 +39,12 @@ def shared_namespace(namespace: str) -> str:
 
 
 def teams_namespace(namespace: str) -> str:
-    """Return the namespace of the team that corresponds to `namespace`."""
     if is_teams(namespace):
         return namespace
     return TEAM if namespace == DEFAULT_NAMESPACE else f"{TEAM}/{namespace}"
 
 
 def own_name(namespace: str) -> str:
-    """Return the name of a namespace without `team/`: `decisions` for `team/decisions`."""
     return namespace.removeprefix(f"{TEAM}/")
 
 
