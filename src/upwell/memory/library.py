@@ -109,10 +109,10 @@ class Library:
         Raises:
             RecallError: every source failed.
         """
-        result = await self.find(
+        found = await self.find(
             text, limit=limit, project=project, namespaces=namespaces, seconds=seconds
         )
-        return list(result.hits)
+        return list(found.hits)
 
     async def find(
         self,

@@ -141,12 +141,17 @@ def _restored(memory: Memory, own: object) -> Memory:
         return memory
     if not isinstance(own, Mapping):
         raise UsageError(f"{_OWN} must be an object")
+    supersedes = own.get("supersedes")
     try:
+        if supersedes is not None and not (
+            isinstance(supersedes, str) and len(supersedes) <= MAX_ID_CHARS
+        ):
+            raise ValueError(f"{supersedes!a:.60} is not an id")
         return replace(
             memory,
             trust=Trust(own.get("trust", memory.trust)),
             pinned=own.get("pinned") is True,
-            supersedes=_id_or_none(own.get("supersedes")),
+            supersedes=supersedes,
             lines=_span(own.get("lines")),
             expires_at=moment(own.get("expires_at"), "expires_at"),
             updated_at=moment(own.get("updated_at"), "updated_at"),
@@ -165,12 +170,6 @@ def _provenance(value: object) -> Provenance:
         if not isinstance(text, str) or len(text) > MAX_NAME_CHARS or not is_text(text):
             raise ValueError(f"{text!a:.60} is not part of a provenance")
     return Provenance(**value)
-
-
-def _id_or_none(value: object) -> str | None:
-    if value is None or (isinstance(value, str) and len(value) <= MAX_ID_CHARS):
-        return value
-    raise ValueError(f"{value!a:.60} is not an id")
 
 
 def _span(value: object) -> tuple[int, int] | None:

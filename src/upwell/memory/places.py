@@ -6,7 +6,7 @@ finds one of them again.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import batched
 from typing import Any
 
@@ -48,7 +48,15 @@ class Places:
             for trigger in memory.triggers:
                 by_key.setdefault(_key(memory.project, trigger), []).append(memory)
         for batch in batched(by_key.items(), BATCH):
-            await self._keep(dict(batch))
+            known = await self._ttl_store.get(EntryKind.PLACE, [key for key, _ in batch])
+            values = {}
+            for key, found in batch:
+                item = known.get(key)
+                earlier = _decoded(key, item.value) if item else []
+                places = {place.text: place for place in (*earlier, *found)}
+                latest = sorted(places.values(), key=lambda place: -(place.updated_at or 0.0))
+                values[key] = orjson.dumps([_row(place) for place in latest[:MAX_CANDIDATES]])
+            await self._ttl_store.put(EntryKind.PLACE, values, ttl_seconds=TTL_SECONDS)
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         project = query.scope.project
@@ -59,8 +67,9 @@ class Places:
             items = await self._ttl_store.get(EntryKind.PLACE, list(keys))
         except StoreError as error:
             raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
+        signals = {TRIGGER: 1.0, PLACE: 1.0}
         hits = [
-            _hit(memory, trigger)
+            Hit(memory=memory, score=precision_of(trigger), signals=signals, trigger=trigger)
             for key, trigger in keys.items()
             if key in items
             for memory in _decoded(key, items[key].value)
@@ -78,17 +87,6 @@ class Places:
 
     async def ping(self) -> Ping:
         return await self._ttl_store.ping()
-
-    async def _keep(self, by_key: Mapping[str, Sequence[Memory]]) -> None:
-        known = await self._ttl_store.get(EntryKind.PLACE, list(by_key))
-        values = {}
-        for key, memories in by_key.items():
-            item = known.get(key)
-            places = {place.text: place for place in (_decoded(key, item.value) if item else [])}
-            places |= {memory.text: memory for memory in memories}
-            latest = sorted(places.values(), key=lambda place: -(place.updated_at or 0.0))
-            values[key] = orjson.dumps([_row(place) for place in latest[:MAX_CANDIDATES]])
-        await self._ttl_store.put(EntryKind.PLACE, values, ttl_seconds=TTL_SECONDS)
 
 
 def _key(project: str | None, trigger: str) -> str:
@@ -122,8 +120,3 @@ def _memory(memory_id: str, row: Sequence[Any]) -> Memory:
         created_at=at,
         updated_at=at,
     )
-
-
-def _hit(memory: Memory, trigger: str) -> Hit:
-    signals = {TRIGGER: 1.0, PLACE: 1.0}
-    return Hit(memory=memory, score=precision_of(trigger), signals=signals, trigger=trigger)

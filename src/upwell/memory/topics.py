@@ -137,7 +137,7 @@ class Topics:
                     for topic in entry.labels | entry.words:
                         holders[topic].append(entry)
         listed = [
-            _topic(name, entries)
+            Topic(name, len(entries), tuple(sorted({entry.namespace for entry in entries})))
             for name, entries in holders.items()
             if len(entries) >= SHARED_BY or any(name in entry.labels for entry in entries)
         ]
@@ -198,10 +198,6 @@ def words_of(text: str) -> frozenset[str]:
         if MIN_CHARS <= len(word) <= MAX_CHARS and word not in _UNTELLING and not word.isdigit()
     )
     return frozenset(sys.intern(word) for word, _ in counts.most_common(MAX_WORDS))
-
-
-def _topic(name: str, entries: Sequence[_Entry]) -> Topic:
-    return Topic(name, len(entries), tuple(sorted({entry.namespace for entry in entries})))
 
 
 def _entries(memories: Sequence[Memory]) -> list[_Entry]:

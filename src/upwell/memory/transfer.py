@@ -130,7 +130,13 @@ class Imports:
         return Imported(path=str(path), format=form, **asdict(copied))
 
     async def _watched(self, path: Path, folder: Path, progress: Progress) -> Imported:
-        _refuse_home(path)
+        # Most Markdown files in the home folder and its parents are not notes.
+        home = Path.home().resolve()
+        if path.resolve() in (home, *home.parents):
+            raise UsageError(
+                f"{path} contains all of your files, not only notes",
+                hint="import the folders with notes, like `upwell import ~/notes`",
+            )
         source = source_at(path, folder)
         is_known = source.path in [other.path for other in await self._sources.all()]
         await self._sources.add(source)
@@ -166,17 +172,6 @@ class Imports:
                 await self._documents.refresh()
                 return
         raise UsageError(f"{path} is not imported", hint="`upwell import` lists the imports")
-
-
-def _refuse_home(path: Path) -> None:
-    """Raise UsageError for the home folder and its parents, because most Markdown files there are
-    not notes."""
-    folder = path.resolve()
-    if folder == Path.home().resolve() or folder in Path.home().resolve().parents:
-        raise UsageError(
-            f"{path} contains all of your files, not only notes",
-            hint="import the folders with notes, like `upwell import ~/notes`",
-        )
 
 
 FORMATS = ("auto", "markdown", "stm", "jsonl")
@@ -266,26 +261,23 @@ async def copy_memories(
     size = max(1, path.stat().st_size)
     copied, batch = Copied(), list[_Item]()
     items = _lines(path, partial(read_line, key=key, vouched=vouched))
-    while True:
-        try:
+    try:
+        while True:
             item = next(items, None)
-        except UsageError as error:
-            raise UsageError(
-                error.message, hint=_with_progress(copied.stored, error.hint)
-            ) from error
-        if item:
-            line = replace(item.line, memory=_moved(item.line.memory, projects))
-            batch.append(replace(item, line=line))
-        if batch and (item is None or len(batch) >= BATCH):
-            try:
+            if item:
+                line = replace(item.line, memory=_moved(item.line.memory, projects))
+                batch.append(replace(item, line=line))
+            if batch and (item is None or len(batch) >= BATCH):
                 await _store(library, [each.line for each in batch], copied, propose)
-            except (StoreError, UsageError) as error:
-                error.hint = _with_progress(copied.stored, error.hint)
-                raise
-            progress(batch[-1].end, size)
-            batch = []
-        if item is None:
-            return copied
+                progress(batch[-1].end, size)
+                batch = []
+            if item is None:
+                return copied
+    except (StoreError, UsageError) as error:
+        earlier = f"{counted(copied.stored, 'earlier memory', 'earlier memories')} stored"
+        done = earlier if copied.stored else "nothing was stored"
+        error.hint = f"{error.hint}; {done}" if error.hint else done
+        raise
 
 
 async def _store(
@@ -353,15 +345,6 @@ def _with_earlier_times(memory: Memory, before: Memory | None) -> Memory:
     )
 
 
-def _with_progress(stored_count: int, hint: str) -> str:
-    progress = (
-        f"{counted(stored_count, 'earlier memory', 'earlier memories')} stored"
-        if stored_count
-        else "nothing was stored"
-    )
-    return f"{hint}; {progress}" if hint else progress
-
-
 def _lines(path: Path, read: Callable[[bytes], MemoryLine]) -> Iterator[_Item]:
     end = 0
     for number, raw in enumerate(_rows(path), 1):
@@ -407,6 +390,7 @@ async def exported(library: Library) -> AsyncIterator[Memory]:
 
 def to_markdown(memory: Memory) -> str:
     """The memory as Markdown for people to read."""
+    until = memory.expires_at
     details = [
         f"- {name}: {value}"
         for name, value in (
@@ -417,12 +401,11 @@ def to_markdown(memory: Memory) -> str:
             ("source", memory.source),
             ("pinned", "yes" if memory.pinned else ""),
             ("supersedes", memory.supersedes),
-            ("until", _day(memory.expires_at)),
+            (
+                "until",
+                until is not None and f"{datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M} UTC",
+            ),
         )
         if value
     ]
     return "\n".join((f"## {memory.id}", "", memory.text.strip(), "", *details, ""))
-
-
-def _day(at: float | None) -> str:
-    return "" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"

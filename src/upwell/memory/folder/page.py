@@ -1,6 +1,5 @@
-"""One memory as a Markdown file: front matter, then the text.
-
-What the folder and the store last agreed on, in a file of upwell's home.
+"""One memory as a Markdown file: front matter, then the text. And the state on which the folder and
+the store last agreed, in a file of upwell's home.
 """
 
 import hashlib
@@ -227,6 +226,7 @@ def is_same(left: Memory, right: Memory) -> bool:
 
 def to_page(memory: Memory) -> str:
     """The file of a memory. Paths that its text names are left out."""
+    created = memory.created_at
     implied = tuple(in_project(path, memory.project) for path in paths_in(memory.text))
     fields = {
         "id": memory.id,
@@ -234,7 +234,8 @@ def to_page(memory: Memory) -> str:
         "namespace": memory.namespace,
         "tags": list(memory.tags),
         "paths": list(memory.paths) if memory.paths != implied or memory.triggers else [],
-        "created": _iso(memory.created_at),
+        "created": created is not None
+        and datetime.fromtimestamp(created, UTC).isoformat(timespec="seconds"),
     }
     present = {name: value for name, value in fields.items() if value}
     lines = (f"{name}: {_scalar(value)}\n" for name, value in present.items())
@@ -298,10 +299,6 @@ def _many(fields: dict[str, object], name: str) -> tuple[str, ...]:
 
 def _is_sound(value: str) -> bool:
     return "\0" not in value and is_text(value)
-
-
-def _iso(at: float | None) -> str:
-    return "" if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def _scalar(value: object) -> str:

@@ -1,10 +1,8 @@
 """Keep a folder of Markdown files and the store alike.
 
-Each round compares both with what they last agreed on (`state.py`). Every step can be repeated: a
+Each round compares both with what they last agreed on (`State`). Every step can be repeated: a
 round that is killed leaves files and memories that the next one recognises as alike. If both sides
 changed, both are kept. Nothing is read or written through a symbolic link.
-
-Recall from a store whose memories are also files.
 """
 
 import asyncio
@@ -168,7 +166,13 @@ class MemoryFolder:
     async def _round(self) -> None:
         async with self._busy:
             with ExitStack() as stack:
-                await _lock(self._path, stack)
+                for _ in range(LOCK_TRIES):  # Waiting here does not hold up the event loop.
+                    with suppress(StoreUnwritable):
+                        stack.enter_context(exclusively(self._path, 0.0))
+                        break
+                    await asyncio.sleep(LOCK_SECONDS)
+                else:
+                    stack.enter_context(exclusively(self._path, 0.0))
                 state, before = load(self._path), load(self._path)
                 if state is None:
                     return
@@ -178,15 +182,6 @@ class MemoryFolder:
                 finally:
                     if state != before:
                         save(self._path, state)
-
-
-async def _lock(path: Path, stack: ExitStack) -> None:
-    for _ in range(LOCK_TRIES):
-        with suppress(StoreUnwritable):
-            stack.enter_context(exclusively(path, 0.0))
-            return
-        await asyncio.sleep(LOCK_SECONDS)
-    stack.enter_context(exclusively(path, 0.0))
 
 
 class _File(Struct, frozen=True):
@@ -236,12 +231,23 @@ class _Round:
         self._note_problems(look.problems)
         for found in sorted(look.changed, key=lambda found: found.path):
             if file := self._read(found):
-                await self._take(file)
+                try:
+                    await self._store_page(file, self._id_of(file))
+                except UsageError as error:
+                    self._refuse(state.see(found, file.name), file.name, error.message)
         if not unread:
             await self._forget_deleted()
         await self._write_changed()
-        self._remove_forgotten()
-        self._tell_of_failures()
+        for name, entry in list(state.files.items()):
+            is_agreed = entry.id and entry.hash and not entry.problem
+            if is_agreed and entry.id not in self._versions and state.is_as_seen(name):
+                self._remove(name)
+        new = self._failures.items() - state.failures.items()
+        state.failures = self._failures
+        for name, reason in sorted(new)[:MAX_NAMED]:
+            state.say(f"{name} {reason}")
+        if len(new) > MAX_NAMED:
+            state.say(f"{len(new) - MAX_NAMED} more files, too; see `upwell doctor`")
 
     def _note_problems(self, problems: Sequence[Problem]) -> None:
         """Remember the links and folders that are left out, and forget those that no longer are."""
@@ -270,24 +276,14 @@ class _Round:
                 return None
             raw = text_of(data)
             return _File(name, found, raw, digest, page_in(raw))
-        except UnreadableFile as error:
-            self._refuse(self._state.see(found, name), name, str(error))
-        except UsageError as error:
-            self._refuse(self._state.see(found, name), name, error.message)
+        except (UnreadableFile, UsageError) as error:
+            self._refuse(self._state.see(found, name), name, error.args[0])
         return None
 
     def _refuse(self, entry: Entry, name: str, reason: str) -> None:
         if entry.problem != reason:
             entry.problem = reason
             self._state.say(f"left out {name}: {reason}")
-
-    async def _take(self, file: _File) -> None:
-        memory_id = self._id_of(file)
-        try:
-            await self._store_page(file, memory_id)
-        except UsageError as error:
-            entry = self._state.see(file.found, file.name)
-            self._refuse(entry, file.name, error.message)
 
     def _id_of(self, file: _File) -> str:
         """The id of the memory that a file describes. A file that was renamed takes its entry
@@ -402,25 +398,18 @@ class _Round:
             entry = files.pop(name)
             version = self._versions.get(entry.id)
             if version == entry.version:
-                forgotten += await self._forget(entry.id)
+                memory = await self._store.get(entry.id)
+                if memory and not _is_teams(memory) and await self._store.delete(entry.id):
+                    forgotten.append(entry.id)
+                    del self._versions[entry.id]
+                    await asyncio.to_thread(self._forgotten, memory)
             elif version is not None:
                 self._state.say(f"{name} was deleted, but its memory has changed: written again")
-        self._tell_of_forgotten(forgotten)
-
-    async def _forget(self, memory_id: str) -> list[str]:
-        memory = await self._store.get(memory_id)
-        if memory is None or _is_teams(memory) or not await self._store.delete(memory_id):
-            return []
-        del self._versions[memory_id]
-        await asyncio.to_thread(self._forgotten, memory)
-        return [memory_id]
-
-    def _tell_of_forgotten(self, ids: Sequence[str]) -> None:
-        if len(ids) > MAX_NAMED:
-            count = counted(len(ids), "memory", "memories")
+        if len(forgotten) > MAX_NAMED:
+            count = counted(len(forgotten), "memory", "memories")
             self._state.say(f"forgot {count} whose files were deleted; see `upwell recall --trash`")
             return
-        for memory_id in ids:
+        for memory_id in forgotten:
             command = f"upwell restore {shlex.quote(memory_id)}"
             self._state.say(f"forgot {memory_id}, whose file was deleted; `{command}`")
 
@@ -439,24 +428,16 @@ class _Round:
 
     def _write_memories(self, memories: Sequence[Memory], names: Mapping[str, str]) -> None:
         for memory in memories:
-            self._write_memory(memory, names.get(memory.id))
-
-    def _write_memory(self, memory: Memory, name: str | None) -> None:
-        if name is None:
-            if not memory.pinned and not _is_teams(memory):
-                folder = self._state.subfolder(memory.project)
-                name = os.path.join(folder, name_of(memory))
-                self._write(name, to_page(memory), self._entry_of(memory))
-            return
-        if self._state.files[name].problem or not self._state.is_as_seen(name):
-            return
-        if memory.pinned or _is_teams(memory):
-            self._remove(name)
-        else:
-            self._write(name, to_page(memory), self._entry_of(memory))
-
-    def _entry_of(self, memory: Memory) -> Entry:
-        return Entry(id=memory.id, version=memory.updated_at or 0.0)
+            name = names.get(memory.id)
+            has_file = not memory.pinned and not _is_teams(memory)
+            if name and (self._state.files[name].problem or not self._state.is_as_seen(name)):
+                continue
+            if has_file:
+                name = name or os.path.join(self._state.subfolder(memory.project), name_of(memory))
+                entry = Entry(id=memory.id, version=memory.updated_at or 0.0)
+                self._write(name, to_page(memory), entry)
+            elif name:
+                self._remove(name)
 
     def _write(self, name: str, content: str, entry: Entry) -> None:
         """Replace a file, if it is still as it was seen, and agree on the new content."""
@@ -481,13 +462,6 @@ class _Round:
         entry.hash = hashlib.sha256(data).hexdigest()[:32]
         self._state.files[name] = entry
 
-    def _remove_forgotten(self) -> None:
-        for name, entry in list(self._state.files.items()):
-            is_agreed = entry.id and entry.hash and not entry.problem
-            is_forgotten = is_agreed and entry.id not in self._versions
-            if is_forgotten and self._state.is_as_seen(name):
-                self._remove(name)
-
     def _remove(self, name: str) -> None:
         try:
             os.unlink(self._state.path(name))
@@ -495,14 +469,6 @@ class _Round:
             self._failures[name] = f"cannot be removed: {error.strerror}"
         else:
             del self._state.files[name]
-
-    def _tell_of_failures(self) -> None:
-        new = self._failures.items() - self._state.failures.items()
-        self._state.failures = self._failures
-        for name, reason in sorted(new)[:MAX_NAMED]:
-            self._state.say(f"{name} {reason}")
-        if len(new) > MAX_NAMED:
-            self._state.say(f"{len(new) - MAX_NAMED} more files, too; see `upwell doctor`")
 
 
 def _is_teams(memory: Memory | None) -> bool:

@@ -8,10 +8,8 @@ Notes do not record their own origin, because anyone can edit the file. Instead,
 upwell's home records the project and author of each note. A repository can therefore contain notes,
 but cannot claim that a user of this machine wrote them.
 
-The labels of a note: its namespace, kind, tags and paths.
-
-A note in `stm.json` has keys only for the labels that were given. A note without labels has only
-the four keys that seed 001 defines (tests/NAMES.md).
+A note has keys only for the labels that were given: its namespace, kind, tags and paths. A note
+without labels has only the four keys that seed 001 defines (tests/NAMES.md).
 """
 
 import errno
@@ -261,19 +259,13 @@ class Origins:
     def all(self) -> dict[str, Origin]:
         return {key: origin for key, raw in self._load().items() if (origin := _origin(raw))}
 
-    def keep(self, note_id: str, origin: Origin) -> None:
-        self.keep_all({note_id: origin})
-
-    def keep_all(self, origins: Mapping[str, Origin]) -> None:
+    def keep(self, origins: Mapping[str, Origin]) -> None:
         records = {note_id: asdict(origin) for note_id, origin in origins.items()}
         self._change(lambda raws: {**raws, **records})
 
     def drop(self, note_ids: Iterable[str]) -> None:
-        deleted_ids = set(note_ids)
-        if deleted_ids:
-            self._change(
-                lambda raws: {key: raw for key, raw in raws.items() if key not in deleted_ids}
-            )
+        if ids := set(note_ids):
+            self._change(lambda raws: {key: raw for key, raw in raws.items() if key not in ids})
 
     def _change(self, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

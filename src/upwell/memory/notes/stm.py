@@ -2,9 +2,8 @@
 
 The file is an array of objects with `id`, `content`, `created_at` and `viewed_at` (ISO 8601, UTC,
 `Z`), plus any labels (`memory/notes/file.py`). Other keys are preserved. The file is the only
-copy of the notes; `memory/notes/file.py` reads and writes it.
-
-Read an `stm.json` written by another program or in another home.
+copy of the notes; `memory/notes/file.py` reads and writes it. `read_notes()` reads an `stm.json`
+written by another program or in another home.
 """
 
 import hashlib
@@ -106,10 +105,7 @@ class ShortTerm:
         now = _stamp(self._clock.now())
         raw = {"id": str(uuid.uuid4()), "content": masked, "created_at": now, "viewed_at": now}
         raw |= labels.keys()
-        origin = origin or Origin()
-        if self._origins is not None:
-            with writing(self.path):
-                self._origins.keep(raw["id"], replace(origin, project=self._root or origin.project))
+        self._keep_origins({raw["id"]: origin or Origin()})
         self.file.change(lambda notes: [*notes, raw])
         return _entry(raw), rules
 
@@ -124,6 +120,7 @@ class ShortTerm:
         Raises:
             StoreError: the file cannot be read, or nothing was stored.
         """
+        now = self._clock.now()
         present = {raw["id"] for raw in self.file.read()}
         new_notes, fired_rules = dict[str, Raw](), list[str]()
         origins = dict[str, Origin]()
@@ -138,22 +135,21 @@ class ShortTerm:
                 continue
             masked, rules = redact(entry.content)
             fired_rules += rules
-            new_notes[entry.id] = self._raw(replace(entry, content=masked))
-            origins[entry.id] = replace(origin, project=self._root or origin.project)
-        if new_notes and self._origins is not None:
-            with writing(self.path):
-                self._origins.keep_all(origins)
+            created = now if entry.created_at is None else entry.created_at
+            viewed = created if entry.viewed_at is None else entry.viewed_at
+            is_old = viewed < now - self.options.retention_days * _DAY
+            new_notes[entry.id] = {
+                "id": entry.id,
+                "content": masked,
+                "created_at": _stamp(created),
+                "viewed_at": _stamp(now if is_old else viewed),
+                **entry.labels.keys(),
+            }
+            origins[entry.id] = origin
         if new_notes:
+            self._keep_origins(origins)
             self.file.change(lambda all_notes: [*all_notes, *new_notes.values()])
         return [_entry(raw) for raw in new_notes.values()], tuple(fired_rules)
-
-    def _raw(self, entry: StmEntry) -> Raw:
-        now = self._clock.now()
-        created = now if entry.created_at is None else entry.created_at
-        viewed = created if entry.viewed_at is None else entry.viewed_at
-        is_old = viewed < now - self.options.retention_days * _DAY
-        times = {"created_at": _stamp(created), "viewed_at": _stamp(now if is_old else viewed)}
-        return {"id": entry.id, "content": entry.content, **times, **entry.labels.keys()}
 
     def search(
         self,
@@ -179,11 +175,13 @@ class ShortTerm:
             raise UsageError(
                 "search_memory needs a query, an id or a date", hint="a date looks like 2025-07-20"
             )
-        day = _day(date) if date else None
+        if date and not _is_date(date):
+            raise UsageError(f"{date[:40]!r} is not a date", hint="YYYY-MM-DD, like 2025-07-20")
         matching = [
             raw
             for raw in self._seen_by(project, namespaces)
-            if (not id or raw["id"] == id) and (day is None or _was_created_on(raw, day))
+            if (not id or raw["id"] == id)
+            and (not date or _stamp(_time(raw, "created_at")).startswith(date))
         ]
         best = _ranked(matching, query)[: self.options.most]
         if best:
@@ -213,7 +211,11 @@ class ShortTerm:
         for at least 30 days, until notes are next moved to the trash. Notes without a readable time
         are kept. Returns the number of moved notes."""
         horizon = self._clock.now() - self.options.retention_days * _DAY
-        old = {raw["id"] for raw, _ in self._with_origins() if _is_forgotten(raw, horizon)}
+        viewed_at = {
+            raw["id"]: _time(raw, "viewed_at") or _time(raw, "created_at")
+            for raw, _ in self._with_origins()
+        }
+        old = {id for id, time in viewed_at.items() if time is not None and time < horizon}
         return self._move_out(old, self._to_trash)
 
     def forget_project(self, project: str, *, for_good: bool) -> int:
@@ -222,13 +224,10 @@ class ShortTerm:
         ids = {raw["id"] for raw, origin in self._with_origins() if origin.project == project}
         if not for_good:
             return self._move_out(ids, self._to_trash)
-        return self._move_out(ids, lambda _: None) + self._empty_trash(project)
-
-    def _empty_trash(self, project: str) -> int:
         mine = [raw for raw in self._cleared.read() if raw.get("project") == project]
         if mine:
             self._cleared.change(lambda trash: [raw for raw in trash if raw not in mine])
-        return len(mine)
+        return self._move_out(ids, lambda _: None) + len(mine)
 
     def _move_out(self, ids: Collection[str], receive: Callable[[list[Raw]], None]) -> int:
         if not ids:
@@ -266,7 +265,29 @@ class ShortTerm:
 
     def memories(self) -> list[Memory]:
         """The notes of `entries()` as memories, for indexing. They are not marked as viewed."""
-        return [_memory(_entry(raw), origin) for raw, origin in self._with_origins()]
+        memories = []
+        for raw, origin in self._with_origins():
+            entry = _entry(raw)
+            provenance = Provenance(
+                door=_DOORS.get(origin.trust, "cli"), server=origin.program, session=origin.session
+            )
+            memories.append(
+                Memory(
+                    text=entry.content,
+                    id=entry.id,
+                    namespace=entry.labels.place,
+                    tags=entry.labels.all_tags,
+                    paths=entry.labels.paths,
+                    project=origin.project,
+                    source=f"{SOURCE}{entry.id}",
+                    trust=origin.trust,
+                    provenance=provenance,
+                    content_hash=content_hash(entry.content),
+                    created_at=entry.created_at,
+                    viewed_at=entry.viewed_at,
+                )
+            )
+        return memories
 
     def _with_origins(self) -> list[tuple[Raw, Origin]]:
         origins = self._origins.all() if self._origins is not None else {}
@@ -295,29 +316,20 @@ class ShortTerm:
         except StoreError as error:
             LOG.warning("notes could not be marked as viewed: %s", error)
 
+    def _keep_origins(self, origins: Mapping[str, Origin]) -> None:
+        if self._origins is not None:
+            with writing(self.path):
+                self._origins.keep(
+                    {
+                        note_id: replace(origin, project=self._root or origin.project)
+                        for note_id, origin in origins.items()
+                    }
+                )
+
     def _forget_origins(self, ids: set[str]) -> None:
         if self._origins is not None:
             with writing(self.path):
                 self._origins.drop(ids)
-
-
-def _memory(entry: StmEntry, origin: Origin) -> Memory:
-    return Memory(
-        text=entry.content,
-        id=entry.id,
-        namespace=entry.labels.place,
-        tags=entry.labels.all_tags,
-        paths=entry.labels.paths,
-        project=origin.project,
-        source=f"{SOURCE}{entry.id}",
-        trust=origin.trust,
-        provenance=Provenance(
-            door=_DOORS.get(origin.trust, "cli"), server=origin.program, session=origin.session
-        ),
-        content_hash=content_hash(entry.content),
-        created_at=entry.created_at,
-        viewed_at=entry.viewed_at,
-    )
 
 
 def _id(raw: object) -> str | None:
@@ -350,41 +362,28 @@ def _ranked(notes: list[Raw], query: str) -> list[Raw]:
     return [raw for _, raw in sorted(scored, key=lambda pair: pair[0], reverse=True)]
 
 
-def _was_created_on(raw: Raw, day: date) -> bool:
-    time = _time(raw, "created_at")
-    return time is not None and datetime.fromtimestamp(time, UTC).date() == day
-
-
-def _is_forgotten(raw: Raw, horizon: float) -> bool:
-    last = _time(raw, "viewed_at") or _time(raw, "created_at")
-    return last is not None and last < horizon
-
-
 def _time(raw: object, key: str) -> float | None:
     """Convert an ISO time, or a bare date as in older files, to epoch seconds. Returns None for
     anything else."""
     value = raw.get(key) if isinstance(raw, dict) else None
-    if not isinstance(value, str):
-        return None
     try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
+        return moment(value) if isinstance(value, str) else None
+    except UsageError:
         return None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
-def _day(text: str) -> date:
+def _is_date(text: str) -> bool:
     try:
-        if _DATE.fullmatch(text):
-            return date.fromisoformat(text)
+        return bool(_DATE.fullmatch(text) and date.fromisoformat(text))
     except ValueError:
-        pass
-    raise UsageError(f"{text[:40]!r} is not a date", hint="YYYY-MM-DD, like 2025-07-20")
+        return False
 
 
-def _stamp(at: float) -> str:
-    moment = datetime.fromtimestamp(at, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _stamp(at: float | None) -> str:
+    if at is None:
+        return ""
+    time = datetime.fromtimestamp(at, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def is_untrusted(notes: ShortTerm) -> bool:
@@ -420,18 +419,14 @@ def read_notes(path: Path) -> Iterator[StmEntry]:
     Raises:
         UsageError: the file cannot be read or is not an array, or a note is malformed.
     """
-    for number, raw in enumerate(_array(path), 1):
+    notes = read_json(path, MAX_BYTES)
+    if not isinstance(notes, list):
+        raise UsageError(f"{path} is not an array of notes", hint="name an stm.json")
+    for number, raw in enumerate(notes, 1):
         try:
             yield _entry_read(raw)
         except UsageError as error:
             raise UsageError(f"{path}: note {number}: {error.message}", hint=error.hint) from error
-
-
-def _array(path: Path) -> list[object]:
-    notes = read_json(path, MAX_BYTES)
-    if not isinstance(notes, list):
-        raise UsageError(f"{path} is not an array of notes", hint="name an stm.json")
-    return notes
 
 
 def _entry_read(raw: object) -> StmEntry:
