@@ -11,8 +11,7 @@ from tests.contracts.stores import TENANTS, TenantStore
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Memory, Query, Scope
-from upwell.memory.base import StoreRecall
-from upwell.memory.relocation import Discarded
+from upwell.memory.base import Discarded, StoreRecall
 from upwell.testing import ManualClock
 
 OURS, THEIRS = "ours", "theirs"

@@ -116,6 +116,21 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o600, prefix
         os.close(folder)
 
 
+def append_lines(path: Path, lines: str | bytes) -> None:
+    """Append lines to a file (mode 0600). They are on disk when this returns. A newline comes
+    first, because a killed process may have left an incomplete line.
+
+    Raises:
+        StoreUnwritable: the file cannot be written.
+    """
+    raw = lines if isinstance(lines, bytes) else lines.encode()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    with writing(path), open(os.open(path, flags, 0o600), "ab") as file:
+        file.write(b"\n" + raw)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def read_regular_file(path: Path) -> bytes:
     """Return the content of a regular file.
 

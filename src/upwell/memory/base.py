@@ -1,8 +1,7 @@
-"""The protocols for memory stores, and for places to recall memories from.
+"""The protocols for memory stores, and for places to recall memories from. The suites in
+`tests/contracts/` check every implementation against them.
 
-The suites in `tests/contracts/` check every implementation against them.
-
-Recall from one store, from several places at once, or with a fallback. Also reads memories for
+Also recalls from one store, from several places at once, or with a fallback, and reads memories for
 surfacing.
 """
 
@@ -36,6 +35,13 @@ class Added(Struct, frozen=True, kw_only=True):
     id: str
     redacted: tuple[str, ...] = ()
     duplicates: tuple[str, ...] = ()
+
+
+class Discarded(Struct, frozen=True):
+    """A memory in the trash, and the time of its deletion in epoch seconds."""
+
+    memory: Memory
+    deleted_at: float
 
 
 class Recall(Protocol):
@@ -346,17 +352,23 @@ class Recalls:
             asyncio.Task(place.search(query, deadline), loop=loop, eager_start=True)
             for place in self.places
         ]
-        await _end(tasks, deadline)
+        # They start eagerly, so a search of a small store is done as soon as its task exists.
+        if not all(task.done() for task in tasks):
+            try:
+                await asyncio.wait(tasks, timeout=max(deadline.remaining(), 0.001))
+            finally:
+                for task in tasks:
+                    task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         hits: list[tuple[Hit, int]] = []
         failures: list[UpwellError] = []
         missing: list[str] = []
         asked: list[str] = []
         for number, (place, task) in enumerate(zip(self.places, tasks, strict=True)):
+            error = None if task.cancelled() else task.exception()
             if task.cancelled():
                 missing.append(f"{place.name}: it took too long")
-                continue
-            error = task.exception()
-            if error is None:
+            elif error is None:
                 hits += [(hit, number) for hit in task.result().hits]
                 missing += task.result().missing
                 asked += task.result().asked
@@ -368,20 +380,16 @@ class Recalls:
                 fault = f"unexpected {type(error).__name__}"
                 failures.append(RecallUnavailable(fault, source=place.name))
                 missing.append(f"{place.name}: {fault}")
-        self._log(missing)
+        for reason in missing:
+            if reason not in self._logged:
+                LOG.warning("searched without %s", reason)
+        self._logged = frozenset(missing)
         if len(failures) == len(self.places):
             first = failures[0]
             raise RecallUnavailable(
                 first.message, source=self.name, hint=first.hint, missing=tuple(missing)
             )
         return Found(tuple(merged(hits)[: query.limit]), tuple(missing), tuple(asked))
-
-    def _log(self, missing: Sequence[str]) -> None:
-        """Log each place when it goes missing, not again on every search."""
-        for place in missing:
-            if place not in self._logged:
-                LOG.warning("searched without %s", place)
-        self._logged = frozenset(missing)
 
     async def ping(self) -> Ping:
         """Ok if at least one place is ok."""
@@ -424,18 +432,6 @@ class FallBack:
         return Ping(ok=False, detail=f"{first.detail}; instead: {instead}", hint=first.hint)
 
 
-async def _end(tasks: Sequence["asyncio.Task[Found]"], deadline: Deadline) -> None:
-    # The tasks start eagerly, so a search of a small store is done as soon as its task exists.
-    if all(task.done() for task in tasks):
-        return
-    try:
-        await asyncio.wait(tasks, timeout=max(deadline.remaining(), 0.001))
-    finally:
-        for task in tasks:
-            task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 def merged(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
     """Order hits by score, and drop near duplicates from different places. Each hit comes with the
     number of its place.
@@ -446,7 +442,12 @@ def merged(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
     """
     distinct: list[tuple[Hit, int]] = []
     repeats: list[Hit] = []
-    for hit, place in sorted(hits, key=lambda pair: _precedence(pair[0])):
+
+    def precedence(entry: tuple[Hit, int]) -> tuple[float, bool, float]:
+        hit, _ = entry
+        return -round(hit.score, 2), _is_by_agent(hit), -hit.score
+
+    for hit, place in sorted(hits, key=precedence):
         earlier = distinct[:MAX_COMPARED]
         elsewhere = [other for other, other_place in earlier if other_place != place]
         if _is_like(hit, elsewhere, NEAR_DUPLICATE):
@@ -456,10 +457,6 @@ def merged(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
         else:
             distinct.append((hit, place))
     return [*(hit for hit, _ in distinct), *repeats]
-
-
-def _precedence(hit: Hit) -> tuple[float, bool, float]:
-    return -round(hit.score, 2), _is_by_agent(hit), -hit.score
 
 
 def _is_by_agent(hit: Hit) -> bool:

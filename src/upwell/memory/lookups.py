@@ -49,6 +49,23 @@ def rarest_stems(stems: Sequence[str], holding: Mapping[str, int]) -> list[str]:
     return known[: len(stems) // 5 + 1]
 
 
+def duplicates_of(
+    memories: Sequence[Memory],
+    exact: Mapping[str, Sequence[str]],
+    near: Mapping[str, Sequence[str]],
+) -> list[tuple[str, ...]]:
+    """Return the ids of up to `MAX_REPORTED` duplicates of each memory: the exact ones in the
+    store, the first of `memories` that has the same text, and the near ones in the store. A memory
+    with the same id does not count. `exact` and `near` are by the ids of `memories`."""
+    earlier: dict[tuple[str | None, str], str] = {}
+    groups = []
+    for memory in memories:
+        first = earlier.setdefault((memory.project, memory.content_hash), memory.id)
+        same = dict.fromkeys([*exact.get(memory.id, ()), first, *near.get(memory.id, ())])
+        groups.append(tuple(id for id in same if id != memory.id)[:MAX_REPORTED])
+    return groups
+
+
 def are_alike(text: str, other: str) -> bool:
     """Return whether two texts are near duplicates."""
     left, right = set(counted(sound(text))), set(counted(sound(other)))

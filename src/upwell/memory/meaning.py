@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
@@ -46,7 +46,8 @@ class VectorIndex(Protocol):
     questions: "QuestionVectors"
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector from the configured model yet. Returns how many
+        """Embed the memories that have no vector from the configured model yet, in batches. Does
+        nothing while another process is embedding, and stops if the model fails. Returns how many
         were embedded."""
         ...
 
@@ -182,6 +183,32 @@ async def packed_vectors(
             break
         one_by_one |= await packed_vectors(questions, [due])
     return one_by_one
+
+
+async def embed_due(
+    index: VectorIndex,
+    due: Callable[[int], Awaitable[Sequence[DueVector]]],
+    keep: Callable[[Mapping[DueVector, bytes]], Awaitable[bool]],
+    progress: Progress | None,
+) -> tuple[int, bool]:
+    """Embed the memories that `due()` returns, batch by batch: those after a number. Stops early if
+    the model fails, or if `keep()` returns False. Returns how many were embedded, and whether that
+    was all of them."""
+    done, after = 0, -1
+    earlier, total = await index.counts()
+    while batch := await due(after):
+        vectors = await packed_vectors(index.questions, batch)
+        if not vectors:
+            return done, False
+        goes_on = await keep(vectors)
+        done, after = done + len(vectors), batch[-1].n
+        if progress is not None:
+            progress(earlier + done, total)
+        if not goes_on:
+            return done, False
+    if done:
+        LOG.info("embedded %d memories with %s", done, index.questions.embedder.name)
+    return done, True
 
 
 MODEL_SECONDS = 5.0

@@ -19,6 +19,7 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Trust
 from upwell.ground.types.rpc import EVERY
+from upwell.memory.ranking.terms import sound
 
 KNOWN = (
     "decisions",
@@ -323,7 +324,7 @@ def to_json(memory: Memory) -> str:
             for field in fields(memory)
             if field.name != "provenance"
         }
-        | {"provenance": {f.name: getattr(memory.provenance, f.name) for f in fields(Provenance)}}
+        | {"provenance": {name: getattr(memory.provenance, name) for name in _ORIGIN}}
     )
 
 
@@ -352,12 +353,49 @@ def is_text(value: str) -> bool:
     return True
 
 
+_ORIGIN = tuple(field.name for field in fields(Provenance))
 DETAILS = (
     "tags, paths, symbols, project, source, first_line, last_line, door, server, tool, session, "
     "trust, pinned, supersedes, expires_at, content_hash, created_at, updated_at, viewed_at, "
     "triggers, occurrences"
 )
 """The columns of a memory's row that all stores share."""
+
+
+def details_of(memory: Memory) -> tuple[Any, ...]:
+    """The values of `DETAILS`. Times are floats, because PostgreSQL's driver cannot encode a list
+    that mixes integers and floats."""
+    first, last = memory.lines or (None, None)
+    origin = memory.provenance
+    times = (memory.expires_at, memory.created_at, memory.updated_at, memory.viewed_at)
+    expires, *dates = (None if time is None else float(time) for time in times)
+    return (
+        json.dumps(memory.tags),
+        json.dumps(memory.paths),
+        json.dumps(memory.symbols),
+        memory.project or "",
+        memory.source,
+        first,
+        last,
+        origin.door,
+        origin.server,
+        origin.tool,
+        origin.session,
+        str(memory.trust),
+        memory.pinned,
+        memory.supersedes,
+        expires,
+        memory.content_hash,
+        *dates,
+        json.dumps(memory.triggers),
+        memory.occurrences,
+    )
+
+
+def with_sound_origin(memory: Memory) -> Memory:
+    """The memory with a source and provenance that every store can hold."""
+    origin = {name: sound(getattr(memory.provenance, name)) for name in _ORIGIN}
+    return replace(memory, source=sound(memory.source), provenance=Provenance(**origin))
 
 
 def from_details(

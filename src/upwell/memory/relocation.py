@@ -9,7 +9,6 @@ the source.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import batched
 from pathlib import Path
@@ -18,11 +17,10 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.ground.files import writing
+from upwell.ground.files import append_lines
 from upwell.ground.types.memory import Memory
-from upwell.memory.base import Added, IndexSource
-from upwell.memory.ranking.terms import sound
-from upwell.memory.records import to_json
+from upwell.memory.base import Added, Discarded, IndexSource
+from upwell.memory.records import to_json, with_sound_origin
 from upwell.memory.team.sharing import addressed
 
 BATCH = 200
@@ -37,13 +35,6 @@ after the move. No memory has this version, so a later run copies the memory if 
 it."""
 
 Progress = Callable[[int, int], None]
-
-
-class Discarded(Struct, frozen=True):
-    """A memory in the trash, and the time of its deletion in epoch seconds."""
-
-    memory: Memory
-    deleted_at: float
 
 
 class Movable(IndexSource, Protocol):
@@ -123,15 +114,7 @@ class MoveJournal:
     def append(self, versions: Mapping[str, float]) -> None:
         if not versions:
             return
-        lines = "".join(f"{json.dumps(entry)}\n" for entry in versions.items())
-        with writing(self._path), open(os.open(self._path, _APPEND, 0o600), "a") as file:
-            # Begin with a newline, because a killed process may have left an incomplete line.
-            file.write(f"\n{lines}")
-            file.flush()
-            os.fsync(file.fileno())
-
-
-_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        append_lines(self._path, "".join(f"{json.dumps(entry)}\n" for entry in versions.items()))
 
 
 class Relocation:
@@ -182,10 +165,15 @@ class Relocation:
                 break
             total = copied + len(plan.copy)
             for ids in batched(plan.copy, BATCH):
-                await self._copy(ids)
+                memories = await self._source.get_many(ids)
+                await self._target.add(memories)
+                self._journal.append({memory.id: memory.updated_at or 0.0 for memory in memories})
                 copied += len(ids)
                 progress(copied, total)
-            await self._discard(plan.discard)
+            if items := plan.discard:
+                await self._target.discard(items)
+                self._journal.append({_in_trash(item.memory.id): item.deleted_at for item in items})
+                self._journal.append({item.memory.id: NEVER for item in items})
         verified = await self.verify()
         # This version makes the next run copy these memories again.
         self._journal.append(dict.fromkeys(verified.different, NEVER))
@@ -231,18 +219,6 @@ class Relocation:
             different=tuple(different),
         )
 
-    async def _copy(self, ids: Sequence[str]) -> None:
-        memories = await self._source.get_many(ids)
-        await self._target.add(memories)
-        self._journal.append({memory.id: memory.updated_at or 0.0 for memory in memories})
-
-    async def _discard(self, items: Sequence[Discarded]) -> None:
-        if not items:
-            return
-        await self._target.discard(items)
-        self._journal.append({_in_trash(item.memory.id): item.deleted_at for item in items})
-        self._journal.append({item.memory.id: NEVER for item in items})
-
 
 def _in_trash(memory_id: str) -> str:
     return f"trash:{memory_id}"
@@ -251,19 +227,4 @@ def _in_trash(memory_id: str) -> str:
 def _fields(memory: Memory) -> bytes:
     """Encode all fields of a memory except its tenant, in the form in which every store returns
     them. The project gets the name that a shared store uses for it."""
-    memory = addressed(memory)
-    origin = memory.provenance
-    return to_json(
-        replace(
-            memory,
-            tenant="",
-            source=sound(memory.source),
-            provenance=replace(
-                origin,
-                door=sound(origin.door),
-                server=sound(origin.server),
-                tool=sound(origin.tool),
-                session=sound(origin.session),
-            ),
-        )
-    ).encode()
+    return to_json(with_sound_origin(replace(addressed(memory), tenant=""))).encode()

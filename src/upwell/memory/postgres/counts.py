@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.project import owners_of
@@ -20,7 +19,7 @@ from upwell.ground.types.rpc import EVERY, PRIVATE, is_visible
 from upwell.memory.lookups import Lookup, join_of, planned
 from upwell.memory.postgres.writing import EXPIRES, NAMESPACE, PINNED, indexable
 from upwell.memory.ranking.calibrate import SIZES, NullScores, usual
-from upwell.memory.ranking.signals import Join, JoinKey, exact_keys, join_keys
+from upwell.memory.ranking.signals import Join, exact_keys, join_keys
 from upwell.memory.ranking.terms import Corpus
 
 WHOLE_TENANT = -1
@@ -34,7 +33,7 @@ SIZES_OF_SCOPES = f"""
     WHERE tenant = %(tenant)s AND {_VISIBLE} ORDER BY no"""
 _OF_SCOPES = f"""AND scope = ANY(ARRAY(
     SELECT no FROM upwell.scope WHERE tenant = %(tenant)s AND {_VISIBLE}))"""
-_VERSION = "SELECT version FROM upwell.tenant WHERE tenant = %(tenant)s"
+VERSION = Statement("SELECT version FROM upwell.tenant WHERE tenant = %(tenant)s", {})
 
 
 def _holding(table: str, column: str, names: str, of_scopes: str) -> str:
@@ -152,9 +151,6 @@ class TermCounts(Struct, frozen=True):
         holding = {stem: self.holding.get(stem, 0) for stem in word_of}
         return planned(text, word_of, holding, self.corpus)
 
-    def holding_these(self, holding: Mapping[str, int]) -> "TermCounts":
-        return replace(self, holding={stem: int(count) for stem, count in holding.items()})
-
 
 class Overview(Struct, frozen=True):
     """The counts that do not depend on the query, at one version of the memories."""
@@ -210,7 +206,10 @@ class Overviews:
             scope.tenant, sizes_of(scope), Statement(_NULL_SCORES, {}), Statement(_KINDS, {})
         )
         corpus, mean_tokens = corpus_of(sizes)
-        null_scores = _null_scores(measured, key_of(scope, sizes)) or usual(corpus)
+        key = key_of(scope, sizes)
+        own = [figures for no, *figures in measured if no == key]
+        complete = len(own) == len(SIZES)
+        null_scores = NullScores(*zip(*own, strict=True)) if complete else usual(corpus)
         overview = Overview(version, corpus, mean_tokens, null_scores, *kinds[0])
         self._of[scope.tenant, scope.project] = overview
         if len(self._of) > MAX_OVERVIEWS:
@@ -249,7 +248,11 @@ async def counted(
         corpus=overview.corpus,
         mean_tokens=overview.mean_tokens,
         holding={stem: int(count) for kind, stem, count in rows if kind == 1},
-        joins=_joins(keys, joined),
+        joins={
+            key: join_of(join_key, joined[indexable(key)])
+            for key, join_key in keys.items()
+            if indexable(key) in joined
+        },
         null_scores=overview.null_scores,
         keep=filter_of(
             scope.namespaces,
@@ -260,18 +263,6 @@ async def counted(
         supersedes=overview.has_superseding,
         has_file=not query.file or not keys_of_file.isdisjoint(joined),
     )
-
-
-def version_statement() -> Statement:
-    return Statement(_VERSION, {})
-
-
-def _joins(keys: Mapping[str, JoinKey], counted: Mapping[str, int]) -> dict[str, Join]:
-    return {
-        key: join_of(join_key, counted[indexable(key)])
-        for key, join_key in keys.items()
-        if indexable(key) in counted
-    }
 
 
 def sizes_of(scope: Scope) -> Statement:
@@ -303,10 +294,3 @@ def key_of(scope: Scope, sizes: Rows) -> int | None:
         return WHOLE_TENANT
     names = (*owners_of(scope.project), "")
     return next((numbers[name] for name in names if name in numbers), None)
-
-
-def _null_scores(rows: Rows, key: int | None) -> NullScores | None:
-    own = [(mean, spread) for scope, mean, spread in rows if scope == key]
-    if len(own) != len(SIZES):
-        return None
-    return NullScores(*zip(*own, strict=True))

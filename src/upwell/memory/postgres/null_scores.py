@@ -1,9 +1,13 @@
 """Measure and store the null scores of each scope (`memory/ranking/calibrate.py`)."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
+from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
+from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Scope
 from upwell.memory.lookups import SEQUENCE_BITS, candidates_from, words_by_stem
 from upwell.memory.postgres.counts import (
@@ -17,18 +21,18 @@ from upwell.memory.postgres.counts import (
 from upwell.memory.postgres.lookup import NUMBERED, matches, merging, row_of
 from upwell.memory.postgres.writing import NEXT_VERSION
 from upwell.memory.ranking.calibrate import (
-    GROWTH,
-    LEAST_MEASURED,
+    BEST_OF,
+    MAX_SAMPLE_CHARS,
     SAMPLES,
     SIZES,
+    is_due,
     mean_and_spread,
+    random_queries,
     usual,
 )
-from upwell.memory.ranking.signals import QueryPart, bm25, frequencies
+from upwell.memory.ranking.signals import best_bm25
 from upwell.memory.ranking.terms import query_words
 
-_BEST_OF = 5
-_TEXT_CHARS = 2_000
 _MEASURED = """
     SELECT scope, max(memories) FROM upwell.null_score WHERE tenant = %(tenant)s GROUP BY scope"""
 _DRAWN = """
@@ -46,6 +50,17 @@ _STORED = """
         spread = excluded.spread, memories = excluded.memories"""
 
 
+async def measure(postgres: Postgres, tenant: str, projects: Iterable[str | None]) -> None:
+    """Measure the null scores of each of these projects, and of all projects together, if they
+    have grown enough since the last measurement. A failure is logged: the memories that were just
+    added are stored, and until the next addition, searches use the old null scores."""
+    try:
+        for project in dict.fromkeys([*projects, None]):
+            await measure_if_due(postgres, Scope(tenant=tenant, project=project))
+    except StoreError as error:
+        LOG.warning("cannot measure null scores: %s", error)
+
+
 async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
     """Measure and store the null scores of this scope, if enough visible memories have been added
     since the last measurement.
@@ -57,9 +72,7 @@ async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
     corpus, mean_tokens = corpus_of(sizes)
     key = key_of(scope, sizes)
     before = {int(number): int(memories) for number, memories in measured}
-    if key is None or corpus.memories < LEAST_MEASURED:
-        return
-    if key in before and corpus.memories <= GROWTH * before[key]:
+    if key is None or not is_due(corpus.memories, before.get(key)):
         return
     samples = await _sample_words(postgres, scope, sizes, random.Random(corpus.memories))
     if not samples:
@@ -95,24 +108,21 @@ async def _sample_words(
     ]
     values = {"lows": [low for low, _ in spans], "highs": [high for _, high in spans]}
     (rows,) = await postgres.ask(scope.tenant, Statement(_DRAWN, values))
-    samples = (query_words(text[:_TEXT_CHARS]) for (text,) in rows)
+    samples = (query_words(text[:MAX_SAMPLE_CHARS]) for (text,) in rows)
     return [words for words in samples if words]
 
 
 async def _by_chance(
     postgres: Postgres, scope: Scope, counts: TermCounts, samples: Sequence[list[str]], words: int
 ) -> tuple[float, float]:
-    rng = random.Random(words)
-    texts = [
-        " ".join(rng.choice(rng.choice(samples)) for _ in range(words)) for _ in range(SAMPLES)
-    ]
+    texts = random_queries(samples, words)
     word_of = {text: words_by_stem(text) for text in texts}
     stems = sorted(set().union(*word_of.values()))
     (rows,) = await postgres.ask(scope.tenant, holding(scope.project, stems))
-    counts = counts.holding_these(dict(rows))
+    counts = replace(counts, holding={stem: int(count) for stem, count in rows})
     lookups = [counts.lookup(text, word_of[text]) for text in texts]
     statements = [
-        matches(lookup, counts.corpus, counts.mean_tokens, counts.keep, _BEST_OF)
+        matches(lookup, counts.corpus, counts.mean_tokens, counts.keep, BEST_OF)
         for lookup in lookups
     ]
     matching = merging([statement for statement in statements if statement])
@@ -120,16 +130,12 @@ async def _by_chance(
     numbers = [[row[0] for row in next(found)] if statement else [] for statement in statements]
     every = sorted({n for own in numbers for n in own})
     (rows,) = await postgres.ask(scope.tenant, Statement(NUMBERED, {"numbers": every}))
-    memories = [row_of(scope.tenant, row) for row in rows]
-    candidates = candidates_from(memories, stems)
-    scores = []
-    for lookup, own in zip(lookups, numbers, strict=True):
-        reading = lookup.reading
-        parts = [
-            QueryPart(candidates[n], frequencies(reading, candidates[n]))
-            for n in own
-            if n in candidates
+    candidates = candidates_from([row_of(scope.tenant, row) for row in rows], stems)
+    return mean_and_spread(
+        [
+            best_bm25(
+                lookup.reading, counts.corpus, [candidates[n] for n in own if n in candidates]
+            )
+            for lookup, own in zip(lookups, numbers, strict=True)
         ]
-        best = (bm25(reading, counts.corpus, [part]) for part in parts)
-        scores.append(max(best, default=0.0))
-    return mean_and_spread(scores)
+    )

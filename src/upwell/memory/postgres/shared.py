@@ -8,16 +8,14 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.ground.errors import StoreError
 from upwell.ground.ledger import EntryKind
 from upwell.ground.postgres.connection import Postgres, Statement, Transaction
 from upwell.ground.postgres.schema import ENSURE_TENANT
-from upwell.ground.trace import LOG
-from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Scope
+from upwell.ground.types.memory import DEFAULT_TENANT, Memory
 from upwell.ground.types.rpc import PRIVATE
 from upwell.memory.postgres.counts import namespace_values, within
-from upwell.memory.postgres.null_scores import measure_if_due
-from upwell.memory.postgres.writing import COLUMNS, LOCK_TENANT, from_row, insert, remove
+from upwell.memory.postgres.null_scores import measure
+from upwell.memory.postgres.writing import BY_ID, COLUMNS, LOCK_TENANT, from_row, insert, remove
 from upwell.memory.records import from_json, to_json
 from upwell.memory.team.access import Received
 from upwell.memory.team.exchange import MAX_MEMORIES, Outgoing, RefusedWrite, Removal, Snapshot
@@ -57,7 +55,6 @@ _TRASHED = "SELECT id, memory FROM upwell.trash WHERE tenant = %(tenant)s AND id
 _RETURN = f"""
     DELETE FROM upwell.entry WHERE tenant = %(tenant)s AND kind = '{EntryKind.RECEIVED}'
     AND key IN (SELECT convert_to(token, 'UTF8') FROM unnest(%(tokens)s::text[]) AS r(token))"""
-_BY_IDS = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
 
 
 class TenantState(Struct, frozen=True):
@@ -144,7 +141,8 @@ class PostgresSharedMemories:
                 tokens = {refusal.token for refusal in refused}
                 new = [write for write in new if write.token not in tokens]
             memories = await self._apply(transaction, new)
-        await self._measure({memory.project for memory in memories})
+        if memories:
+            await measure(self.postgres, self._tenant, {memory.project for memory in memories})
         return Received(frozenset(write.token for write in new), refused)
 
     async def _apply(
@@ -160,7 +158,7 @@ class PostgresSharedMemories:
         trashed = [write.id for write in writes if write.content is Removal.TRASH]
         purged = [write.id for write in writes if write.content is Removal.PURGE]
         if trashed:
-            (rows,) = await transaction.run(Statement(_BY_IDS, {"ids": trashed}))
+            (rows,) = await transaction.run(Statement(BY_ID, {"ids": trashed}))
             gone = [from_row(self._tenant, row) for row in rows]
             values = {
                 "ids": [memory.id for memory in gone],
@@ -174,14 +172,6 @@ class PostgresSharedMemories:
         if out:
             await transaction.run(Statement(_FORGET, {"ids": out}))
         return memories
-
-    async def _measure(self, projects: set[str | None]) -> None:
-        try:
-            for project in projects | ({None} if projects else set()):
-                await measure_if_due(self.postgres, Scope(tenant=self._tenant, project=project))
-        except StoreError as error:
-            # The memories are stored. Until the next addition, searches use the old null scores.
-            LOG.warning("cannot measure null scores: %s", error)
 
 
 async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[Outgoing]:

@@ -1,7 +1,4 @@
-"""A team's store. Memories are kept in PostgreSQL and found by their words, files and symbols.
-
-Find duplicates of added memories. They are reported, but never merged.
-"""
+"""A team's store. Memories are kept in PostgreSQL and found by their words, files and symbols."""
 
 import asyncio
 from collections import defaultdict
@@ -14,37 +11,35 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.postgres.connection import Postgres, Statement, Transaction
 from upwell.ground.text.words import counted
-from upwell.ground.trace import LOG
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
-from upwell.memory.base import Added, WordCounts
+from upwell.memory.base import Added, Discarded, WordCounts
 from upwell.memory.lookups import (
     COMPARED,
     MAX_CHECKED,
-    MAX_REPORTED,
     SEQUENCE_BITS,
     are_alike,
+    duplicates_of,
     rarest_stems,
     words_by_stem,
 )
 from upwell.memory.meaning import QuestionVectors
 from upwell.memory.postgres.counts import (
     MAX_OVERVIEWS,
+    VERSION,
     Overviews,
     holding,
     namespace_values,
     owners,
-    version_statement,
     within,
 )
 from upwell.memory.postgres.lookup import last_of, pool_of, successors_sql
-from upwell.memory.postgres.null_scores import measure_if_due
+from upwell.memory.postgres.null_scores import measure
 from upwell.memory.postgres.vectors import PostgresVectors
-from upwell.memory.postgres.writing import COLUMNS, from_row, insert, remove
+from upwell.memory.postgres.writing import BY_ID, COLUMNS, from_row, insert, remove
 from upwell.memory.ranking.scoring import NOTHING, Pool
 from upwell.memory.ranking.terms import Corpus
 from upwell.memory.records import check, complete, from_json, stamped, to_json
-from upwell.memory.relocation import Discarded
 from upwell.memory.stems import stemmer
 from upwell.memory.team.sharing import addressed
 
@@ -68,8 +63,7 @@ _SHARING = """
 async def find_duplicates(
     postgres: Postgres, tenant: str, memories: Sequence[Memory]
 ) -> list[tuple[str, ...]]:
-    """Return the ids of a few duplicates of each memory in the same project: the stored exact and
-    near duplicates, and the first of `memories` that has the same text.
+    """Return the ids of a few duplicates of each memory in the same project.
 
     Raises:
         StoreError: the database failed.
@@ -77,31 +71,18 @@ async def find_duplicates(
     by_project: dict[str, list[Memory]] = defaultdict(list)
     for memory in memories:
         by_project[memory.project or ""].append(memory)
-    groups: dict[str, dict[str, None]] = {}
+    exact: dict[str, list[str]] = {}
+    near: dict[str, list[str]] = {}
     for project, own in by_project.items():
-        exact = await _exact(postgres, tenant, project, own)
-        near = await _near(postgres, tenant, project, own) if len(memories) <= MAX_CHECKED else {}
-        for memory in own:
-            same = dict.fromkeys(exact.get(memory.content_hash, ()))
-            groups[memory.id] = same | dict.fromkeys(near.get(memory.id, ()))
-    earlier: dict[tuple[str | None, str], str] = {}
-    duplicates = []
-    for memory in memories:
-        first = earlier.setdefault((memory.project, memory.content_hash), memory.id)
-        same = {first: None} | groups[memory.id]
-        duplicates.append(tuple(id for id in same if id != memory.id)[:MAX_REPORTED])
-    return duplicates
-
-
-async def _exact(
-    postgres: Postgres, tenant: str, project: str, memories: Sequence[Memory]
-) -> Mapping[str, list[str]]:
-    hashes = [memory.content_hash for memory in memories]
-    (rows,) = await postgres.ask(tenant, Statement(_EXACT, {"project": project, "hashes": hashes}))
-    same: dict[str, list[str]] = defaultdict(list)
-    for text_hash, memory_id in rows:
-        same[text_hash].append(memory_id)
-    return same
+        values = {"project": project, "hashes": [memory.content_hash for memory in own]}
+        (rows,) = await postgres.ask(tenant, Statement(_EXACT, values))
+        same: dict[str, list[str]] = defaultdict(list)
+        for text_hash, memory_id in rows:
+            same[text_hash].append(memory_id)
+        exact |= {memory.id: same[memory.content_hash] for memory in own}
+        if len(memories) <= MAX_CHECKED:
+            near |= await _near(postgres, tenant, project, own)
+    return duplicates_of(memories, exact, near)
 
 
 async def _near(
@@ -146,10 +127,9 @@ _TO_TRASH = """
     SET deleted_at = excluded.deleted_at, memory = excluded.memory"""
 TRASH_SECONDS = 30 * 86_400.0
 _LIVING = "(expires_at IS NULL OR expires_at > %(now)s)"
-_BY_ID = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
 _SEEN = """n >> %(bits)s IN (SELECT no FROM upwell.scope WHERE tenant = %(tenant)s
     AND (%(project)s::text IS NULL OR project IN ('', %(project)s, %(address)s, %(main)s)))"""
-_TRASHED = "SELECT memory FROM upwell.trash WHERE tenant = %(tenant)s"
+_TRASHED = "SELECT memory, deleted_at FROM upwell.trash WHERE tenant = %(tenant)s"
 _DROP = "DELETE FROM upwell.trash WHERE tenant = %(tenant)s AND id = %(id)s RETURNING id"
 _DROP_OLD = """
     DELETE FROM upwell.trash WHERE tenant = %(tenant)s AND deleted_at < %(before)s RETURNING id"""
@@ -187,11 +167,7 @@ class PostgresStore:
         duplicates = await find_duplicates(self._postgres, self._tenant, added_memories)
         async with self._writing() as transaction:
             await insert(transaction, self._tenant, added_memories)
-        try:
-            await self._measure({memory.project for memory in added_memories})
-        except StoreError as error:
-            # The memories are stored. Until the next addition, searches use the old null scores.
-            LOG.warning("cannot measure null scores: %s", error)
+        await measure(self._postgres, self._tenant, {memory.project for memory in added_memories})
         return [
             Added(id=memory.id, duplicates=ids)
             for memory, ids in zip(added_memories, duplicates, strict=True)
@@ -220,7 +196,7 @@ class PostgresStore:
         async with self._writing() as transaction:
             trashed, used = await transaction.run(
                 Statement(f"{_TRASHED} AND id = %(id)s", {"id": memory_id}),
-                Statement(_BY_ID, {"ids": [memory_id]}),
+                Statement(BY_ID, {"ids": [memory_id]}),
             )
             if not trashed or used:
                 return False
@@ -246,11 +222,10 @@ class PostgresStore:
 
     async def get_many(self, ids: Sequence[str]) -> Sequence[Memory]:
         values = {"ids": list(ids), "now": self._clock.now()}
-        return await self._memories(Statement(f"{_BY_ID} AND {_LIVING}", values))
+        return await self._memories(Statement(f"{BY_ID} AND {_LIVING}", values))
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
-        reading = self._newest_statement(scope, "true", limit, offset)
-        return await self._memories(reading)
+        return await self._memories(self._newest_statement(scope, "true", limit, offset))
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
         scope = replace(scope, tenant=self._tenant)
@@ -263,7 +238,7 @@ class PostgresStore:
         if known is None or version is None or known[0] != version:
             condition = "pinned AND trust NOT IN ('agent', 'tool')"
             reading = self._newest_statement(scope, condition, limit, 0)
-            versions, rows = await self._postgres.ask(self._tenant, version_statement(), reading)
+            versions, rows = await self._postgres.ask(self._tenant, VERSION, reading)
             version = versions[0][0] if versions else 0
             self._overviews.note(self._tenant, version)
             known = version, [from_row(self._tenant, row) for row in rows]
@@ -273,15 +248,12 @@ class PostgresStore:
         return [rule for rule in known[1] if rule.expires_at is None or rule.expires_at > now]
 
     async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
-        (rows,) = await self._postgres.ask(
-            self._tenant,
-            Statement(f"{_TRASHED} ORDER BY deleted_at DESC LIMIT %(limit)s", {"limit": limit}),
-        )
-        return [from_json(text) for (text,) in rows]
+        sql = f"{_TRASHED} ORDER BY deleted_at DESC LIMIT %(limit)s"
+        (rows,) = await self._postgres.ask(self._tenant, Statement(sql, {"limit": limit}))
+        return [from_json(text) for text, _ in rows]
 
     async def discarded(self) -> Sequence[Discarded]:
-        statement = "SELECT memory, deleted_at FROM upwell.trash WHERE tenant = %(tenant)s"
-        (rows,) = await self._postgres.ask(self._tenant, Statement(statement, {}))
+        (rows,) = await self._postgres.ask(self._tenant, Statement(_TRASHED, {}))
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
@@ -291,13 +263,9 @@ class PostgresStore:
             await transaction.run(_in_trash(own))
 
     async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
-        (newer,) = await self._postgres.ask(
-            self._tenant,
-            Statement(
-                successors_sql("ANY(%(ids)s)"),
-                {"ids": list(ids), "now": self._clock.now(), "lows": [0], "highs": [2**63 - 1]},
-            ),
-        )
+        values = {"ids": list(ids), "now": self._clock.now(), "lows": [0], "highs": [2**63 - 1]}
+        successors = Statement(successors_sql("ANY(%(ids)s)"), values)
+        (newer,) = await self._postgres.ask(self._tenant, successors)
         return {old: new for old, new in last_of(newer).items() if old in ids}
 
     async def candidates(self, query: Query, deadline: Deadline) -> Pool:
@@ -312,10 +280,7 @@ class PostgresStore:
             return NOTHING
 
     async def changes(self) -> Hashable:
-        (rows,) = await self._postgres.ask(
-            self._tenant,
-            version_statement(),
-        )
+        (rows,) = await self._postgres.ask(self._tenant, VERSION)
         return rows[0][0] if rows else 0
 
     async def stamps(self, *, limit: int) -> Mapping[str, float]:
@@ -349,15 +314,11 @@ class PostgresStore:
     async def aclose(self) -> None:
         await self._postgres.aclose()
 
-    async def _measure(self, projects: set[str | None]) -> None:
-        for project in projects | {None}:
-            await measure_if_due(self._postgres, Scope(tenant=self._tenant, project=project))
-
     def _owned(self, memory: Memory) -> Memory:
         return replace(memory, tenant=self._tenant)
 
     async def _by_id(self, transaction: Transaction, memory_id: str) -> Memory | None:
-        (rows,) = await transaction.run(Statement(_BY_ID, {"ids": [memory_id]}))
+        (rows,) = await transaction.run(Statement(BY_ID, {"ids": [memory_id]}))
         return from_row(self._tenant, rows[0]) if rows else None
 
     def _newest_statement(self, scope: Scope, condition: str, limit: int, offset: int) -> Statement:

@@ -16,7 +16,7 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -34,9 +34,9 @@ from upwell.memory.meaning import (
     DueVector,
     Progress,
     QuestionVectors,
-    packed_vectors,
+    embed_due,
 )
-from upwell.memory.postgres.counts import PostgresFilter, within
+from upwell.memory.postgres.counts import VERSION, PostgresFilter, within
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.ranking.terms import Corpus
 
@@ -60,7 +60,6 @@ not used, and processes of different versions do not replace each other's vector
 SAMPLE_SECONDS = 60.0
 """How long a sample of the tenant's vectors is used."""
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
-_VERSION = "SELECT version FROM upwell.tenant WHERE tenant = %(tenant)s"
 _LEASE = f"""
     INSERT INTO upwell.embedding_model AS old
         (tenant, model, name, dim, used_at, complete, holder, leased_until)
@@ -225,26 +224,21 @@ class PostgresVectors:
         return None if sample is None else PostgresQuestion(vector, self._model, sample)
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Embed the memories that have no vector from this model yet, in batches. Does nothing
-        while another process holds the lease, and stops if the model fails. Returns the number of
-        embedded memories.
-
-        Raises:
-            StoreError: the database failed.
-        """
-        version = await self._version()
+        (rows,) = await self._postgres.ask(self._tenant, VERSION)
+        version = int(rows[0][0]) if rows else None
         if version in (None, self._complete_at) or not await self.questions.load():
             return 0
-        complete = await self._lease()
-        if complete is None:
+        (leased,) = await self._postgres.ask(self._tenant, self._leasing())
+        if not leased:
             return 0
+        complete = int(leased[0][0])
         if complete == version:
             await self._release(complete)
             self._complete_at = version
             return 0
         ended = -1
         try:
-            done, is_whole = await self._embed_all(progress)
+            done, is_whole = await embed_due(self, self._due, self._keep, progress)
             if is_whole:
                 self._complete_at = ended = version
                 await self._postgres.ask(self._tenant, *(Statement(s, {}) for s in _DROP_UNUSED))
@@ -266,52 +260,30 @@ class PostgresVectors:
     def _of_model(self, sql: str, **values: object) -> Statement:
         return Statement(sql, {"model": self._model, "holder": self._holder, **values})
 
-    async def _version(self) -> int | None:
-        (rows,) = await self._postgres.ask(self._tenant, Statement(_VERSION, {}))
-        return int(rows[0][0]) if rows else None
-
-    async def _lease(self) -> int | None:
-        """Take or renew the lease. Returns the last version of the tenant's memories for which a
-        process finished embedding, or None if another process holds the lease."""
-        (rows,) = await self._postgres.ask(self._tenant, self._leasing())
-        return int(rows[0][0]) if rows else None
-
     def _leasing(self) -> Statement:
+        """Take or renew the lease. The row has the last version of the tenant's memories for which
+        a process finished embedding. There is none if another process holds the lease."""
         embedder = self.questions.embedder
         return self._of_model(_LEASE, name=embedder.name, dim=embedder.dim, lease=LEASE_SECONDS)
 
     async def _release(self, complete: int) -> None:
         await self._postgres.ask(self._tenant, self._of_model(_RELEASE, complete=complete))
 
-    async def _embed_all(self, progress: Progress | None) -> tuple[int, bool]:
-        done, after = 0, -1
-        earlier, total = await self.counts()
-        while batch := await self._due(after):
-            vectors = await packed_vectors(self.questions, batch)
-            if not vectors:
-                return done, False
-            values = {
-                "ns": [due.n for due in vectors],
-                "hashes": [due.hash for due in vectors],
-                "numbers": [*vectors.values()],
-                "codes": self._codes([*vectors.values()]),
-            }
-            _, leased = await self._postgres.ask(
-                self._tenant, self._of_model(_KEEP, **values), self._leasing()
-            )
-            done, after = done + len(vectors), batch[-1].n
-            if progress is not None:
-                progress(earlier + done, total)
-            if not leased:
-                return done, False
-        if done:
-            LOG.info("embedded %d memories with %s", done, self.questions.embedder.name)
-        return done, True
-
-    def _codes(self, vectors: Sequence[bytes]) -> list[str]:
+    async def _keep(self, vectors: Mapping[DueVector, bytes]) -> bool:
+        """Store the vectors, and renew the lease. Returns False if it is lost."""
         from upwell.memory.vectors import code_of, unpacked
 
-        return [code_of(vector) for vector in unpacked(vectors, self.questions.embedder.dim)]
+        numbers = [*vectors.values()]
+        values = {
+            "ns": [due.n for due in vectors],
+            "hashes": [due.hash for due in vectors],
+            "numbers": numbers,
+            "codes": [code_of(each) for each in unpacked(numbers, self.questions.embedder.dim)],
+        }
+        _, leased = await self._postgres.ask(
+            self._tenant, self._of_model(_KEEP, **values), self._leasing()
+        )
+        return bool(leased)
 
     async def _due(self, after: int) -> list[DueVector]:
         (rows,) = await self._postgres.ask(self._tenant, self._of_model(_DUE, after=after))
@@ -320,14 +292,8 @@ class PostgresVectors:
     async def _sample(self, tenant: str) -> VectorSample | None:
         key = tenant, self._model
         sample = self._samples.get(key)
-        if sample is None or time.monotonic() - sample.at > SAMPLE_SECONDS:
-            sample = await self._drawn(tenant)
-            if sample is None:
-                return None
-            self._samples[key] = sample
-        return sample
-
-    async def _drawn(self, tenant: str) -> VectorSample | None:
+        if sample and time.monotonic() - sample.at <= SAMPLE_SECONDS:
+            return sample
         # Importing numpy takes 100 ms, which must not block the event loop.
         await asyncio.to_thread(import_module, "upwell.memory.vectors")
         import numpy as np
@@ -338,4 +304,6 @@ class PostgresVectors:
         if not rows:
             return None
         vectors = unpacked([bytes(numbers) for _, numbers in rows], self.questions.embedder.dim)
-        return VectorSample(vectors, np.asarray([n for n, _ in rows], np.int64))
+        sample = VectorSample(vectors, np.asarray([n for n, _ in rows], np.int64))
+        self._samples[key] = sample
+        return sample

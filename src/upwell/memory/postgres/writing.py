@@ -1,7 +1,5 @@
-"""Write memories, and everything derived from them, in the caller's transaction. A write takes two
-round trips, whatever the number of memories.
-
-Convert memories to rows and back.
+"""Convert memories to rows and back, and write them, with everything derived from them, in the
+caller's transaction. A write takes two round trips, whatever the number of memories.
 
 A PostgreSQL text cannot contain NUL or lone surrogates. If a memory's text contains them, `raw`
 stores its exact bytes and `text` stores a readable form.
@@ -24,7 +22,7 @@ from upwell.ground.types.memory import Memory
 from upwell.memory.lookups import SEQUENCE_BITS, scope_of
 from upwell.memory.ranking.signals import EXTRA_WEIGHT, anchor_keys
 from upwell.memory.ranking.terms import IndexedText, indexed, sound, speaker
-from upwell.memory.records import DETAILS, from_details
+from upwell.memory.records import DETAILS, details_of, from_details, with_sound_origin
 from upwell.memory.stems import counted
 
 COLUMNS = f"id, namespace, text, raw, {DETAILS}"
@@ -32,6 +30,7 @@ ID, NAMESPACE, TEXT, RAW, EXPIRES, PINNED = (
     COLUMNS.split(", ").index(name)
     for name in ("id", "namespace", "text", "raw", "expires_at", "pinned")
 )
+BY_ID = f"SELECT {COLUMNS} FROM upwell.memory WHERE tenant = %(tenant)s AND id = ANY(%(ids)s)"
 TYPES = (
     "text, text, text, bytea, text, text, text, text, text, integer, integer, text, text, text, "
     "text, text, boolean, text, double precision, text, double precision, double precision, "
@@ -52,41 +51,9 @@ def indexable(key: str) -> str:
 
 
 def to_row(memory: Memory) -> tuple[Any, ...]:
-    first, last = memory.lines or (None, None)
-    origin = memory.provenance
     text = sound(memory.text)
-    return (
-        memory.id,
-        memory.namespace,
-        text,
-        None if text == memory.text else memory.text.encode("utf-8", "surrogatepass"),
-        json.dumps(memory.tags),
-        json.dumps(memory.paths),
-        json.dumps(memory.symbols),
-        memory.project or "",
-        sound(memory.source),
-        first,
-        last,
-        sound(origin.door),
-        sound(origin.server),
-        sound(origin.tool),
-        sound(origin.session),
-        str(memory.trust),
-        memory.pinned,
-        memory.supersedes,
-        _time(memory.expires_at),
-        memory.content_hash,
-        _time(memory.created_at),
-        _time(memory.updated_at),
-        _time(memory.viewed_at),
-        json.dumps(memory.triggers),
-        memory.occurrences,
-    )
-
-
-def _time(seconds: float | None) -> float | None:
-    # The driver cannot encode a list that mixes integers and floats.
-    return None if seconds is None else float(seconds)
+    raw = None if text == memory.text else memory.text.encode("utf-8", "surrogatepass")
+    return (memory.id, memory.namespace, text, raw, *details_of(with_sound_origin(memory)))
 
 
 def from_row(tenant: str, row: Sequence[Any]) -> Memory:

@@ -12,6 +12,7 @@ store. This needs no labels.
 """
 
 import math
+import random
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -27,6 +28,10 @@ LEAST_MEASURED = 20
 """Stores with fewer memories are not measured; they use the usual distribution."""
 GROWTH = 1.5
 """A store is measured again when it has grown by this factor."""
+BEST_OF = 5
+"""The best score of a random query is the best of its first matches, this many."""
+MAX_SAMPLE_CHARS = 2_000
+"""The random words come from the beginnings of memories."""
 USUAL_MEAN = (0.72, 0.98, 1.25, 1.57, 2.06)
 USUAL_SPREAD = (0.30, 0.22, 0.21, 0.24, 0.28)
 """The usual null scores for each number of words in `SIZES`, averaged over the development stores.
@@ -60,6 +65,19 @@ def usual(corpus: Corpus) -> NullScores:
     return NullScores(
         tuple(unit * share for share in USUAL_MEAN), tuple(unit * share for share in USUAL_SPREAD)
     )
+
+
+def is_due(memories: int, before: int | None) -> bool:
+    """Return whether to measure a scope that has this many memories, and had `before` when it was
+    last measured (None: never)."""
+    return memories >= LEAST_MEASURED and (before is None or memories > GROWTH * before)
+
+
+def random_queries(samples: Sequence[Sequence[str]], words: int) -> list[str]:
+    """Return `SAMPLES` queries, each with this number of words from `samples`, the words of some
+    memories."""
+    rng = random.Random(words)
+    return [" ".join(rng.choice(rng.choice(samples)) for _ in range(words)) for _ in range(SAMPLES)]
 
 
 def mean_and_spread(scores: Sequence[float]) -> tuple[float, float]:

@@ -278,6 +278,12 @@ def bm25(reading: QueryReading, corpus: Corpus, parts: Sequence[QueryPart]) -> f
     return sum([_term(reading.idf[stem], times, norm) for stem, times in sorted(summed.items())])
 
 
+def best_bm25(reading: QueryReading, corpus: Corpus, candidates: Iterable[Candidate]) -> float:
+    """Return the best BM25 of these candidates, or 0 if there are none."""
+    parts = (QueryPart(each, frequencies(reading, each)) for each in candidates)
+    return max((bm25(reading, corpus, [part]) for part in parts), default=0.0)
+
+
 def _term(idf: float, frequency: float, norm: float) -> float:
     return idf * frequency * (K1 + 1.0) / (frequency + norm)
 

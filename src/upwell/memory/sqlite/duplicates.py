@@ -9,6 +9,7 @@ from upwell.memory.lookups import (
     MAX_CHECKED,
     MAX_REPORTED,
     are_alike,
+    duplicates_of,
     ranges,
     rarest_stems,
 )
@@ -17,32 +18,18 @@ from upwell.memory.sqlite.rows import by_number, scope_number
 
 
 def find_duplicates(db: sqlite3.Connection, memories: Sequence[Memory]) -> list[tuple[str, ...]]:
-    """Return, for each memory, the ids of up to `MAX_REPORTED` duplicates in the same project:
-    exact duplicates in the store or earlier in the batch, and near duplicates in the store. A
-    stored memory with the same id does not count. If the batch has more than `MAX_CHECKED`
-    memories, only exact duplicates are found."""
-    groups: list[tuple[str, ...]] = []
-    earlier: dict[tuple[str, str | None, str], str] = {}
+    """Return the ids of a few duplicates of each memory in the same project. If the batch has more
+    than `MAX_CHECKED` memories, near duplicates in the store are not found."""
+    exact: dict[str, list[str]] = {}
     for memory in memories:
-        same = dict.fromkeys(_exact(db, memory))
-        key = (memory.tenant, memory.project, memory.content_hash)
-        if key in earlier:
-            same.setdefault(earlier[key])
-        earlier.setdefault(key, memory.id)
-        if len(memories) <= MAX_CHECKED:
-            same |= dict.fromkeys(_near(db, memory))
-        same.pop(memory.id, None)
-        groups.append(tuple(same)[:MAX_REPORTED])
-    return groups
-
-
-def _exact(db: sqlite3.Connection, memory: Memory) -> list[str]:
-    rows = db.execute(
-        "SELECT id FROM memory WHERE content_hash = ? AND tenant = ? AND project = ? "
-        "ORDER BY n LIMIT ?",
-        (memory.content_hash, memory.tenant, memory.project or "", MAX_REPORTED + 1),
-    )
-    return [row[0] for row in rows]
+        rows = db.execute(
+            "SELECT id FROM memory WHERE content_hash = ? AND tenant = ? AND project = ? "
+            "ORDER BY n LIMIT ?",
+            (memory.content_hash, memory.tenant, memory.project or "", MAX_REPORTED + 1),
+        )
+        exact[memory.id] = [row[0] for row in rows]
+    few = memories if len(memories) <= MAX_CHECKED else ()
+    return duplicates_of(memories, exact, {memory.id: _near(db, memory) for memory in few})
 
 
 def _near(db: sqlite3.Connection, memory: Memory) -> list[str]:

@@ -16,14 +16,13 @@ from upwell.ground.text.words import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
-from upwell.memory.base import Added, WordCounts
+from upwell.memory.base import Added, Discarded, WordCounts
 from upwell.memory.lookups import neighbours, stems_to_count, worthwhile
 from upwell.memory.meaning import QuestionVectors
 from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
 from upwell.memory.ranking.signals import Candidate, Likeness, join_keys
 from upwell.memory.ranking.terms import MAX_TEXTS, Corpus
 from upwell.memory.records import check, complete, from_json, stamped, to_json
-from upwell.memory.relocation import Discarded
 from upwell.memory.sqlite import null_scores, schema
 from upwell.memory.sqlite.duplicates import find_duplicates
 from upwell.memory.sqlite.lookup import (

@@ -9,19 +9,18 @@ changed. Vectors are stored with half precision, which changes a cosine by less 
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from upwell.ground.sqlite.database import Database, Owner
 from upwell.ground.sqlite.file import recreate
-from upwell.ground.trace import LOG
 from upwell.memory.meaning import (
     BATCH,
     MAX_CHARS,
     DueVector,
     Progress,
     QuestionVectors,
-    packed_vectors,
+    embed_due,
 )
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import text_of
@@ -75,30 +74,28 @@ class VectorTable:
         except (Timeout, OSError):
             return 0
         try:
-            return await self._embed_all(progress)
+            model = await self._model()
+            write, read = self._database.write, self._database.read
+
+            async def keep_all(vectors: Mapping[DueVector, bytes]) -> bool:
+                await write(lambda db: keep(db, model, list(vectors), list(vectors.values())))
+                return True
+
+            done, is_whole = await embed_due(
+                self,
+                lambda after: read(lambda db: due(db, model, after, BATCH)),
+                keep_all,
+                progress,
+            )
+            if is_whole:
+                self._complete_at = await self._database.data_version()
+            return done
         finally:
             lock.release()
 
     async def counts(self) -> tuple[int, int]:
         model = await self._model()
         return await self._database.read(lambda db: counts(db, model))
-
-    async def _embed_all(self, progress: Progress | None) -> int:
-        model = await self._model()
-        done, after = 0, -1
-        earlier, total = await self.counts()
-        while batch := await self._database.read(_due(model, after)):
-            vectors = await packed_vectors(self.questions, batch)
-            if not vectors:
-                return done
-            await self._database.write(_keep(model, list(vectors), list(vectors.values())))
-            done, after = done + len(vectors), batch[-1].n
-            if progress is not None:
-                progress(earlier + done, total)
-        self._complete_at = await self._database.data_version()
-        if done:
-            LOG.info("embedded %d memories with %s", done, self.questions.embedder.name)
-        return done
 
     async def _model(self) -> int:
         name, dim = self.questions.embedder.name, self.questions.embedder.dim
@@ -151,16 +148,6 @@ def counts(db: sqlite3.Connection, model: int) -> tuple[int, int]:
     ).fetchone()
     (total,) = db.execute("SELECT count(*) FROM memory WHERE NOT pinned").fetchone()
     return int(embedded_count), int(total)
-
-
-def _due(model: int, after: int) -> Callable[[sqlite3.Connection], list[DueVector]]:
-    return lambda db: due(db, model, after, BATCH)
-
-
-def _keep(
-    model: int, batch: Sequence[DueVector], vectors: Sequence[bytes]
-) -> Callable[[sqlite3.Connection], None]:
-    return lambda db: keep(db, model, batch, vectors)
 
 
 def _create(db: sqlite3.Connection) -> None:

@@ -23,10 +23,9 @@ from upwell.memory.team.exchange import (
     check_name,
     storable,
 )
-from upwell.memory.team.sharing import teams_namespace
+from upwell.memory.team.sharing import FOLDERS, teams_namespace, without_machine
 
 MAX_DOOR_CHARS = 40
-_FOLDERS = ("/", "~")
 READER = "your token may only read the team's memories"
 
 
@@ -108,18 +107,15 @@ class AccessedMemories:
         if admitted:
             received = await self._shared.receive_within(admitted, self._may_change)
         refused += received.refused
-        self._record(writes, received.fresh, refused)
-        return refused
-
-    def _record(
-        self, writes: Sequence[Outgoing], fresh: frozenset[str], refused: Sequence[RefusedWrite]
-    ) -> None:
         actor = self._principal.name
         for write in writes:
-            if write.token in fresh:
-                self._audit.record(actor, _action(write), write.id, "done")
+            if write.token in received.fresh:
+                is_memory = isinstance(write.content, Memory)
+                action = "share" if is_memory else f"{write.content} shared"
+                self._audit.record(actor, action, write.id, "done")
         for reason in {refusal.reason for refusal in refused}:
             self._audit.denied(actor, f"sharing: {reason}")
+        return refused
 
     def _sees(self, namespace: str) -> bool:
         return not namespace.startswith(PRIVATE) and self._principal.sees(namespace)
@@ -153,7 +149,7 @@ class AccessedMemories:
         if sent.id != id:
             raise UsageError("the memory and its write have different ids")
         check_pin(sent)
-        if sent.project is not None and sent.project.startswith(_FOLDERS):
+        if sent.project is not None and sent.project.startswith(FOLDERS):
             raise UsageError("the memory belongs to a folder of one machine")
         for name in (sent.project, sent.supersedes):
             check_name(name or "")
@@ -166,9 +162,7 @@ class AccessedMemories:
             raise UsageError(f"you may not write to {memory.namespace!r}")
         now = SYSTEM_CLOCK.now()
         memory = replace(
-            memory,
-            paths=tuple(path for path in memory.paths if not path.startswith(_FOLDERS)),
-            source="" if memory.source.startswith(_FOLDERS) else memory.source,
+            without_machine(memory),
             provenance=Provenance(door=memory.provenance.door[:MAX_DOOR_CHARS]),
             created_at=_past(memory.created_at, now),
             updated_at=_past(memory.updated_at, now),
@@ -183,7 +177,3 @@ def _past(seconds: float | None, now: float) -> float | None:
     """Return the time, or `now` if it is in the future. Otherwise, the memory would count as the
     newest until then."""
     return None if seconds is None else min(seconds, now)
-
-
-def _action(write: Outgoing) -> str:
-    return "share" if isinstance(write.content, Memory) else f"{write.content} shared"

@@ -6,7 +6,6 @@ token of a write that is sent twice. If a memory has several writes, only the la
 """
 
 import asyncio
-import os
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -15,12 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.ground.errors import StoreError
-from upwell.ground.files import Stamp, exclusively, stamp, write_atomically, writing
+from upwell.ground.files import Stamp, append_lines, exclusively, stamp, write_atomically, writing
 from upwell.ground.trace import LOG
 from upwell.memory.team import exchange
 from upwell.memory.team.exchange import Outgoing, RefusedWrite, TeamMemories
-
-_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class QueuedWrite(Struct, frozen=True):
@@ -68,15 +65,8 @@ class WriteQueue:
 
     def append(self, writes: Iterable[Outgoing], now: float) -> None:
         lines = b"".join(exchange.encoded(QueuedWrite(write, now)) + b"\n" for write in writes)
-        with (
-            exclusively(self.path),
-            writing(self.path),
-            open(os.open(self.path, _APPEND, 0o600), "ab") as file,
-        ):
-            # Begin with a newline, because a killed process may have left an incomplete line.
-            file.write(b"\n" + lines)
-            file.flush()
-            os.fsync(file.fileno())
+        with exclusively(self.path):
+            append_lines(self.path, lines)
 
     def settle(self, sent: Collection[str], refused: Sequence[RefusedWrite]) -> None:
         """Remove the writes with the tokens `sent`, but keep the refused ones with the reasons.

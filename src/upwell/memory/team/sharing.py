@@ -11,7 +11,8 @@ from upwell.ground.types.rpc import PRIVATE
 TEAM = "team"
 """A person shares a memory by putting it in this namespace or in one below it (`team/…`)."""
 
-_OF_THIS_MACHINE = ("/", "~")
+FOLDERS = ("/", "~")
+"""How paths on one machine begin."""
 
 
 def is_for_team(memory: Memory) -> bool:
@@ -84,9 +85,14 @@ def for_team(memory: Memory) -> Memory:
     shared = addressed(memory)
     if shared.project is not None and shared.project.startswith("/"):
         return memory
+    return without_machine(shared)
+
+
+def without_machine(memory: Memory) -> Memory:
+    """Return `memory` without references to sessions and to folders on one machine."""
     return replace(
-        shared,
-        paths=tuple(path for path in shared.paths if not path.startswith(_OF_THIS_MACHINE)),
-        source="" if shared.source.startswith(_OF_THIS_MACHINE) else shared.source,
-        provenance=Provenance(door=shared.provenance.door),
+        memory,
+        paths=tuple(path for path in memory.paths if not path.startswith(FOLDERS)),
+        source="" if memory.source.startswith(FOLDERS) else memory.source,
+        provenance=Provenance(door=memory.provenance.door),
     )
