@@ -206,12 +206,13 @@ def listed(body: Any, name: str) -> list[ServerHit]:
     for item in _at(body, name):
         text = item if isinstance(item, str) else _first(item, _TEXTS)
         if isinstance(text, str) and text.strip():
+            tags = _list(item.get("tags") if isinstance(item, dict) else None)
             hits.append(
                 ServerHit(
                     text=text,
                     source=str(_first(item, _SOURCES) or ""),
                     score=_number(_first(item, _SCORES)),
-                    tags=_tags(item),
+                    tags=tuple(tag[:TAG_CHARS] for tag in tags[:MAX_TAGS] if isinstance(tag, str)),
                 )
             )
     return hits
@@ -224,7 +225,7 @@ def any_list(body: Any) -> list[ServerHit]:
         for value in levels:
             if isinstance(value, list) and (not value or (hits := listed(value, ""))):
                 return hits if value else []
-        levels = [value for level in levels for value in _values(level)]
+        levels = [v for level in levels if isinstance(level, dict) for v in level.values()]
     return _refuse(body)
 
 
@@ -290,10 +291,6 @@ def _at(body: Any, name: str) -> list[Any]:
     return body if isinstance(body, list) else _refuse(body)
 
 
-def _values(value: Any) -> Sequence[Any]:
-    return list(value.values()) if isinstance(value, dict) else ()
-
-
 def _blocks(head: re.Pattern[str], text: str) -> list[tuple[re.Match[str], str]]:
     heads = list(head.finditer(text)) or _refuse(text)
     ends = [*(match.start() for match in heads[1:]), len(text)]
@@ -325,11 +322,6 @@ def _first(item: Any, names: Sequence[str]) -> Any:
     if not isinstance(item, dict):
         return None
     return next((item[name] for name in names if item.get(name) not in (None, "")), None)
-
-
-def _tags(item: Any) -> tuple[str, ...]:
-    tags = item.get("tags") if isinstance(item, dict) else None
-    return tuple(tag[:TAG_CHARS] for tag in _list(tags)[:MAX_TAGS] if isinstance(tag, str))
 
 
 def _list(value: Any) -> list[Any]:

@@ -92,6 +92,7 @@ class KeptHits:
         self._writes = BackgroundTasks("keeping hits of a memory server")
 
     def keep(self, memories: Sequence[Memory]) -> None:
+        """Store these memories. Their secrets must already be masked."""
         fresh = [memory for memory in memories if memory.id not in self._latest]
         for memory in memories:
             self._latest[memory.id] = memory
@@ -215,12 +216,12 @@ class LtmRecall:
                 memories.setdefault(memory.id, memory)
                 if server_hit.score is not None:
                     scores[memory.id] = server_hit.score
-        first_memories = list(memories.values())[:MAX_MEMORIES]
+        first = list(memories.values())[:MAX_MEMORIES]
         return [
             replace(hit, signals={**hit.signals, SIGNAL: scores[hit.memory.id]})
             if hit.memory.id in scores
             else hit
-            for hit in rescored(first_memories, query, self._clock.now(), deadline, scores)
+            for hit in rescored(first, query, self._clock.now(), deadline, scores)
         ]
 
 

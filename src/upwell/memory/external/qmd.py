@@ -261,13 +261,14 @@ def _joined(passages: Sequence[Memory]) -> list[Memory]:
         rank = {passage.id: number for number, passage in reversed(list(enumerate(of_file)))}
         groups: list[list[Memory]] = []
         end = 0
-        for passage in sorted(of_file, key=_first):
-            if groups and _first(passage) <= end + 1:
+        for passage in sorted(of_file, key=lambda passage: _span(passage)[0]):
+            first, last = _span(passage)
+            if groups and first <= end + 1:
                 groups[-1].append(passage)
             else:
                 groups.append([passage])
                 end = 0
-            end = max(end, _last(passage))
+            end = max(end, last)
         groups.sort(key=lambda group: min(rank[passage.id] for passage in group))
         joined += [_one(group) for group in groups]
     return joined
@@ -278,7 +279,7 @@ def _one(group: Sequence[Memory]) -> Memory:
         return group[0]
     lines: dict[int, str] = {}
     for passage in group:
-        for number, line in enumerate(passage.text.split("\n"), _first(passage)):
+        for number, line in enumerate(passage.text.split("\n"), _span(passage)[0]):
             lines.setdefault(number, line)
     first, last = min(lines), max(lines)
     path = group[0].source.removeprefix(SCHEME)
@@ -292,12 +293,8 @@ def _one(group: Sequence[Memory]) -> Memory:
     )
 
 
-def _first(passage: Memory) -> int:
-    return passage.lines[0] if passage.lines else 1
-
-
-def _last(passage: Memory) -> int:
-    return passage.lines[1] if passage.lines else 1
+def _span(passage: Memory) -> tuple[int, int]:
+    return passage.lines or (1, 1)
 
 
 def _requests(query: Query, mode: str) -> list[str]:

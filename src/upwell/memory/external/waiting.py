@@ -86,13 +86,8 @@ class LateAnswers[Answer]:
         took = self._clock.monotonic() - began if began is not None else math.inf
         self.is_slow = took > self._quick_seconds
         self._on_outcome("")
-        self._store(query, done.result())
-
-    def _store(self, query: Query, answer: Answer) -> None:
-        self._answers = [
-            *self._answers[1 - MAX_LATE_ANSWERS :],
-            (self._clock.monotonic(), query, answer),
-        ]
+        answer = self._clock.monotonic(), query, done.result()
+        self._answers = [*self._answers[1 - MAX_LATE_ANSWERS :], answer]
 
     def about(self, query: Query) -> Answer | None:
         """Take the most recent late answer to a similar query. The two queries must have the same
@@ -150,8 +145,14 @@ class Waiting[Answer]:
         Raises:
             RecallUnavailable: the source failed, took too long, or is currently being skipped.
         """
-        self._admit(query)
-        seconds = self._waits(query, deadline)
+        if not query.awaited and self._late_answers.is_busy:
+            raise self._unavailable("is slow and still working on an earlier request")
+        if not self._breakers[query.awaited].allow():
+            failure = self._last_failure[query.awaited]
+            raise self._unavailable(f"failed too often and is paused; last failure: {failure}")
+        seconds = deadline.remaining() * PATIENCE
+        if not query.awaited:
+            seconds = 0.0 if self._late_answers.is_slow else min(seconds, self._quick_seconds)
         request = asyncio.create_task(ask(query, deadline))
         try:
             await asyncio.wait({request}, timeout=seconds)
@@ -175,19 +176,6 @@ class Waiting[Answer]:
 
     async def aclose(self) -> None:
         await self._late_answers.aclose()
-
-    def _admit(self, query: Query) -> None:
-        if not query.awaited and self._late_answers.is_busy:
-            raise self._unavailable("is slow and still working on an earlier request")
-        if not self._breakers[query.awaited].allow():
-            failure = self._last_failure[query.awaited]
-            raise self._unavailable(f"failed too often and is paused; last failure: {failure}")
-
-    def _waits(self, query: Query, deadline: Deadline) -> float:
-        patient = deadline.remaining() * PATIENCE
-        if query.awaited:
-            return patient
-        return 0.0 if self._late_answers.is_slow else min(patient, self._quick_seconds)
 
     def _stop_waiting(
         self, request: "asyncio.Task[Answer]", query: Query, seconds: float

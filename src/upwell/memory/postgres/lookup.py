@@ -7,13 +7,12 @@ a transaction-local setting, which the statements that read memories use.
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from math import log
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from upwell.ground.postgres.connection import Postgres, Rows, Statement
 from upwell.ground.types.memory import Query
@@ -37,7 +36,7 @@ from upwell.memory.postgres.counts import Overviews, PostgresFilter, TermCounts,
 from upwell.memory.postgres.vectors import PostgresQuestion
 from upwell.memory.postgres.writing import COLUMNS, ID, NAMESPACE, from_row, indexable, text_of
 from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
-from upwell.memory.ranking.signals import K1, B, Candidate, Likeness
+from upwell.memory.ranking.signals import K1, B, Candidate
 from upwell.memory.ranking.terms import MAX_TEXTS, Corpus, sound
 
 MERGED_RATIO = 20
@@ -99,13 +98,22 @@ async def pool_of(
     readings = [lookup.reading for lookup in lookups]
     found = await _found(postgres, query, counts, lookups, question)
     likeness = question.likeness(found.vectors, counts.corpus.scopes) if question else None
+    rows = found.rows
     if likeness:
-        found = found.without(_farther(found, likeness))
-    candidates, successors = _gathered(
-        query.scope.tenant, counts.keep, found, stems_to_count(readings, counts.joins)
-    )
+        from upwell.memory.vectors import NEAREST
+
+        near = [n for n in likeness.cosines if n in found.by_meaning]
+        rows = [row for row in rows if row[0] not in near[NEAREST:]]
+    tenant, keep = query.scope.tenant, counts.keep
+    own = [row_of(tenant, row) for row in rows if keep.passes(row[_LEADING:])]
+    heads = {row[1 + _LEADING + ID]: row[1:] for row in found.newer}
+    successors = {
+        old: Successor(new, _candidate(tenant, heads[new], keep))
+        for old, new in last_of(found.newer).items()
+        if any(row.id == old for row in own)
+    }
     return Pool(
-        candidates=candidates,
+        candidates=candidates_from(own, stems_to_count(readings, counts.joins)),
         joins=counts.joins,
         triggered=found.triggered,
         readings=readings,
@@ -126,16 +134,6 @@ class _Found(Struct, frozen=True):
     newer: Rows
     vectors: Rows = ()
     by_meaning: frozenset[int] = frozenset()
-
-    def without(self, numbers: Collection[int]) -> "_Found":
-        return replace(self, rows=[row for row in self.rows if row[0] not in numbers])
-
-
-def _farther(found: _Found, likeness: Likeness) -> set[int]:
-    from upwell.memory.vectors import NEAREST
-
-    near = [n for n in likeness.cosines if n in found.by_meaning]
-    return {*near[NEAREST:]}
 
 
 async def _no_question() -> None:
@@ -160,7 +158,11 @@ async def _found(
         finding = merging(finding)
     if counts.joins:
         finding.append(_noted(_by_anchors(strictest_first(counts.joins), counts)))
-    triggers = _by_triggers(query.triggers, counts) if query.triggers else None
+    triggers = None
+    if query.triggers:
+        names = [sound(trigger) for trigger in query.triggers]
+        values = {**_spans(counts.corpus), "most": PER_TRIGGER}
+        triggers = _newest_with("memory_trigger", "trigger", names, counts.keep, values)
     nearest = question.nearest(counts.corpus, counts.keep) if question else None
     if not finding and not triggers and not nearest:
         return _Found({}, (), ())
@@ -170,8 +172,8 @@ async def _found(
     before = len(statements)
     statements.append(Statement(_CANDIDATES, {}))
     if counts.supersedes:
-        values = {**_spans(counts.corpus), "now": counts.keep.now}
-        statements.append(Statement(successors_sql(_OF_FOUND), values))
+        seen = {**_spans(counts.corpus), "now": counts.keep.now}
+        statements.append(Statement(successors_sql(_OF_FOUND), seen))
     if question:
         statements.append(question.statement(_THESE, _THOSE_NAMED if nearest else _THESE))
     results = await postgres.ask(query.scope.tenant, *statements)
@@ -209,9 +211,23 @@ def matches(
         return None
     values = {**_spans(corpus), **keep.values, "limit": limit, "mean": mean_tokens}
     if lookup.newest_only:
-        return Statement(_newest_sql(keep), values | {"stem": lookup.clauses[0].stems[0]})
+        newest = f"""
+            SELECT p.n FROM {_RANGES} CROSS JOIN LATERAL (
+                SELECT w.n FROM upwell.posting w {keep.joined("w")}
+                WHERE w.tenant = %(tenant)s AND w.stem = %(stem)s
+                    AND w.n BETWEEN span.low AND span.high
+                ORDER BY w.n DESC LIMIT %(limit)s) AS p
+            ORDER BY p.n DESC LIMIT %(limit)s"""
+        return Statement(newest, values | {"stem": lookup.clauses[0].stems[0]})
     few = lookup.needs_bm25
-    worths = _worths_of(lookup, corpus) if few else lookup.reading.idf
+    worths = lookup.reading.idf
+    if few:
+        # The IDF as FTS5 computes it. The counts may have been read later than the number of
+        # memories, and may exceed it.
+        worths = {
+            stem: max(_LEAST_IDF, log((max(0, corpus.memories - count) + 0.5) / (count + 0.5)))
+            for stem, count in lookup.reading.holding.items()
+        }
     singles = [clause.stems for clause in lookup.clauses if len(clause.stems) == 1]
     pairs = [clause.stems for clause in lookup.clauses if len(clause.stems) > 1]
     spans = list(ranges(corpus.scopes)) if pairs else []
@@ -221,7 +237,14 @@ def matches(
     if singles:
         stems = [stem for (stem,) in singles]
         values |= {"stems": stems, "worths": [worths[stem] for stem in stems]}
-        parts.append(_single_sql(few))
+        parts.append(
+            f"""
+            SELECT p.n, {_worth("p", "c.worth", few)} AS worth
+            FROM unnest(%(stems)s::text[], %(worths)s::float8[]) AS c(stem, worth)
+            CROSS JOIN {_RANGES} CROSS JOIN LATERAL (
+                SELECT * FROM upwell.posting w WHERE w.tenant = %(tenant)s AND w.stem = c.stem
+                    AND w.n BETWEEN span.low AND span.high OFFSET 0) AS p"""
+        )
     for number, (left, right) in enumerate(pairs):
         values |= {f"left_{number}": left, f"left_worth_{number}": worths[left]}
         values |= {f"right_{number}": right, f"right_worth_{number}": worths[right]}
@@ -234,25 +257,6 @@ def matches(
             ORDER BY total.worth DESC, total.n DESC LIMIT %(limit)s""",
         values,
     )
-
-
-def _newest_sql(keep: PostgresFilter) -> str:
-    return f"""
-        SELECT p.n FROM {_RANGES} CROSS JOIN LATERAL (
-            SELECT w.n FROM upwell.posting w {keep.joined("w")}
-            WHERE w.tenant = %(tenant)s AND w.stem = %(stem)s
-                AND w.n BETWEEN span.low AND span.high
-            ORDER BY w.n DESC LIMIT %(limit)s) AS p
-        ORDER BY p.n DESC LIMIT %(limit)s"""
-
-
-def _single_sql(few: bool) -> str:
-    return f"""
-        SELECT p.n, {_worth("p", "c.worth", few)} AS worth
-        FROM unnest(%(stems)s::text[], %(worths)s::float8[]) AS c(stem, worth)
-        CROSS JOIN {_RANGES} CROSS JOIN LATERAL (
-            SELECT * FROM upwell.posting w WHERE w.tenant = %(tenant)s AND w.stem = c.stem
-                AND w.n BETWEEN span.low AND span.high OFFSET 0) AS p"""
 
 
 def _pair_sql(number: int, span: int, few: bool, *, is_merged: bool) -> str:
@@ -290,14 +294,6 @@ def _worth(posting: str, worth: str, few: bool) -> str:
     return f"{worth} * {frequency} * {K1 + 1} / ({frequency} + {K1} * ({length}))"
 
 
-def _worths_of(lookup: Lookup, corpus: Corpus) -> dict[str, float]:
-    # The counts may have been read later than the number of memories, and may exceed it.
-    return {
-        stem: max(_LEAST_IDF, log((max(0, corpus.memories - count) + 0.5) / (count + 0.5)))
-        for stem, count in lookup.reading.holding.items()
-    }
-
-
 def _by_anchors(keys: Sequence[str], counts: TermCounts) -> Statement:
     """Return the statement that finds the newest memories under these keys in each scope. If there
     are more than `MAX_JOINED`, those under earlier keys are preferred."""
@@ -314,12 +310,6 @@ def _by_anchors(keys: Sequence[str], counts: TermCounts) -> Statement:
             GROUP BY n ORDER BY min(rank) LIMIT %(most_joined)s""",
         newest.values,
     )
-
-
-def _by_triggers(triggers: Sequence[str], counts: TermCounts) -> Statement:
-    values = {**_spans(counts.corpus), "most": PER_TRIGGER}
-    names = [sound(trigger) for trigger in triggers]
-    return _newest_with("memory_trigger", "trigger", names, counts.keep, values)
 
 
 def _newest_with(
@@ -388,20 +378,6 @@ def successors_sql(superseded: str) -> str:
         SELECT chain.supersedes, {READ} FROM chain
         JOIN upwell.memory m ON m.tenant = %(tenant)s AND m.n = chain.n
         WHERE chain.supersedes <> chain.id ORDER BY m.created_at, m.n"""
-
-
-def _gathered(
-    tenant: str, keep: PostgresFilter, found: _Found, stems: Collection[str]
-) -> tuple[dict[int, Candidate], dict[str, Successor]]:
-    own = [row_of(tenant, row) for row in found.rows if keep.passes(row[_LEADING:])]
-    heads = {row[0]: row[1:] for row in found.newer}
-    head_of = {head[_LEADING + ID]: head for head in heads.values()}
-    successors = {
-        old: Successor(new, _candidate(tenant, head_of[new], keep))
-        for old, new in last_of(found.newer).items()
-        if any(row.id == old for row in own)
-    }
-    return candidates_from(own, stems), successors
 
 
 def last_of(newer: Rows) -> dict[str, str]:

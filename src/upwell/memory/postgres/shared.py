@@ -135,11 +135,15 @@ class PostgresSharedMemories:
         """
         refused: Sequence[RefusedWrite] = ()
         async with self.postgres.transaction(self._tenant) as transaction:
-            new = await _fresh(transaction, writes)
+            tokens = sorted(write.token for write in writes)
+            (fresh,) = await transaction.run(
+                Statement(_RECEIVE, {"tokens": tokens, "seconds": TOKEN_SECONDS})
+            )
+            new = [write for write in writes if (write.token,) in fresh]
             if may_change and new:
                 refused = await _foreign(transaction, new, may_change)
-                tokens = {refusal.token for refusal in refused}
-                new = [write for write in new if write.token not in tokens]
+                foreign = {refusal.token for refusal in refused}
+                new = [write for write in new if write.token not in foreign]
             memories = await self._apply(transaction, new)
         if memories:
             await measure(self.postgres, self._tenant, {memory.project for memory in memories})
@@ -172,14 +176,6 @@ class PostgresSharedMemories:
         if out:
             await transaction.run(Statement(_FORGET, {"ids": out}))
         return memories
-
-
-async def _fresh(transaction: Transaction, writes: Sequence[Outgoing]) -> list[Outgoing]:
-    (fresh,) = await transaction.run(
-        Statement(_RECEIVE, {"tokens": sorted(w.token for w in writes), "seconds": TOKEN_SECONDS})
-    )
-    tokens = {token for (token,) in fresh}
-    return [write for write in writes if write.token in tokens]
 
 
 async def _foreign(

@@ -158,7 +158,7 @@ class OtherProtocol(Malformed):
 def encoded(message: Any) -> bytes:
     try:
         return msgspec.json.encode(message)
-    except UnicodeEncodeError:
+    except UnicodeEncodeError:  # a lone surrogate
         return msgspec.json.encode(_sound(msgspec.to_builtins(message)))
 
 
@@ -280,6 +280,7 @@ def storable(memory: Memory) -> Memory:
 
 
 def _check_count(body: bytes) -> None:
+    # Before any of them takes memory: a few kilobytes unpack to millions of rows.
     count = 0
 
     class Row(Struct):
