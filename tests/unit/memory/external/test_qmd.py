@@ -16,7 +16,7 @@ from upwell.memory.base import FallBack
 from upwell.memory.external.qmd import QmdRecall
 from upwell.memory.external.waiting import Patience
 from upwell.memory.options import Backend
-from upwell.testing import FakeRecall, ManualClock
+from upwell.testing import FakeRecall
 
 FACT = "The settlement job runs before midnight UTC, or refunds double."
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_qmd.py")))
@@ -180,33 +180,6 @@ async def test_with_the_program_the_other_place_is_not_asked(make: Make) -> None
     ).hits
     assert own.asked == []
     assert (await FallBack(make(), own).ping()).detail == "2 documents indexed, qmd search"
-
-
-async def test_one_that_fails_is_left_alone_and_tried_again(tmp_path: Path) -> None:
-    clock = ManualClock()
-    command = ("no-such-program-anywhere",)
-    recall = QmdRecall(Backend.QMD, tmp_path, {}, command=command, clock=clock)
-    for _ in range(PATIENCE.max_failures):
-        with pytest.raises(RecallUnavailable, match="cannot be run"):
-            await found(recall, "when does the settlement job run?")
-    with pytest.raises(RecallUnavailable, match="is paused"):
-        await found(recall, "when does the settlement job run?")
-    clock.advance(PATIENCE.reset_seconds + 1)
-    with pytest.raises(RecallUnavailable, match="cannot be run"):
-        await found(recall, "when does the settlement job run?")
-
-
-async def test_a_failing_call_does_not_shut_explicit_searches_out(make: Make) -> None:
-    recall = make()
-    cue = Query(texts=("settlement",), awaited=False)
-    broken = make(command=("no-such-program-anywhere",))
-    for _ in range(PATIENCE.max_failures):
-        recall._waiting.fail(RecallUnavailable("broken", source="qmd"), cue)
-    with pytest.raises(RecallUnavailable, match="is paused; last failure: broken"):
-        await recall.search(cue, Deadline.after(20.0))
-    with pytest.raises(RecallUnavailable, match="cannot be run"):
-        await broken.search(cue, Deadline.after(20.0))
-    assert await found(recall, "when does the settlement job run?")
 
 
 async def test_overlapping_windows_are_one_passage(tmp_path: Path) -> None:

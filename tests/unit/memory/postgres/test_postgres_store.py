@@ -3,17 +3,15 @@ SQLite, several processes, a lost database."""
 
 import asyncio
 import random
-import subprocess
 from pathlib import Path
 
 import psycopg
 import pytest
-from msgspec.structs import replace
 from tests.contracts.stores import open_postgres, open_sqlite
 from tests.postgres import APPLICATION, Cluster, cluster
 
 from upwell.ground.clock import Deadline
-from upwell.ground.errors import StoreError, StoreTooNew, UsageError
+from upwell.ground.errors import StoreError, StoreTooNew
 from upwell.ground.postgres import connection as migrations
 from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.postgres.schema import _OWN, MIGRATIONS, TABLES_OF_A_TENANT, tenant_number
@@ -207,15 +205,6 @@ async def test_concurrent_writers_count_every_memory(postgres: Postgres) -> None
     assert (await store.word_counts(["kettle"])).holding["kettle"] == 10
 
 
-async def test_a_refused_batch_leaves_nothing(postgres: Postgres) -> None:
-    store = PostgresStore(postgres)
-    with pytest.raises(UsageError):
-        await store.update(Memory(text="x", id="nobody"))
-    with pytest.raises(UsageError):
-        await store.add([Memory(text="kettle"), Memory(text=" ")])
-    assert await store.list(Scope()) == []
-
-
 async def test_keys_longer_than_an_index_entry_are_found(postgres: Postgres) -> None:
     store, path = PostgresStore(postgres), f"src/{'deep/' * 700}oven.py"
     await store.add([Memory(text="bread", id="b", paths=(path,), triggers=("x" * 5_000,))])
@@ -263,24 +252,3 @@ async def test_tables_of_a_later_version_are_left_alone() -> None:
     with pytest.raises(StoreTooNew):
         await PostgresStore(later).list(Scope())
     await later.aclose()
-
-
-async def test_a_memory_of_a_clone_belongs_to_the_remote_address(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    url = "https://ada:letmein@github.com/acme/shop.git"
-    subprocess.run(["git", "remote", "add", "origin", url], cwd=tmp_path, check=True)
-    root = str(tmp_path)
-    paths = (f"{root}/src/tide.py", "docs/tide.md", f"{root}-2/x.py")
-    store = PostgresStore(Postgres(cluster().emptied()))
-    try:
-        await store.add([Memory(text="tide", id="m", project=root, paths=paths)])
-        stored = await store.get("m")
-        assert stored is not None
-        assert stored.project == "github.com/acme/shop"
-        assert stored.paths == ("src/tide.py", "docs/tide.md", f"{root}-2/x.py")
-        await store.update(replace(stored, project=root, text="tides"))
-        updated = await store.get("m")
-        assert updated is not None
-        assert (updated.project, updated.text) == ("github.com/acme/shop", "tides")
-    finally:
-        await store.aclose()

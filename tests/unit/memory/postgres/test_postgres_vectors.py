@@ -3,8 +3,6 @@ no word with the question."""
 
 import asyncio
 import random
-import threading
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,12 +16,11 @@ from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Hit, Memory, Query, Scope
 from upwell.memory.base import Store, StoreRecall
-from upwell.memory.meaning import DueVector, Embeddings, QuestionVectors
+from upwell.memory.meaning import Embeddings, QuestionVectors
 from upwell.memory.postgres import vectors
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS
-from upwell.memory.vectors import packed
 from upwell.testing import FakeEmbedder
 
 SAME = {"automobile": "car", "vehicle": "car", "repaired": "fixed", "mended": "fixed"}
@@ -70,21 +67,6 @@ async def test_meaning_orders_the_memories_that_share_a_word(postgres: Postgres)
     assert best.signals["meaning"] > 2
     by_words = {hit.memory.id: hit for hit in await found(PostgresStore(postgres), "in the garden")}
     assert "cosine" not in by_words["m0"].signals
-
-
-async def test_memories_are_found_by_meaning_alone(postgres: Postgres) -> None:
-    store = await filled(postgres, FakeEmbedder(SAME))
-    best, *others = await found(store, "vehicle mended?")
-    assert (best.memory.id, best.matched) == ("m0", ())
-    assert best.signals["meaning"] > 3
-    assert all(hit.score < best.score for hit in others)
-    # Only memories in the namespaces of the query are found.
-    await store.add([Memory(id="rule", text="The car was fixed", namespace="decisions")])
-    assert store.vectors
-    await store.vectors.catch_up()
-    (hit,) = await found(store, "vehicle mended?", namespaces=("decisions",))
-    assert hit.memory.id == "rule"
-    assert await found(store, "vehicle mended?", namespaces=("patterns",)) == []
 
 
 async def test_among_too_many_memories_only_those_with_a_word_are_compared(
@@ -143,37 +125,6 @@ async def test_the_hits_and_scores_are_those_of_sqlite(postgres: Postgres, tmp_p
     assert close >= 0.95 * in_both
 
 
-async def test_a_vector_goes_with_its_memory(postgres: Postgres) -> None:
-    store = await filled(postgres, FakeEmbedder(SAME))
-    assert store.vectors
-    assert await store.vectors.counts() == (len(TEXTS), len(TEXTS))
-    await store.delete("m0")
-    await store.update(Memory(id="m1", text="The vehicle is blue"))
-    assert await rows(postgres) == len(TEXTS) - 2
-    assert await store.vectors.catch_up() == 1
-    assert await store.vectors.catch_up() == 0
-
-
-async def test_a_vector_of_an_earlier_text_is_not_stored(
-    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = PostgresStore(postgres, questions=QuestionVectors(FakeEmbedder(SAME)))
-    await store.add([Memory(id="m", text="The car is red")])
-
-    async def changing(
-        questions: QuestionVectors, batch: list[DueVector]
-    ) -> dict[DueVector, bytes]:
-        await store.update(Memory(id="m", text="The car is blue"))
-        return {due: packed([1.0] * FakeEmbedder.dim) for due in batch}
-
-    monkeypatch.setattr(vectors, "packed_vectors", changing)
-    assert store.vectors
-    await store.vectors.catch_up()
-    assert await rows(postgres) == 0
-    monkeypatch.undo()
-    assert await store.vectors.catch_up() == 1
-
-
 async def test_each_tenant_sees_only_its_own_vectors(postgres: Postgres) -> None:
     await filled(postgres, FakeEmbedder(SAME))
     other = PostgresStore(postgres, tenant="other", questions=QuestionVectors(FakeEmbedder(SAME)))
@@ -219,45 +170,6 @@ async def test_the_lease_of_a_lost_replica_ends(postgres: Postgres) -> None:
     assert await store.vectors.catch_up() == 0
     await postgres.ask("default", Statement(hold.format("1"), {}))
     assert await store.vectors.catch_up() == 1
-
-
-@pytest.mark.parametrize("made", [[0.1] * 7, [float("nan")] * 128, []])
-async def test_vectors_that_cannot_be_compared_are_refused(
-    postgres: Postgres, made: list[float]
-) -> None:
-    class Odd(FakeEmbedder):
-        def embed(self, texts):
-            return [made for _ in texts] if made else []
-
-    await filled(postgres, FakeEmbedder(SAME))
-    odd = PostgresStore(postgres, questions=QuestionVectors(Odd(SAME)))
-    assert (await found(odd, "tulips in the garden"))[0].memory.id == "m1"
-    await odd.add([Memory(id="new", text="The car is red")])
-    assert odd.vectors
-    assert await odd.vectors.catch_up() == 0
-    assert await rows(postgres) == len(TEXTS)
-
-
-async def test_a_hanging_model_delays_no_search(postgres: Postgres) -> None:
-    class Hanging(FakeEmbedder):
-        slow = False
-        released = threading.Event()
-
-        def embed(self, texts):
-            if self.slow:
-                self.released.wait(60)
-            return super().embed(texts)
-
-    model = Hanging(SAME)
-    store = await filled(postgres, model)
-    model.slow = True
-    began = time.monotonic()
-    try:
-        for text in ("tulips", "garden in May", "bloom", "release train"):
-            assert await found(store, text)
-        assert time.monotonic() - began < 20
-    finally:
-        model.released.set()
 
 
 async def test_the_health_says_what_is_not_searched(postgres: Postgres) -> None:
