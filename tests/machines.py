@@ -18,9 +18,8 @@ from upwell.memory.base import StoreRecall
 from upwell.memory.postgres.shared import PostgresSharedMemories
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.exchange import Outgoing, TeamMemories
+from upwell.memory.team.exchange import Outgoing, TeamMemories, send
 from upwell.memory.team.gateway import GatewayMemories
-from upwell.memory.team.queue import send
 from upwell.testing import ManualClock
 
 SHOP = "github.com/acme/shop"

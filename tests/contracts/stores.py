@@ -12,7 +12,7 @@ from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.sqlite import snapshot
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.queue import WriteQueue
+from upwell.memory.team.exchange import WriteQueue
 from upwell.testing import ManualClock
 
 Opened = tuple[Store, Callable[[], Awaitable[None]]]

@@ -24,9 +24,8 @@ from upwell.ground.types.memory import Memory, Scope
 from upwell.memory.postgres.shared import PostgresSharedMemories
 from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.exchange import TeamMemories
+from upwell.memory.team.exchange import TeamMemories, send
 from upwell.memory.team.gateway import GatewayMemories
-from upwell.memory.team.queue import send
 from upwell.testing import ManualClock
 
 MOST_STEPS = 60

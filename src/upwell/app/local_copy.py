@@ -24,8 +24,7 @@ from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Store
 from upwell.memory.sqlite.snapshot import SnapshotState
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.exchange import TeamMemories
-from upwell.memory.team.queue import QueuedWrite, send
+from upwell.memory.team.exchange import QueuedWrite, TeamMemories, send
 
 LOOK_SECONDS = 1.0
 """How often to look for writes by this home's other processes."""

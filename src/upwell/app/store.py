@@ -333,7 +333,7 @@ def open_store(
     store = SqliteStore(database, questions=questions, clock=clock)
     if has_copy:
         from upwell.memory.sqlite.team_store import TeamStore
-        from upwell.memory.team.queue import WriteQueue
+        from upwell.memory.team.exchange import WriteQueue
 
         queue = WriteQueue(home.team_queue_file)
         store = TeamStore(database, queue, questions=questions, clock=clock)
@@ -392,7 +392,7 @@ def open_memory_db(home: Home, *, has_copy: bool = False) -> Database:
     owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
     if has_copy:
         from upwell.memory.sqlite import snapshot
-        from upwell.memory.team.queue import WriteQueue
+        from upwell.memory.team.exchange import WriteQueue
 
         owners.append(snapshot.owner(WriteQueue(home.team_queue_file)))
     return open_database(home.memory_db, owners, synchronous="FULL")

@@ -23,8 +23,8 @@ from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import repository_of
 from upwell.ground.text.words import counted
 from upwell.ground.types.memory import Memory, Trust
+from upwell.memory.documents.reading import Problem
 from upwell.memory.documents.recall import Documents, Progress
-from upwell.memory.documents.scan import Problem
 from upwell.memory.library import Library
 from upwell.memory.line import MemoryLine, read_line
 from upwell.memory.notes.file import Origin

@@ -21,8 +21,7 @@ from upwell.ground.text.words import informative, iso, terms
 from upwell.ground.types.cue import Door, Intent
 from upwell.ground.types.memory import LESSON, STATE, Hit, Memory, Trust
 from upwell.memory.documents.quote import quoted
-from upwell.memory.documents.sections.passage import GOVERNING
-from upwell.memory.documents.sections.search import PASSAGE
+from upwell.memory.documents.sections.search import GOVERNING, PASSAGE
 from upwell.surface.options import InjectionMode, PipelineOptions
 
 CHARS_PER_ITEM = 1000

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -24,9 +23,9 @@ from upwell.ground.sqlite.database import Database, Owner, open_database
 from upwell.ground.sqlite.file import recreate
 from upwell.ground.types.memory import DEFAULT_TENANT, Hit, Memory, Query
 from upwell.memory.base import Store
-from upwell.memory.documents.scan import FoundFile, KnownFile
+from upwell.memory.documents.reading import FileReading, KnownFile
 from upwell.memory.documents.sections import rows
-from upwell.memory.documents.sections.rows import FilePlace, SectionRow, section_memory
+from upwell.memory.documents.sections.rows import FilePlace, section_memory
 from upwell.memory.documents.sections.search import SectionSearch
 from upwell.memory.meaning import QuestionVectors
 from upwell.memory.sqlite.rows import by_number, number_of, within
@@ -34,24 +33,6 @@ from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
 from upwell.memory.sqlite.writing import insert, remove
-
-
-class FileReading(Struct, frozen=True):
-    """A file that was read, with its `sections` and `memories`. `around` maps the id of a memory to
-    the words in its headings and in the path of its file. `changed_at` is in epoch seconds.
-    `problem` is the reason why the file could not be read. An `unchanged` file keeps its sections
-    and memories in the index."""
-
-    found: FoundFile
-    hash: str
-    sections: tuple[SectionRow, ...] = ()
-    memories: tuple[Memory, ...] = ()
-    around: Mapping[str, str] = field(default_factory=dict)
-    changed_at: float = 0.0
-    namespace: str = ""
-    tags: tuple[str, ...] = ()
-    problem: str = ""
-    unchanged: bool = False
 
 
 def load(db: sqlite3.Connection) -> dict[str, KnownFile]:

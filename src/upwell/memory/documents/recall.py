@@ -24,11 +24,12 @@ from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import StoreRecall
 from upwell.memory.documents.catalog import DocumentCatalog
-from upwell.memory.documents.reading import FileReader, Notes
-from upwell.memory.documents.scan import (
+from upwell.memory.documents.reading import (
+    FileReader,
     FoundFile,
     KnownFile,
     Look,
+    Notes,
     Problem,
     UnreadableFile,
     read_bytes,

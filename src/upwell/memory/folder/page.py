@@ -19,8 +19,7 @@ from upwell.ground.project import in_project, is_below
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in
 from upwell.ground.types.memory import IMPORT, Memory, Provenance, Trust
-from upwell.memory.documents.reading import block_of
-from upwell.memory.documents.scan import FoundFile, KnownFile
+from upwell.memory.documents.reading import FoundFile, KnownFile, block_of
 from upwell.memory.records import (
     MAX_ID_CHARS,
     check,

@@ -26,7 +26,7 @@ from upwell.ground.text.words import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Found, Memory, Query
 from upwell.memory.base import Store, StoreRecall
-from upwell.memory.documents.scan import (
+from upwell.memory.documents.reading import (
     FoundFile,
     Problem,
     UnreadableFile,

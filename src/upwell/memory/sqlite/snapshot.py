@@ -3,7 +3,7 @@
 A team's memory is a row of `memory` like any other, so one search finds it together with the
 developer's own memories, without network access. `team_row` lists the ids of these rows. Their
 contents come from the latest snapshot and from the writes that wait in the queue
-(`memory/team/queue.py`).
+(`memory/team/exchange.py`).
 """
 
 import sqlite3
@@ -19,8 +19,7 @@ from upwell.ground.types.memory import DEFAULT_TENANT, Memory
 from upwell.ground.types.rpc import PRIVATE
 from upwell.memory.sqlite.rows import by_id, marks, number_of
 from upwell.memory.sqlite.writing import insert, remove
-from upwell.memory.team.exchange import Outgoing, Removal
-from upwell.memory.team.queue import WriteQueue
+from upwell.memory.team.exchange import Outgoing, Removal, WriteQueue
 
 
 def owner(queue: WriteQueue) -> Owner:

@@ -21,8 +21,7 @@ from upwell.memory.sqlite import snapshot
 from upwell.memory.sqlite.rows import CHUNK
 from upwell.memory.sqlite.snapshot import SnapshotState
 from upwell.memory.sqlite.store import SqliteStore
-from upwell.memory.team.exchange import Outgoing, Removal, TeamMemories
-from upwell.memory.team.queue import QueuedWrite, WriteQueue
+from upwell.memory.team.exchange import Outgoing, QueuedWrite, Removal, TeamMemories, WriteQueue
 from upwell.memory.team.sharing import for_team, is_for_team, teams_namespace
 
 BATCH = 250

@@ -13,9 +13,8 @@ from upwell.ground.errors import UsageError
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Hit, Query, Scope, Trust
 from upwell.memory.documents.catalog import DocumentCatalog
-from upwell.memory.documents.reading import FileReader
+from upwell.memory.documents.reading import FileReader, FoundFile, KnownFile
 from upwell.memory.documents.recall import Documents
-from upwell.memory.documents.scan import FoundFile, KnownFile
 from upwell.memory.notes.stm import ShortTerm
 from upwell.memory.sources import Source, source_at
 from upwell.memory.sqlite.rows import OWNER, SqliteSources

@@ -10,7 +10,7 @@ import pytest
 from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Hit, Query, QuerySource, Scope
 from upwell.memory.documents import catalog
-from upwell.memory.documents.scan import FoundFile
+from upwell.memory.documents.reading import FoundFile
 from upwell.memory.documents.sections.rank import is_note
 from upwell.memory.documents.sections.rows import rows_from
 from upwell.memory.documents.sections.search import SectionSearch

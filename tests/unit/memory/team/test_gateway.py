@@ -26,8 +26,8 @@ from upwell.memory.postgres.store import PostgresStore
 from upwell.memory.sqlite.team_store import TeamStore
 from upwell.memory.team import exchange
 from upwell.memory.team import gateway as gateway_source
+from upwell.memory.team.exchange import send
 from upwell.memory.team.gateway import GatewayMemories, checked_token
-from upwell.memory.team.queue import send
 from upwell.testing import ManualClock
 
 TOKEN = "planted-token-1234567890"

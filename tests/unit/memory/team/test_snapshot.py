@@ -19,8 +19,7 @@ from upwell.memory.postgres import shared as postgres_shared
 from upwell.memory.sqlite import snapshot
 from upwell.memory.sqlite.store import OWNER
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.exchange import Outgoing, RefusedWrite, Removal
-from upwell.memory.team.queue import WriteQueue, send
+from upwell.memory.team.exchange import Outgoing, RefusedWrite, Removal, WriteQueue, send
 from upwell.testing import ManualClock
 
 
