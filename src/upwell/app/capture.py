@@ -24,7 +24,6 @@ from upwell.memory.places import Places
 from upwell.memory.records import masked
 from upwell.replay.transcripts import Transcript, own_bytes, transcripts_at
 from upwell.replay.transcripts.base import ReadTally
-from upwell.surface.options import never_excluded
 
 MAX_TURN_BYTES = 2_000_000
 """At most this many bytes from the end of a transcript are read after a turn."""
@@ -114,7 +113,7 @@ class SessionCapture:
         ttl_store: TtlStore,
         *,
         accepts: Accepts,
-        is_excluded: Callable[[str | None], bool] = never_excluded,
+        is_excluded: Callable[[str | None], bool] | None = None,
         savings: Callable[[], Savings],
     ) -> None:
         self._savings = savings
@@ -330,7 +329,7 @@ def _is_learned(memory: Memory) -> bool:
 
 
 def _findings_of(
-    events: Iterable[SessionEvent], is_excluded: Callable[[str | None], bool]
+    events: Iterable[SessionEvent], is_excluded: Callable[[str | None], bool] | None
 ) -> Iterator[Findings]:
     """The findings of each session in a transcript, without what it did in excluded projects. A
     session whose folder is gone is skipped, because its findings could not be checked.

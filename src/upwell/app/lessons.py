@@ -47,7 +47,6 @@ from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
 from upwell.memory.library import Library
-from upwell.surface.options import never_excluded
 from upwell.usage.events import CountedEvent as Counted
 from upwell.usage.events import Counts
 
@@ -259,7 +258,7 @@ class LessonReader:
         options: LessonOptions,
         model_of: Callable[[str], Model | None],
         *,
-        is_excluded: Callable[[str | None], bool] = never_excluded,
+        is_excluded: Callable[[str | None], bool] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._library = library

@@ -65,12 +65,12 @@ def open_learning(
         of_tool=lambda tool: of_cue(tool, None).min_score,
     )
     learned = Learned(ratings, Uses(ttl_store), config.learn, limits, clock)
-    rarity = Rarity(files.indexed)
+    rare = Rarity(files.indexed).rare if config.learn.auto_tune else None
 
     async def used(ids: Sequence[str]) -> None:
         await asyncio.to_thread(mark_viewed, notes, ids)
 
-    return Learning(learned, ttl_store, config.learn, rare=rarity.rare, mark_used=used, clock=clock)
+    return Learning(learned, ttl_store, rare=rare, mark_used=used, clock=clock)
 
 
 async def load_learned(learned: Learned, *, tolerant: bool) -> None:

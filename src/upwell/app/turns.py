@@ -125,7 +125,7 @@ async def end_turn(
     learning: Learning,
     capture: "SessionCapture | None",
     past: "SessionIndex | None",
-    ended: TurnEnd,
+    ended: TurnEnd | None,
     event: HostEvent,
 ) -> None:
     """Before a compaction, allow memories to surface again in the session. At the end of a turn,
@@ -136,7 +136,8 @@ async def end_turn(
     if event.kind is EventKind.COMPACT:
         await surfacer.compacting(event.session)
         return
-    await ended(event)
+    if ended is not None:
+        await ended(event)
     written = partial(_written, event, time.time())
     await learning.wrote(event.session, written, ended=event.kind is EventKind.END)
     if not event.reports_compactions and await _has_lost_memories(event):

@@ -41,7 +41,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.rpc import OWNER, Ping, Principal
 from upwell.hook.asking import AgentAsking
-from upwell.hook.door import HookDoor, HookParts, TurnEnd, ignore_turn_end
+from upwell.hook.door import HookDoor, HookParts, TurnEnd
 from upwell.memory.base import FallBack, Recall, StoreRecall
 from upwell.memory.notes.stm import ping_of
 from upwell.surface.judge import judge_ping
@@ -246,7 +246,7 @@ class App(LearningApp):
         )
         return gateway
 
-    def hooks(self, ended: TurnEnd = ignore_turn_end) -> HookDoor:
+    def hooks(self, ended: TurnEnd | None = None) -> HookDoor:
         """The receiver of agents' hook events. `ended()` hears of each end of a turn or session."""
         sessions = HostSessions(self._ttl_store)
         learns = self.config.hook.capture

@@ -98,9 +98,11 @@ def proposed(episode: Episode, project: str, source: str) -> Proposal:
 
 
 def without_excluded(
-    events: Sequence[SessionEvent], is_excluded: Callable[[str | None], bool]
+    events: Sequence[SessionEvent], is_excluded: Callable[[str | None], bool] | None
 ) -> Sequence[SessionEvent]:
     """The events of a session outside excluded projects. None if it began in one."""
+    if is_excluded is None:
+        return events
     excluded = {cwd for cwd in {event.cwd for event in events} if is_excluded(cwd)}
     first = next((event.cwd for event in events if event.cwd), None)
     if first in excluded:

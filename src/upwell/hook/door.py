@@ -25,7 +25,7 @@ from upwell.hosts import HOSTS
 from upwell.hosts.base import Host
 from upwell.hosts.events import RESUMED, EventKind, HostEvent
 from upwell.surface.offer import Offers
-from upwell.surface.options import READ_COMMAND, never_excluded
+from upwell.surface.options import READ_COMMAND
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.surface.render import ENTRY_MARK, by_command
 from upwell.surface.scopes import Guards
@@ -48,10 +48,6 @@ Asking = Callable[[Host, HostEvent], Coroutine[Any, Any, str]]
 """Called for every event. Returns the question to ask the agent at the end of a turn, or ""."""
 
 
-async def ignore_turn_end(_: HostEvent) -> None:
-    """Do nothing."""
-
-
 class HookParts(Struct, frozen=True, kw_only=True):
     """The parts of `HookDoor` that depend on what the user has set.
 
@@ -70,7 +66,7 @@ class HookParts(Struct, frozen=True, kw_only=True):
     limit_seconds: float = 0.3
     ask: Asking | None = None
     guards: Guards | None = None
-    is_excluded: Callable[[str | None], bool] = never_excluded
+    is_excluded: Callable[[str | None], bool] | None = None
     read_command: str = READ_COMMAND
 
 
@@ -88,7 +84,7 @@ class HookDoor:
         surfacer: Surfacer,
         sessions: HostSessions,
         *,
-        turn_end: TurnEnd = ignore_turn_end,
+        turn_end: TurnEnd | None = None,
         answered_elsewhere: Callable[[str, Mapping[str, Any]], bool] = lambda host, payload: False,
         opt_ins: HookParts = NO_PARTS,
         clock: Clock = SYSTEM_CLOCK,
@@ -135,7 +131,8 @@ class HookDoor:
         if event is None:
             self.outcomes[host, "not eligible"] += 1
             return NEUTRAL
-        if self._opt_ins.is_excluded(event.cwd):
+        is_excluded = self._opt_ins.is_excluded
+        if is_excluded and is_excluded(event.cwd):
             self.outcomes[host, "excluded project"] += 1
             return NEUTRAL
         if event.cwd:
@@ -158,7 +155,8 @@ class HookDoor:
         if event.kind is EventKind.BEFORE:
             return await self._refusal(host, event, receipt)
         self.outcomes[host.name, str(event.kind)] += 1
-        self._tasks.start(self._turn_end(event))
+        if self._turn_end is not None:
+            self._tasks.start(self._turn_end(event))
         if asking is not None and event.kind is EventKind.STOP:
             return await self._question_in_time(host, event, asking, left_ms)
         return NEUTRAL

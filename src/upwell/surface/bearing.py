@@ -147,7 +147,11 @@ def prepared(memory: Memory) -> PreparedLesson:
     """The phrases and stems of a lesson."""
     texts = dict.fromkeys((*memory.tags, *memory.symbols, *memory.paths))
     phrases = tuple(
-        phrase for text in texts if (phrase := _phrase(text, _is_command(text, memory.text))).stems
+        phrase
+        for text in texts
+        # A piece of code that begins with `text` is a command if it has a small letter there. An
+        # error in code begins with a capital letter or is a part of it.
+        if (phrase := _phrase(text, text[:1].islower() and f"`{text}" in memory.text)).stems
     )
     words = (word for phrase in phrases for word in phrase.stems)
     return PreparedLesson(memory, phrases, frozenset((*stems_of(memory.text), *words)))
@@ -156,12 +160,6 @@ def prepared(memory: Memory) -> PreparedLesson:
 @lru_cache(maxsize=8_192)
 def _phrase(text: str, is_command: bool) -> LessonPhrase:
     return LessonPhrase(text, " ".join(word_list(sound(text))), tuple(stems_of(text)), is_command)
-
-
-def _is_command(text: str, lesson: str) -> bool:
-    """True if the lesson has a piece of code that begins with `text`, as a command does: with a
-    small letter. An error in code begins with a capital letter or is a part of it."""
-    return text[:1].islower() and f"`{text}" in lesson
 
 
 def stems_of(text: str) -> list[str]:
@@ -263,17 +261,13 @@ class Book:
 
     def rarity(self, stem: str) -> float:
         """1 for a word that only one session taught, nearly 0 for a word that all did."""
-        known = self._rarity.get(stem)
-        if known is None:
-            known = self._rarity[stem] = self._rarity_of(stem)
-        return known
-
-    def _rarity_of(self, stem: str) -> float:
-        holders = {self._sources[number] for number in self._holders.get(stem, ())}
-        share = math.log(max(1, len(holders))) / self._scale
-        if stem in everyday():
-            return EVERYDAY_WEIGHT * (1 - share)
-        return (NUMBER_WEIGHT if stem.isdigit() and len(stem) < 3 else 1.0) * (1 - share)
+        if stem not in self._rarity:
+            holders = {self._sources[number] for number in self._holders.get(stem, ())}
+            share = math.log(max(1, len(holders))) / self._scale
+            weight = NUMBER_WEIGHT if stem.isdigit() and len(stem) < 3 else 1.0
+            weight = EVERYDAY_WEIGHT if stem in everyday() else weight
+            self._rarity[stem] = weight * (1 - share)
+        return self._rarity[stem]
 
     def _name_rarity(self, phrase: LessonPhrase, text: Text) -> float:
         """The rarity of an identifier that occurs as written. It may be rare although its parts are
@@ -367,7 +361,8 @@ class Book:
         called = [len(each.run.split()) for each in lesson.phrases if call.has(each)]
         words = min(MAX_CALL_WORDS, max(called, default=0))
         is_sentence = any(_error_weight(phrase) == 1.0 for phrase in quoted)
-        if not (is_sentence or words or lesson.stems & set(_program(call))):
+        program = set(list(call.stems)[:3]) - everyday()
+        if not (is_sentence or words or lesson.stems & program):
             return Bearing(lesson, 0.0)
         total = sum(weights.values()) + CALL_WEIGHT * words
         total *= FIX_FACTOR if lesson.kind == "error_fix" else 1.0
@@ -441,14 +436,10 @@ def _weight_at_prompt(phrase: LessonPhrase, text: Text) -> float:
         return 1.0
     if not phrase.is_name or len(phrase.stems) < MIN_NAME_PARTS:
         return 0.0
-    if any(f" {part} " in text.run for part in _ends_of(phrase.run)):
+    ends = (phrase.run.partition(" ")[2], phrase.run.rpartition(" ")[0])
+    if any(f" {part} " in text.run for part in ends):
         return 1.0
     return PART_WEIGHT if 3 * len(present) >= 2 * len(phrase.stems) else 0.0
-
-
-def _ends_of(run: str) -> tuple[str, str]:
-    """The words of a name without the first, and without the last."""
-    return run.partition(" ")[2], run.rpartition(" ")[0]
 
 
 def _error_weight(phrase: LessonPhrase) -> float:
@@ -464,10 +455,6 @@ def _error_weight(phrase: LessonPhrase) -> float:
     is_file = bool(_FILE.search(phrase.text))
     is_unique = len(phrase.run.split()) >= MIN_UNIQUE_PARTS and not is_file
     return CODE_WEIGHT if is_unique or _CODE.fullmatch(phrase.text) else 0.0
-
-
-def _program(call: Text) -> list[str]:
-    return [stem for stem in list(call.stems)[:3] if stem not in everyday()]
 
 
 def _is_about(lesson: PreparedLesson, path: str) -> bool:

@@ -3,7 +3,7 @@ memories found may reach the agent, and in what order (seeds 000, 003 and 004 in
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ RATE_SECONDS = 60.0
 def silence_of(cue: Event, triggers: Sequence[str] = ()) -> Skip | None:
     """The reason to show no memories for this event, whatever its query; None if there is none.
     `StandingRules` decides separately about standing rules."""
-    if cue.is_unasked and cue.options.is_paused(cue.session):
+    if cue.is_unasked and cue.options.pauses(cue.session):
         return Skip(reason=SkipReason.PAUSED)
     surface = cue.options.surface
     if not surface.enabled:
@@ -151,7 +151,9 @@ class PostFilter:
             return held_back_as(SkipReason.BELOW_MIN_SCORE, detail, hits)
         options, now = cue.options, self._clock.now()
         if not cue.is_unasked:
-            return _comparable(ranked(probable, intent, options, now))
+            ordered = ranked(probable, intent, options, now)
+            best_score = max(hit.score for hit in ordered)
+            return [hit for hit in ordered if hit.score >= MIN_SHARE_ASKED * best_score]
         helpful = await self._helpful(cue, moment, probable)
         if isinstance(helpful, Skip):
             return helpful
@@ -175,7 +177,13 @@ class PostFilter:
         welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id, cue)]
         if not welcome:
             return held_back_as(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
-        return welcome if moment is None else self._with_novelty(cue, welcome[:MAX_SAID])
+        if moment is None:
+            return welcome
+        share = self._sketches.of(cue.session).least_new_share
+        return [
+            replace(hit, signals={**hit.signals, NOVELTY: share(hit.memory.text)})
+            for hit in welcome[:MAX_SAID]
+        ]
 
     async def _helpful(
         self, cue: Event, moment: Moment | None, probable: Sequence[Hit]
@@ -200,13 +208,6 @@ class PostFilter:
             return held_back_as(SkipReason.UNWORTHY, "; ".join(dict.fromkeys(lacks)), holding)
         return without_outdated(cue.text, worthy)
 
-    def _with_novelty(self, cue: Event, hits: Sequence[Hit]) -> list[Hit]:
-        sketch = self._sketches.of(cue.session)
-        return [
-            replace(hit, signals={**hit.signals, NOVELTY: sketch.least_new_share(hit.memory.text)})
-            for hit in hits
-        ]
-
     async def candidates(
         self, cue: Event, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit]:
@@ -230,11 +231,6 @@ class PostFilter:
             and not sketch.holds(hit.memory, cue)
         ]
         return await self._seen_log.fresh(unknown, cue.session, cue.principal.name)
-
-
-def _comparable(hits: Sequence[Hit]) -> list[Hit]:
-    best = max(hit.score for hit in hits)
-    return [hit for hit in hits if hit.score >= MIN_SHARE_ASKED * best]
 
 
 def held_back_as(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
@@ -271,23 +267,13 @@ def spread(hits: Sequence[Hit]) -> list[Hit]:
     remaining, placed = list(hits), list[Hit]()
     places: Counter[str] = Counter()
     while remaining:
-        index = next(
-            (
-                position
-                for position, hit in enumerate(remaining)
-                if _may_follow(hit, places, len(placed))
-            ),
-            0,
-        )
+        allowed = max(1, -(-(len(placed) + 1) // SHARE_OF_A_SOURCE))
+        rows = enumerate(remaining)
+        index = next((index for index, hit in rows if places[_source(hit)] < allowed), 0)
         hit = remaining.pop(index)
         places[_source(hit)] += 1
         placed.append(hit)
     return placed
-
-
-def _may_follow(hit: Hit, places: Mapping[str, int], placed: int) -> bool:
-    share = -(-(placed + 1) // SHARE_OF_A_SOURCE)
-    return places.get(_source(hit), 0) < max(1, share)
 
 
 def _source(hit: Hit) -> str:

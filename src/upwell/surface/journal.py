@@ -10,7 +10,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -91,8 +91,16 @@ class Journal:
         decisions are lost."""
         async with self._writing:
             pending, self._pending = self._pending, {}
-            if pending:
-                await self._write(pending)
+            if not pending:
+                return
+            if len(pending) <= _MAX_INLINE:
+                events = self._encoded(pending)
+            else:
+                events = await asyncio.to_thread(self._encoded, pending)
+            try:
+                await self._events.put(events)
+            except StoreError as error:
+                LOG.warning("decisions were not stored: %s", error)
 
     async def find(self, key: str) -> dict[str, Any] | None:
         """The decision with this key; None if it does not exist or has expired.
@@ -128,16 +136,6 @@ class Journal:
         horizon = self._clock.now() - self.retention_seconds()
         tools = [tool for tool in await self._events.tools() if not self.may_persist(tool or None)]
         return await self._events.clear_texts(horizon, tools)
-
-    async def _write(self, pending: Mapping[str, _Decision]) -> None:
-        if len(pending) <= _MAX_INLINE:
-            events = self._encoded(pending)
-        else:
-            events = await asyncio.to_thread(self._encoded, pending)
-        try:
-            await self._events.put(events)
-        except StoreError as error:
-            LOG.warning("decisions were not stored: %s", error)
 
     def retention_seconds(self) -> float:
         """How long readable texts are stored; 0 or less means not at all."""
@@ -179,8 +177,19 @@ class Journal:
         cue, outcome = decision.cue, decision.outcome
         said = outcome if isinstance(outcome, Surfacing) else None
         tokens = count(said.text) - decision.omitted_tokens if said else 0
-        data = _details(decision, tokens) | self._situation(decision)
-        has_queries = bool(outcome.queries) and self.retention_seconds() > 0
+        details = _details(decision, tokens)
+        subject = subject_of(cue.args) if cue.tool else cue.text
+        step = redacted_start(" ".join(subject[: 4 * STEP_CHARS].split()), STEP_CHARS)
+        queries: Sequence[str] = ()
+        if self.may_persist(cue.tool):
+            queries = list(map(_masked, outcome.queries))
+            # The situation of an episode may contain words from the cue.
+            details["situation"] = _masked(said.situation) if said else ""
+        else:
+            encoded = (text.encode(errors="replace") for text in outcome.queries)
+            queries = [DIGEST + hashlib.sha256(text).hexdigest() for text in encoded]
+        data = {key: value for key, value in details.items() if _DEFAULTS.get(key, ...) != value}
+        has_queries = bool(queries) and self.retention_seconds() > 0
         return Event(
             id=key,
             kind=KIND,
@@ -196,28 +205,10 @@ class Journal:
             tokens=tokens,
             late=int(decision.late),
             file=self.file_for(cue.tool, cue.args, cue.cwd),
-            step=self._kept(cue.tool, lambda: _step_of(cue)),
-            queries=dumped(self._query_texts(decision)).decode() if has_queries else None,
-            data=dumped(_without_defaults(data)).decode(),
+            step=self._kept(cue.tool, lambda: step),
+            queries=dumped(queries).decode() if has_queries else None,
+            data=dumped(data).decode(),
         )
-
-    def _situation(self, decision: _Decision) -> dict[str, str]:
-        """The situation of an episode. It may contain words from the cue, so it is stored only if
-        texts may be stored."""
-        outcome = decision.outcome
-        if (
-            isinstance(outcome, Skip)
-            or not outcome.situation
-            or not self.may_persist(decision.cue.tool)
-        ):
-            return {}
-        return {"situation": _masked(outcome.situation).encode(errors="replace").decode()}
-
-    def _query_texts(self, decision: _Decision) -> list[str]:
-        texts = decision.outcome.queries
-        if self.may_persist(decision.cue.tool):
-            return [_masked(text).encode(errors="replace").decode() for text in texts]
-        return [_digest(text) for text in texts]
 
     def may_persist(self, tool: str | None) -> bool:
         """True if readable text from this tool (from messages, if `tool` is None) may be stored."""
@@ -287,12 +278,6 @@ def file_of(args: Mapping[str, Any], cwd: str | None) -> str:
     return ""
 
 
-def _step_of(cue: Cue) -> str:
-    """The beginning of the prompt or of the call's subject, on one line, with secrets masked."""
-    text = subject_of(cue.args) if cue.tool else cue.text
-    return redacted_start(" ".join(text[: 4 * STEP_CHARS].split()), STEP_CHARS)
-
-
 def subject_of(args: Mapping[str, Any]) -> str:
     """The command, pattern or question in the arguments of a call; "" if there is none."""
     values = (args.get(name) for name in _STEP_ARGUMENTS)
@@ -320,20 +305,8 @@ _DEFAULTS: Mapping[str, Any] = {
 _COLUMNS = ("id", "at", "written", "host", "project", "session", "door", "outcome")
 
 
-def _without_defaults(decision: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in decision.items()
-        if name not in _DEFAULTS or value != _DEFAULTS[name]
-    }
-
-
 def _masked(text: str) -> str:
-    return redact(text)[0]
-
-
-def _digest(text: str) -> str:
-    return DIGEST + hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    return redact(text)[0].encode(errors="replace").decode()
 
 
 def _scored(hit: Hit) -> list[Any]:

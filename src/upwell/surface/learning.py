@@ -1,6 +1,5 @@
 """What surfacing learns: the scores that memories need (thresholds), the memories that were rated
-down (demotions), how agents used memories, and counts.
-"""
+down (demotions), how agents used memories, and counts."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -21,15 +20,6 @@ MarkUsed = Callable[[Sequence[str]], Awaitable[None]]
 """Receives the ids of memories that were used."""
 
 
-async def nothing_is_rare(_: Sequence[str]) -> set[str]:
-    """Treat no word as rare."""
-    return set()
-
-
-async def mark_nothing(_: Sequence[str]) -> None:
-    """Do nothing, for a store that does not track use."""
-
-
 def _case_of(surfacing: Surfacing, hit: Hit) -> str:
     return case_of(surfacing.moment, hit.memory)
 
@@ -39,18 +29,17 @@ class Learning:
     `was_ignored_twice()`, reads only values that are already loaded. `jobs()` returns the work to
     do afterwards.
 
-    `rare` returns those of the given words that few memories contain. `mark_used` receives the ids
-    of the memories that were used.
+    `rare` returns those of the given words that few memories contain; without it, nobody watches
+    how memories are used. `mark_used` receives the ids of the memories that were used.
     """
 
     def __init__(
         self,
         learned: Learned,
         ttl_store: TtlStore,
-        options: LearnOptions,
         *,
-        rare: Rare = nothing_is_rare,
-        mark_used: MarkUsed = mark_nothing,
+        rare: Rare | None = None,
+        mark_used: MarkUsed | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.learned = learned
@@ -58,17 +47,15 @@ class Learning:
         self._uses = Uses(ttl_store)
         self._mark_used = mark_used
         self._watching = (
-            Watching(ttl_store, self._uses, rare, self._conclude, clock, _case_of)
-            if options.auto_tune
-            else None
+            Watching(ttl_store, self._uses, rare, self._conclude, clock, _case_of) if rare else None
         )
 
     @classmethod
     def none(cls, ttl_store: TtlStore, surface: SurfaceOptions, clock: Clock) -> "Learning":
         """A `Learning` that counts decisions and learns nothing."""
-        options = LearnOptions(auto_tune=False)
         limits = LearnedLimits(min_score=surface.min_score)
-        return cls(Learned(None, Uses(ttl_store), options, limits), ttl_store, options, clock=clock)
+        learned = Learned(None, Uses(ttl_store), LearnOptions(auto_tune=False), limits)
+        return cls(learned, ttl_store, clock=clock)
 
     def jobs(self) -> Sequence[Callable[[], Awaitable[None]]]:
         """The work to do after calls."""
@@ -126,7 +113,7 @@ class Learning:
         """Note that these memories were read on request. The notes from `stm.json` among them are
         then kept for another `stm.retention_days` (seed 001, tests/NAMES.md)."""
         notes = [memory.id for memory in memories if memory.source.startswith(STM_ID)]
-        if notes:
+        if notes and self._mark_used:
             await self._mark_used(notes)
 
     async def wrote(self, session: str, written: Written, *, ended: bool = False) -> None:
@@ -149,9 +136,9 @@ class Learning:
             tool = without_rater(rating.tool)
             tool = tool if tool != rating.door else ""
             self.counts.add(CountedEvent.RATING, str(rating.rating), door=rating.door, tool=tool)
-        await self._mark_used(
-            [without_rater(rating.memory) for rating in ratings if rating.rating is Rating.HELPFUL]
-        )
+        if self._mark_used:
+            helpful = [rated for rated in ratings if rated.rating is Rating.HELPFUL]
+            await self._mark_used([without_rater(rated.memory) for rated in helpful])
 
     async def _conclude_uses(self) -> None:
         if self._watching:
@@ -163,5 +150,6 @@ class Learning:
             watched = observation.watched
             tool = watched.tool if watched.tool != watched.door else ""
             self.counts.add(CountedEvent.USE, str(observation.use), door=watched.door, tool=tool)
-        used = [seen.watched.memory for seen in observations if seen.use is MemoryUse.USED]
-        await self._mark_used(used)
+        if self._mark_used:
+            used = [seen.watched.memory for seen in observations if seen.use is MemoryUse.USED]
+            await self._mark_used(used)

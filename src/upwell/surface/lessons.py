@@ -104,21 +104,16 @@ def _written_at(memory: Memory) -> float:
 
 
 def _lacks(hits: Iterable[Hit], project: str | None) -> dict[str, str]:
-    return {
-        hit.memory.id: lack_of(hit.memory, project)
-        or _ambiguity_of(hit.memory, hit.trigger, project)
-        for hit in hits
-    }
-
-
-def _ambiguity_of(memory: Memory, trigger: str, project: str | None) -> str:
-    """The reason not to give a location for a bare file name, if several files in the project have
-    that name."""
-    if not trigger.startswith("file:") or memory.project is None or not memory.paths:
-        return ""
-    name = os.path.basename(memory.paths[0])
-    root = project or memory.project
-    return f"the project has several files named {name}" if _has_several(root, name) else ""
+    lacks: dict[str, str] = {}
+    for hit in hits:
+        memory = hit.memory
+        lacks[memory.id] = lack_of(memory, project)
+        # A bare file name has no location if several files in the project have that name.
+        if not lacks[memory.id] and hit.trigger.startswith("file:") and memory.project:
+            name = os.path.basename(memory.paths[0]) if memory.paths else ""
+            if name and _has_several(project or memory.project, name):
+                lacks[memory.id] = f"the project has several files named {name}"
+    return lacks
 
 
 def _has_several(root: str, name: str) -> bool:
@@ -225,12 +220,13 @@ class ProjectLessons:
         if not book.lessons:
             return []
         bearings = book.at_prompt(prompt) if prompt else self._remedies(book, cue, moment)
-        hits = [_hit(bearing) for bearing in _best(book, bearings)]
-        is_current = not hits or await self._reader.changes() == shelf.version
-        return hits if is_current else await self._existing(hits)
-
-    async def _existing(self, hits: Sequence[Hit]) -> list[Hit]:
-        """The hits whose lessons still exist, with their present texts."""
+        hits = [
+            _scored(Hit(memory=bearing.lesson.memory, score=0.0), bearing.weight)
+            for bearing in _best(book, bearings)
+        ]
+        if not hits or await self._reader.changes() == shelf.version:
+            return hits
+        # Only lessons that still exist, with their present texts.
         lessons = [await self._reader.known(hit.memory.id) for hit in hits]
         pairs = zip(hits, lessons, strict=True)
         return [replace(hit, memory=lesson) for hit, lesson in pairs if lesson is not None]
@@ -293,7 +289,13 @@ class ProjectLessons:
         shelf = self._shelves.get(scope)
         if shelf is None or shelf.is_due(version, now):
             stored = await self._reader.latest(scope, limit=MAX_LESSONS)
-            lessons = [memory for memory in stored if _is_lesson(memory)]
+            lessons = [
+                memory
+                for memory in stored
+                # A lesson that the user made a standing rule is no longer one.
+                if memory.provenance.door == LESSON
+                and not (memory.pinned and memory.trust is not Trust.AGENT)
+            ]
             is_same = shelf is not None and shelf.stored == lessons
             book = shelf.book if shelf is not None and is_same else self._read(lessons)
             shelf = _Shelf(version, now, lessons, book)
@@ -311,25 +313,13 @@ class ProjectLessons:
         return Book([prepared(memory) for memory in by_id.values()])
 
 
-_MOMENTS = frozenset({Moment.FAILED, Moment.NOTHING_FOUND, Moment.FILE})
-
-
-def _is_lesson(memory: Memory) -> bool:
-    """True for a lesson, unless the user made it a standing rule."""
-    is_rule = memory.pinned and memory.trust is not Trust.AGENT
-    return memory.provenance.door == LESSON and not is_rule
-
-
 def _may_matter(cue: Event, moment: Moment | None) -> bool:
     if cue.door == Door.PROMPT:
         return bool(cue.text)
     if cue.answer is None:
         return False
-    return moment in _MOMENTS or _has_succeeded(cue)
-
-
-def _has_succeeded(cue: Event) -> bool:
-    return cue.answer is not None and cue.answer.failed is False and bool(cue.command)
+    has_succeeded = cue.answer.failed is False and bool(cue.command)
+    return has_succeeded or moment in (Moment.FAILED, Moment.NOTHING_FOUND, Moment.FILE)
 
 
 def _best(book: Book, bearings: Sequence[Bearing]) -> list[Bearing]:
@@ -342,7 +332,10 @@ def _best(book: Book, bearings: Sequence[Bearing]) -> list[Bearing]:
             break
         if any(_is_older_copy(bearing, other) for other in ordered if other is not bearing):
             continue
-        if not any(_adds_nothing(bearing, better) for better in distinct):
+        # A lesson on a failure adds nothing if a better one answers the same part of the error.
+        half = len(bearing.words) / 2
+        is_answered = any(len(bearing.words & better.words) >= half for better in distinct)
+        if not (bearing.is_remedy and is_answered):
             distinct.append(bearing)
     if not distinct:
         return []
@@ -354,19 +347,10 @@ def _best(book: Book, bearings: Sequence[Bearing]) -> list[Bearing]:
     return [best, *completing, *(other for other in rest if id(other.lesson) not in names)]
 
 
-def _adds_nothing(bearing: Bearing, better: Bearing) -> bool:
-    """True if a lesson on a failure answers mostly the same part of the error as a better one."""
-    return bearing.is_remedy and 2 * len(bearing.words & better.words) >= len(bearing.words)
-
-
 def _is_older_copy(bearing: Bearing, other: Bearing) -> bool:
     mine, theirs = bearing.lesson.memory, other.lesson.memory
     is_older = (mine.updated_at or 0.0, mine.id) < (theirs.updated_at or 0.0, theirs.id)
     return is_older and jaccard(bearing.lesson.stems, other.lesson.stems) >= SAME
-
-
-def _hit(bearing: Bearing) -> Hit:
-    return _scored(Hit(memory=bearing.lesson.memory, score=0.0), bearing.weight)
 
 
 def _scored(hit: Hit, weight: float) -> Hit:

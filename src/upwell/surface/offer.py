@@ -23,16 +23,6 @@ from upwell.ground.types.cue import Cue, Skip, SkipReason, Surfacing, ToolAnswer
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.surface.scopes import Guards, Refusal
 
-_FINAL = frozenset(
-    {
-        SkipReason.DISABLED,
-        SkipReason.PAUSED,
-        SkipReason.EXCLUDED_PROJECT,
-        SkipReason.WRITE_TOOL,
-    }
-)
-"""The result of a call does not change these decisions."""
-
 
 class Offers:
     """The offers of one door. `guards` are the rules that may refuse a call."""
@@ -106,12 +96,12 @@ class Offer:
         self._start(cue)
 
     def _start(self, cue: Cue | Awaitable[Cue]) -> None:
-        self._search = self._searches.start(self._decided(cue))
-        self._deadline = asyncio.get_running_loop().time() + self._seconds
+        async def decided() -> tuple[Cue, Outcome]:
+            known = cue if isinstance(cue, Cue) else await cue
+            return known, await self._surfacer.offer(known)
 
-    async def _decided(self, cue: Cue | Awaitable[Cue]) -> tuple[Cue, Outcome]:
-        cue = cue if isinstance(cue, Cue) else await cue
-        return cue, await self._surfacer.offer(cue)
+        self._search = self._searches.start(decided())
+        self._deadline = asyncio.get_running_loop().time() + self._seconds
 
     async def outcome(self) -> Outcome | None:
         """The decision, or None if it is late or has failed."""
@@ -126,7 +116,13 @@ class Offer:
         if not self._search.done() or self._has_failed():
             return False
         outcome = self._search.result()[1]
-        return isinstance(outcome, Skip) and outcome.reason not in _FINAL
+        # The result of a call does not change these decisions.
+        return isinstance(outcome, Skip) and outcome.reason not in (
+            SkipReason.DISABLED,
+            SkipReason.PAUSED,
+            SkipReason.EXCLUDED_PROJECT,
+            SkipReason.WRITE_TOOL,
+        )
 
     def look_again(self, answer: ToolAnswer) -> None:
         """Decide again, now also by the result of a call that failed or found nothing."""
@@ -166,11 +162,10 @@ class Offer:
 
     async def _take_back(self, *, late: bool) -> None:
         await asyncio.wait({self._search})
-        if self._has_failed():
-            return
-        cue, surfacing = self._search.result()
-        if isinstance(surfacing, Surfacing):
-            await self._surfacer.deliveries.take_back(surfacing, cue, late=late)
+        if not self._has_failed():
+            cue, surfacing = self._search.result()
+            if isinstance(surfacing, Surfacing):
+                await self._surfacer.deliveries.take_back(surfacing, cue, late=late)
 
     def _has_failed(self) -> bool:
         return self._search.cancelled() or self._search.exception() is not None

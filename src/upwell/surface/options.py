@@ -137,46 +137,35 @@ READ_COMMAND = "upwell read"
 """The command that prints a memory or a result in full. Its argument is the id or the key."""
 
 
-def never_excluded(folder: str | None) -> bool:
-    """Exclude no project."""
-    del folder
-    return False
-
-
-def never_paused(session: str) -> bool:
-    """Pause no session."""
-    del session
-    return False
-
-
-def no_commands(transcript: str) -> Sequence[str]:
-    """Return no commands, for a pipeline that does not read transcripts."""
-    del transcript
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineOptions:
     """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
     `of_cue` takes a tool (None for a message) and the size of the context window in tokens (None if
-    unknown), and returns the options for them. `is_paused` returns whether the user has paused a
-    session. `is_excluded` returns whether upwell does nothing in a folder. `commands_in` returns
-    the commands in a transcript that its session needs again after a compaction."""
+    unknown), and returns the options for them. `commands_in` returns the commands in a transcript
+    that its session needs again after a compaction."""
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)
     memory_context: ContextOptions = field(default_factory=ContextOptions)
     lexicon: Lexicon = field(default_factory=shipped)
     of_cue: Callable[[str | None, int | None], SurfaceOptions] | None = None
-    is_paused: Callable[[str], bool] = never_paused
-    is_excluded: Callable[[str | None], bool] = never_excluded
+    is_paused: Callable[[str], bool] | None = None
+    is_excluded: Callable[[str | None], bool] | None = None
     judge: JudgeOptions = field(default_factory=JudgeOptions)
-    commands_in: Callable[[str], Sequence[str]] = no_commands
+    commands_in: Callable[[str], Sequence[str]] | None = None
 
     def records(self, cue: Cue) -> bool:
         """True if this cue may be recorded. Test cues from `upwell setup` and cues in an excluded
         project must not be recorded."""
-        return not (cue.session.startswith(PROBE_SESSIONS) or self.is_excluded(cue.cwd))
+        return not (cue.session.startswith(PROBE_SESSIONS) or self.excludes(cue.cwd))
+
+    def excludes(self, folder: str | None) -> bool:
+        """True if the user has excluded this folder."""
+        return self.is_excluded is not None and self.is_excluded(folder)
+
+    def pauses(self, session: str) -> bool:
+        """True if the user has paused this session."""
+        return self.is_paused is not None and self.is_paused(session)
 
     def for_cue(self, cue: Cue) -> "PipelineOptions":
         """The options for this cue's tool (`server__tool`, or the host's own name for the tool),

@@ -51,7 +51,7 @@ from upwell.surface.render import (
 )
 from upwell.surface.rules import StandingRules, rule_hit
 from upwell.surface.seen_log import ContextSketches, LateHits, SeenLog
-from upwell.surface.session_start import Compaction, SessionStart
+from upwell.surface.session_start import SessionStart
 
 Outcome = Surfacing | Skip
 _OVERSAMPLING = 2
@@ -84,8 +84,8 @@ class Surfacer:
     arrived, and pass ratings to `ratings`. `journal` stores the decisions.
 
     `reader` reads the memory. `ttl_store` contains the home's log of deliveries and its journal.
-    `chat` is the model behind `intent.use_llm`
-    and `surface.judge`. `learning` contains the learned thresholds and demotions.
+    `chat` is the model behind `intent.use_llm` and `surface.judge`. `learning` contains the learned
+    thresholds and demotions.
     """
 
     def __init__(
@@ -99,12 +99,13 @@ class Surfacer:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         surface = options.surface
+        ttl_seconds = surface.dedup_ttl_seconds
+        failures, reset_seconds = surface.circuit_max_failures, surface.circuit_reset_seconds
         self._reader = reader
         self._options = options
         self._clock = clock
         self._learning = learning or Learning.none(ttl_store, surface, clock)
         self._cue_reader = CueReader(surface.templates, options.lexicon)
-        failures, reset_seconds = surface.circuit_max_failures, surface.circuit_reset_seconds
         self._breaker = Breaker(failures, reset_seconds, clock)
         self._classifier = Classifier(
             chat,
@@ -113,28 +114,21 @@ class Surfacer:
             Breaker(failures, reset_seconds, clock),
             clock,
         )
-        self._pace = Pace(clock)
-        self._seen_log = SeenLog(
-            ttl_store, surface.dedup_ttl_seconds, self._learning.was_ignored_twice
-        )
         self._sketches = ContextSketches()
-        self._post_filter = PostFilter(self._learning, self._seen_log, self._sketches, clock)
+        self._pace = Pace(clock)
         self._lessons = ProjectLessons(reader, clock)
         self._late_hits = LateHits(reader, clock)
-        self._judge = self._judge_by(chat) if chat and surface.judge else None
-        self._rules = StandingRules(reader, ttl_store, surface.dedup_ttl_seconds)
-        self._compaction = Compaction(
-            reader, self._learning, self._rules, self._seen_log, ttl_store
-        )
+        self._seen_log = SeenLog(ttl_store, ttl_seconds, self._learning.was_ignored_twice)
+        self._post_filter = PostFilter(self._learning, self._seen_log, self._sketches, clock)
+        self._rules = StandingRules(reader, ttl_store, ttl_seconds)
         self._session_start = SessionStart(
-            reader,
-            self._learning,
-            self._rules,
-            self._compaction,
-            self._seen_log,
-            ttl_store,
-            options,
+            reader, self._learning, self._rules, self._seen_log, ttl_store, options
         )
+        self._judge: Judge | None = None
+        if chat and surface.judge:
+            counts, replaced = self._learning.counts, self._lessons.replaced
+            model = JudgeModel(chat, options.judge, counts, clock, replaced)
+            self._judge = Judge(model, self._post_filter, self._late_hits)
         self.journal = Journal(ttl_store, options, clock)
         self._record = DecisionRecord(self.journal, self._learning, options)
         self.deliveries = Deliveries(
@@ -144,14 +138,10 @@ class Surfacer:
             self._late_hits,
             self._rules,
             self._session_start,
-            lambda cue: self._query(Event.of(cue, self._options, self._clock.now())),
+            lambda cue: self._query(Event.of(cue, options, clock.now())),
         )
         self.ratings = SurfacingRatings(self._record, self._seen_log, clock)
-
-    def _judge_by(self, chat: Chat) -> Judge:
-        counts, replaced = self._learning.counts, self._lessons.replaced
-        model = JudgeModel(chat, self._options.judge, counts, self._clock, replaced)
-        return Judge(model, self._post_filter, self._late_hits)
+        self.missed = self._session_start.missed
 
     @property
     def verdicts(self) -> Mapping[str, int]:
@@ -176,10 +166,14 @@ class Surfacer:
         event = Event.of(cue, self._options, self._clock.now())
         with span("upwell.surface", trace_id=cue.trace_id, door=str(cue.door)) as current:
             outcome = await self._without_faults(event)
+            reason = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
             if current.is_recording():
-                conclude(current, _label(outcome), failed=_has_failed(outcome))
+                has_failed = reason in (SkipReason.FAULT, SkipReason.DEADLINE)
+                label = f"skip {reason}"
+                if isinstance(outcome, Surfacing):
+                    label = f"surfaced {len(outcome.hits)}"
+                conclude(current, label, failed=has_failed)
         took_ms = (self._clock.monotonic() - started) * 1000
-        reason = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
         DECISIONS.add(str(cue.door), reason)
         DECISION_SECONDS.observe(took_ms / 1000, str(cue.door))
         self._record.note(event, outcome, took_ms)
@@ -215,12 +209,7 @@ class Surfacer:
         if self._judge:
             self._judge.forget(session)
         with contained("preparing for a compaction"):
-            await self._compaction.before(session)
-
-    def missed(self, cue: Cue) -> None:
-        """Note that no process answered when the cue's session began. The session gets its standing
-        rules with its next event, unless it already has them."""
-        self._session_start.missed(cue)
+            await self._session_start.compacting(session)
 
     async def aclose(self) -> None:
         """Write everything that is pending."""
@@ -240,27 +229,24 @@ class Surfacer:
             self._judge.note(cue)
         moment = self._note_moment(cue)
         if cue.door == Door.SESSION:
-            return await self._start_session(cue)
+            if not self._options.surface.enabled:
+                return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
+            if self._options.pauses(cue.session):
+                return Skip(reason=SkipReason.PAUSED)
+            return await self._session_start.begin(cue, self._clock.now())
         lessons: Sequence[Hit] = ()
         if cue.tool is None or cue.answer is not None:
-            lessons = await self._lessons_for(cue, moment)
-        if moment is Moment.ROUTINE and any(self._may_speak(cue, lesson) for lesson in lessons):
+            with contained("reading the lessons"):
+                lessons = await self._lessons.bearing_on(cue, moment)
+        if moment is Moment.ROUTINE and self._has_strong(lessons, cue):
             moment = Moment.LESSON
         outcome = await self._decide(cue, moment, lessons)
-        if cue.session in self._session_start.owed:
-            outcome = await self._session_start.add_if_due(cue, outcome, self._clock.now())
+        outcome = await self._session_start.add_if_due(cue, outcome, self._clock.now())
         outcome = await self._rules.add_if_due(cue, outcome)
         return replace(outcome, moment=str(moment)) if moment else outcome
 
-    async def _start_session(self, cue: Event) -> Outcome:
-        if not self._options.surface.enabled:
-            return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
-        if self._options.is_paused(cue.session):
-            return Skip(reason=SkipReason.PAUSED)
-        return await self._session_start.begin(cue, self._clock.now())
-
     def _is_excluded(self, cue: Cue) -> bool:
-        return cue.door in AUTOMATIC_DOORS and self._options.is_excluded(cue.cwd)
+        return cue.door in AUTOMATIC_DOORS and self._options.excludes(cue.cwd)
 
     def _note_moment(self, cue: Event) -> Moment | None:
         """Note a cue in its session's sketch, and return its moment. None if `surface.moments` is
@@ -274,21 +260,20 @@ class Surfacer:
         self._sketches.note(cue)
         return None if cue.options.surface.moments == "all" else moment
 
-    async def _lessons_for(self, cue: Event, moment: Moment | None) -> Sequence[Hit]:
-        with contained("reading the lessons"):
-            return await self._lessons.bearing_on(cue, moment)
-        return ()
-
-    def _may_speak(self, cue: Event, lesson: Hit) -> bool:
-        """True if this lesson alone may start a decision. A judge also considers weaker ones."""
-        if self._judge:
-            return True
-        case = case_of(Moment.LESSON, lesson.memory)
-        return lesson.score >= self._learning.min_score(cue, case)
+    def _has_strong(self, lessons: Sequence[Hit], cue: Event) -> bool:
+        """True if one of these lessons may start a decision by itself. A judge also considers
+        weaker ones."""
+        least = self._learning.min_score
+        return any(
+            self._judge or hit.score >= least(cue, case_of(Moment.LESSON, hit.memory))
+            for hit in lessons
+        )
 
     async def _decide(self, cue: Event, moment: Moment | None, lessons: Sequence[Hit]) -> Outcome:
-        if self._judge and (late := await self._take_late_verdict(self._judge, cue, moment)):
-            return late
+        if self._judge and not silence_of(cue) and (late := await self._judge.take_late(cue)):
+            self._learning.offered_late(cue)
+            query, verdict = late
+            return await self._speak(_Question(cue, query, NO_INTENT, moment), verdict, verdict)
         if moment is not None and moment not in self._options.surface.moments:
             detail = "" if moment is Moment.ROUTINE else str(moment)
             return silence_of(cue) or Skip(reason=SkipReason.ROUTINE, detail=detail)
@@ -313,18 +298,6 @@ class Surfacer:
             return question.answered(choice)
         return await self._speak(question, choice, hits)
 
-    async def _take_late_verdict(
-        self, judge: Judge, cue: Event, moment: Moment | None
-    ) -> Outcome | None:
-        if silence_of(cue):
-            return None
-        late = await judge.take_late(cue)
-        if late is None:
-            return None
-        query, hits = late
-        self._learning.offered_late(cue)
-        return await self._speak(_Question(cue, query, NO_INTENT, moment), hits, hits)
-
     async def _question(
         self,
         cue: Event,
@@ -336,7 +309,13 @@ class Surfacer:
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if silence := silence_of(cue, cue.triggers):
             return replace(silence, intent=intent)
-        query = self._triggered_query(cue, intent, moment)
+        query = self._query(cue, intent) if moment is not Moment.TRIGGER else None
+        if query is not None and moment is Moment.FILE and self._judge is None:
+            query = replace(query, file=cue.file)
+        if cue.triggers and query is None:
+            query = self._cue_reader.exact(cue, MAX_EPISODES, cue.triggers)
+        elif query is not None:
+            query = replace(query, triggers=cue.triggers)
         refusal = refusal_of(cue, query, intent)
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
             intent = await self._classifier.refined(cue.text, intent, deadline.remaining())
@@ -347,16 +326,6 @@ class Surfacer:
             return replace(refusal, intent=intent)
         assert query is not None
         return _Question(cue, query, intent, moment)
-
-    def _triggered_query(self, cue: Event, intent: Intent, moment: Moment | None) -> Query | None:
-        query = self._query(cue, intent) if moment is not Moment.TRIGGER else None
-        if query is not None and moment is Moment.FILE and self._judge is None:
-            query = replace(query, file=cue.file)
-        if not cue.triggers:
-            return query
-        if query is None:
-            return self._cue_reader.exact(cue, MAX_EPISODES, cue.triggers)
-        return replace(query, triggers=cue.triggers)
 
     def _query(self, cue: Event, intent: Intent = NO_INTENT) -> Query | None:
         items = profile_of(cue.door, intent, cue.options).items
@@ -395,13 +364,17 @@ class Surfacer:
                 if isinstance(result, Skip):
                     refining.cancel()
             intent = intent if refining.cancelled() else refining.result()
-        asked = () if isinstance(result, Skip) else result.asked
-        question = replace(question, intent=intent, missing=result.missing, asked=asked)
-        if isinstance(result, Found) and (topics := _new_topics(question)):
-            question, result = await self._recall_topics(question, topics, result, deadline)
+        question = replace(question, intent=intent, missing=result.missing)
         if isinstance(result, Skip):
             return list(question.lessons) or result, question
-        current = [hit for hit in result.hits if _may_be_said(hit)]
+        question = replace(question, asked=result.asked)
+        if intent.source != "keyword":
+            question, result = await self._recall_topics(question, result, deadline)
+        current = [
+            hit
+            for hit in result.hits
+            if not hit.signals.get(SUPERSEDED) and hit.memory.trust is not Trust.TOOL
+        ]
         weighed = await self._lessons.weighed(current, cue)
         named: Sequence[Hit] = ()
         if question.moment is Moment.FAILED:
@@ -412,14 +385,17 @@ class Surfacer:
         return hits or Skip(reason=SkipReason.NO_CANDIDATES), question
 
     async def _recall_topics(
-        self, question: _Question, topics: str, result: Found, deadline: Deadline
+        self, question: _Question, result: Found, deadline: Deadline
     ) -> tuple[_Question, Found]:
-        """Search again with the topics that the model found (ADR-001). If that fails or no time is
-        left, return the first result."""
-        if deadline.passed():
+        """Search again with the topics that only the model found (ADR-001). If there are none, the
+        search fails or no time is left, return the first result."""
+        texts = question.query.texts
+        known = set(terms(" ".join(texts)))
+        topics = [topic for topic in question.intent.topics if not known.issuperset(terms(topic))]
+        if not topics or deadline.passed():
             return question, result
-        texts = (*question.query.texts, topics)
-        wider = replace(question, query=replace(question.query, texts=texts))
+        query = replace(question.query, texts=(*texts, " ".join(topics)))
+        wider = replace(question, query=query)
         more = await self._recall(wider, deadline)
         if isinstance(more, Skip):
             return question, result
@@ -436,10 +412,7 @@ class Surfacer:
         except TimeoutError:
             self._breaker.fail()
             limit = question.cue.options.surface.timeout_seconds
-            return Skip(
-                reason=SkipReason.DEADLINE,
-                detail=f"{limit:g} s",
-            )
+            return Skip(reason=SkipReason.DEADLINE, detail=f"{limit:g} s")
         except Exception as error:
             self._breaker.fail()
             missing = error.missing if isinstance(error, RecallUnavailable) else ()
@@ -482,26 +455,3 @@ def _fault(error: Exception) -> Skip:
         return Skip(reason=SkipReason.FAULT, detail=error.message)
     LOG.error("surfacing failed", exc_info=error)
     return Skip(reason=SkipReason.FAULT, detail=f"unexpected {type(error).__name__}, see the log")
-
-
-def _new_topics(question: _Question) -> str:
-    """The topics that only the model found, as one more text to search for."""
-    if question.intent.source == "keyword":
-        return ""
-    known = set(terms(" ".join(question.query.texts)))
-    topics = [topic for topic in question.intent.topics if not known.issuperset(terms(topic))]
-    return " ".join(topics)
-
-
-def _may_be_said(hit: Hit) -> bool:
-    return not hit.signals.get(SUPERSEDED) and hit.memory.trust is not Trust.TOOL
-
-
-def _has_failed(outcome: Outcome) -> bool:
-    return isinstance(outcome, Skip) and outcome.reason in (SkipReason.FAULT, SkipReason.DEADLINE)
-
-
-def _label(outcome: Outcome) -> str:
-    if isinstance(outcome, Skip):
-        return f"skip {outcome.reason}"
-    return f"surfaced {len(outcome.hits)}"

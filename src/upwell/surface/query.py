@@ -92,14 +92,13 @@ class Messages:
         if self._is_command(text):
             return "slash command"
         bare = _bare(text)
-        if not bare and not any(mark in text for mark in _QUESTION_MARKS):
-            return "greeting"
-        if bare in self._greetings:
+        asks = any(mark in text for mark in _QUESTION_MARKS)
+        if bare in self._greetings or not (bare or asks):
             return "greeting"
         if bare in self._acknowledgements or self._polite(bare):
             return "acknowledgement"
         count = word_count(text[:MAX_ORIGINAL_CHARS])
-        if count < MIN_WORDS and not any(mark in text for mark in _QUESTION_MARKS):
+        if count < MIN_WORDS and not asks:
             return f"{counted(count, 'word')} and no question"
         return ""
 
@@ -125,9 +124,7 @@ class Messages:
             bare = _EDGES.sub("", token)
             name = _without_possessive(bare)
             is_capital_by_place = opens and name == bare and name[1:].islower()
-            if not name or not name[0].isupper() or fold(name) in self._not_names:
-                continue
-            if is_capital_by_place:
+            if is_capital_by_place or not name[:1].isupper() or fold(name) in self._not_names:
                 continue
             if name.casefold() in self._stop_words and not (name.isupper() and len(name) > 1):
                 continue
@@ -180,8 +177,9 @@ def word_count(text: str) -> int:
     """The number of words, in any script."""
     spaceless = sum(len(run) for run in _SPACELESS.findall(text))
     others = words(_SPACELESS.sub(" ", text))
-    hangul = sum(1 for word in others if _is_hangul(word))
-    return len(others) - hangul + _korean_words(text) + -(-spaceless // CJK_CHARS_A_WORD)
+    hangul = sum("\uac00" <= word[0] <= "\ud7af" for word in others)
+    korean = sum(any("\uac00" <= char <= "\ud7af" for char in token) for token in text.split())
+    return len(others) - hangul + korean + -(-spaceless // CJK_CHARS_A_WORD)
 
 
 def _tokens(message: str) -> Iterator[tuple[str, bool]]:
@@ -199,14 +197,6 @@ def _tokens(message: str) -> Iterator[tuple[str, bool]]:
 
 def _without_possessive(word: str) -> str:
     return word.removesuffix("'s").removesuffix("’s")
-
-
-def _is_hangul(word: str) -> bool:
-    return "\uac00" <= word[0] <= "\ud7af"
-
-
-def _korean_words(text: str) -> int:
-    return sum(1 for token in text.split() if any("\uac00" <= char <= "\ud7af" for char in token))
 
 
 def _bare(text: str) -> str:
@@ -402,11 +392,23 @@ class CueReader(Struct, frozen=True):
             cue = replace(cue, text=text, args=args)
         scope = Scope(project=_project(cue), namespaces=cue.principal.namespaces)
         if cue.tool is None:
-            return self._of_message(cue, scope, limit)
+            texts = messages_of(self.lexicon).queries(cue.text)
+            if not texts:
+                return None
+            return Query(
+                texts=texts,
+                paths=paths_in(texts[0]),
+                symbols=symbols_in(texts[0]),
+                scope=scope,
+                limit=limit,
+                source=QuerySource.MESSAGE,
+                awaited=cue.door not in AUTOMATIC_DOORS,
+            )
         text, source = self.five_levels(cue.tool, cue.args, scope.project)
         paths, symbols = anchors_of(cue.tool, cue.args)
         if not text and not paths and not symbols:
             return None
+        command_keys = sorted(COMMAND_KEYS & cue.args.keys())
         query = Query(
             texts=(text,) if text else (),
             paths=paths,
@@ -415,7 +417,7 @@ class CueReader(Struct, frozen=True):
             limit=limit,
             source=source,
             awaited=cue.door not in AUTOMATIC_DOORS,
-            command=_command(cue.args),
+            command=" ".join(_string(cue.args[key]) for key in command_keys),
         )
         joined = paths or symbols
         return replace(query, texts=()) if joined and says_little(query, self.lexicon) else query
@@ -431,12 +433,21 @@ class CueReader(Struct, frozen=True):
         """The text of a call's query, and its source: the first of the five sources that yields
         usable text."""
         speech = speech_of(self.lexicon)
+
+        def from_keys() -> str:
+            keys = (key for key in SEMANTIC_KEYS if key in args)
+            return " ".join(_in_words(key, args[key], speech, root) for key in keys)
+
+        def from_paths() -> str:
+            paths = (path for key in PATH_KEYS for path in _strings(args.get(key)))
+            return " ".join(speech.path(path, root) for path in paths)
+
         levels: tuple[tuple[QuerySource, Callable[[], str]], ...] = (
             (QuerySource.TEMPLATE, lambda: self._from_template(tool, args, speech, root)),
             (QuerySource.AGENT, lambda: _string(args.get(CONTEXT_QUERY))),
-            (QuerySource.PATH, lambda: _from_paths(args, speech, root)),
-            (QuerySource.KEYS, lambda: _from_keys(args, speech, root)),
-            (QuerySource.TOOL_NAME, lambda: _from_name(tool)),
+            (QuerySource.PATH, from_paths),
+            (QuerySource.KEYS, from_keys),
+            (QuerySource.TOOL_NAME, lambda: " ".join(split_identifier(tool.rpartition("__")[2]))),
         )
         for source, read in levels:
             text = " ".join(read().split())
@@ -450,20 +461,6 @@ class CueReader(Struct, frozen=True):
             return False
         text = self._from_template(cue.tool, cue.args, speech_of(self.lexicon), _project(cue))
         return usable(text)
-
-    def _of_message(self, cue: Cue, scope: Scope, limit: int) -> Query | None:
-        texts = messages_of(self.lexicon).queries(cue.text)
-        if not texts:
-            return None
-        return Query(
-            texts=texts,
-            paths=paths_in(texts[0]),
-            symbols=symbols_in(texts[0]),
-            scope=scope,
-            limit=limit,
-            source=QuerySource.MESSAGE,
-            awaited=cue.door not in AUTOMATIC_DOORS,
-        )
 
     def _from_template(
         self, tool: str, args: Mapping[str, Any], speech: Speech, root: str | None
@@ -525,20 +522,6 @@ def _argument(args: Any, name: str) -> Any:
     return _argument(args.get(outer), inner) if inner else None
 
 
-def _from_paths(args: Mapping[str, Any], speech: Speech, root: str | None) -> str:
-    paths = [value for key in PATH_KEYS for value in _strings(args.get(key))]
-    return " ".join(filter(None, (speech.path(path, root) for path in paths)))
-
-
-def _from_keys(args: Mapping[str, Any], speech: Speech, root: str | None) -> str:
-    texts = [_in_words(key, args.get(key), speech, root) for key in SEMANTIC_KEYS if key in args]
-    return " ".join(filter(None, texts))
-
-
-def _from_name(tool: str) -> str:
-    return " ".join(split_identifier(tool.rpartition("__")[2]))
-
-
 @lru_cache(maxsize=4)
 def _generic_words(lexicon: Lexicon) -> frozenset[str]:
     return EVERYDAY_WORDS.union(lexicon.commands, lexicon.boilerplate, lexicon.tool_words)
@@ -576,11 +559,6 @@ def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tup
             paths.update(dict.fromkeys(paths_in(_string(value))))
             symbols.update(dict.fromkeys(symbols_in(_string(value))))
     return tuple(paths)[:_MAX_ANCHORS], tuple(symbols)[:_MAX_ANCHORS]
-
-
-def _command(args: Mapping[str, Any]) -> str:
-    keys = sorted(COMMAND_KEYS & args.keys())
-    return " ".join(filter(None, (_string(args[key]) for key in keys)))
 
 
 def _is_file_pattern(value: str) -> bool:

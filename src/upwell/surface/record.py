@@ -1,11 +1,9 @@
-"""Records decisions: writes a journal entry for each, and passes each on to learning. During a
-call, decisions are only queued. They are written within about half a second.
+"""The record of decisions, and what happens to memories after the decision to show them.
 
-Accepts ratings of shown memories, from the owner and from other principals.
-
-What happens to memories after the decision to show them. They are reserved while they are on
-their way to the agent. Then they are either delivered, or taken back so that they may surface
-again.
+During a call, decisions are only queued; they are written within about half a second. Memories are
+reserved while they are on their way to the agent. Then they are either delivered, or taken back so
+that they may surface again. Ratings of shown memories come from the owner and from other
+principals.
 """
 
 import asyncio
@@ -44,17 +42,18 @@ Job = Callable[[], Awaitable[object]]
 
 class DecisionRecord:
     """Records decisions, and corrects the record if memories did not reach the agent. A cue that
-    must not be recorded (`PipelineOptions.records`) leaves no trace."""
+    must not be recorded (`PipelineOptions.records`) leaves no trace. Everything that is queued is
+    written half a second after a request, so that one run serves every request made in the
+    meantime."""
 
     def __init__(self, journal: Journal, learning: Learning, options: PipelineOptions) -> None:
         self.journal = journal
         self.learning = learning
-        self._options = options
-        self._background = BackgroundWork([journal.flush, *learning.jobs()])
-
-    def covers(self, cue: Cue) -> bool:
-        """True if decisions about this cue are recorded."""
-        return self._options.records(cue)
+        self.covers = options.records
+        self._jobs: Sequence[Job] = [journal.flush, *learning.jobs()]
+        self._is_due = False
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
     def note(self, cue: Cue, outcome: Surfacing | Skip, took_ms: float) -> None:
         """Record a decision."""
@@ -66,29 +65,23 @@ class DecisionRecord:
             self.learning.notice(cue, outcome)
             self.write_soon()
 
-    def undo(self, surfacing: Surfacing, cue: Cue, *, late: bool) -> None:
-        """Record that `surfacing` did not reach the agent. With `late`, it was ready too late for
-        its call."""
+    def correct(
+        self,
+        cue: Cue,
+        lost: Surfacing,
+        outcome: Surfacing | Skip,
+        *,
+        late: bool = False,
+        omitted_tokens: int = 0,
+    ) -> None:
+        """Record `outcome` in place of the decision `lost`, whose hits did not reach the agent.
+        With `late`, they were ready too late for their call. `omitted_tokens` belong to memories in
+        the text that were dropped."""
         if not self.covers(cue):
             return
-        self.learning.undo(surfacing)
-        skip = undelivered(surfacing, late=late)
-        self.journal.note(cue, skip, surfacing.id, surfacing.took_ms, late=late)
-        self.write_soon()
-
-    def shorten(self, shorter: Surfacing, omitted: Sequence[Hit], cue: Cue) -> None:
-        """Record that the hits in `omitted` were dropped from a surfacing, which became
-        `shorter`."""
-        if not self.covers(cue):
-            return
-        self.learning.undo(replace(shorter, hits=tuple(omitted)))
-        self.journal.note(
-            cue,
-            shorter,
-            shorter.id,
-            shorter.took_ms,
-            omitted_tokens=_tokens_of(omitted, shorter.text),
-        )
+        self.learning.undo(lost)
+        tokens = omitted_tokens
+        self.journal.note(cue, outcome, lost.id, lost.took_ms, late=late, omitted_tokens=tokens)
         self.write_soon()
 
     async def write(self, *jobs: Job) -> None:
@@ -97,53 +90,23 @@ class DecisionRecord:
 
     def write_soon(self) -> None:
         """Write what is queued, half a second from now."""
-        self._background.request()
+        self._is_due = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._write_until_done())
 
     async def aclose(self) -> None:
         """Write what is queued, and stop."""
-        await self._background.aclose()
-
-
-def _tokens_of(omitted: Sequence[Hit], text: str) -> int:
-    """The tokens of the last lines of `text`, which belong to the omitted hits."""
-    lines = [line for line in text.split("\n") if line.startswith(ENTRY_MARK)]
-    if len(lines) <= len(omitted):
-        return count(text)
-    return sum(map(count, lines[-len(omitted) :])) if omitted else 0
-
-
-class BackgroundWork:
-    """Runs all of its jobs half a second after a request, so that one run serves every request made
-    in the meantime."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._jobs = jobs
-        self._is_due = False
-        self._closing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    def request(self) -> None:
-        """Schedule a run of the jobs."""
-        self._is_due = True
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
-
-    async def aclose(self) -> None:
-        """Run every job once more, and stop."""
         self._closing.set()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._run_jobs()
+        await together(*self._jobs)
 
-    async def _run(self) -> None:
+    async def _write_until_done(self) -> None:
         while self._is_due:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), WRITE_SECONDS)
-            await self._run_jobs()
-
-    async def _run_jobs(self) -> None:
-        self._is_due = False
-        await together(*self._jobs)
+            self._is_due = False
+            await together(*self._jobs)
 
 
 async def together(*jobs: Job) -> None:
@@ -321,22 +284,32 @@ class Deliveries:
         """Undo `surfacing`, which did not reach the agent, so that its memories may surface again.
         With `late`, it was ready too late for its call, and a later call may get its memories
         (`LateHits`)."""
-        self._record.undo(surfacing, cue, late=late)
+        self._record.correct(cue, surfacing, undelivered(surfacing, late=late), late=late)
         with contained("taking back a surfacing"):
             await self._withdraw(surfacing.hits, cue)
             if cue.door == Door.SESSION:
                 await self._session_start.take_back(cue, surfacing)
                 return
             self._pace.withdraw(cue.session, surfacing.id)
-            if late:
-                await self._offer_later(surfacing, cue)
+            # Rules are left out, because `StandingRules` delivers them again.
+            hits = _without_opening(surfacing.hits) if late else []
+            query = self._query_of(cue) if hits else None
+            if query is not None:
+                judged = any(map(is_judged, hits))
+                await self._late_hits.keep(cue, query, hits, judged=judged)
 
     async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
         """Undo the delivery of the last `omitted` memories in `surfacing`, for which the host had
         no room. Returns `surfacing` without them."""
         delivered_hits, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
         shorter = replace(surfacing, hits=delivered_hits, held_back=(*rest, *surfacing.held_back))
-        self._record.shorten(shorter, rest, cue)
+        lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
+        # The last lines belong to the omitted hits.
+        omitted_tokens = sum(map(count, lines[-len(rest) :]))
+        if len(lines) <= len(rest):
+            omitted_tokens = count(surfacing.text)
+        lost = replace(shorter, hits=rest)
+        self._record.correct(cue, lost, shorter, omitted_tokens=omitted_tokens)
         with contained("taking back part of a surfacing"):
             await self._withdraw(rest, cue)
         return shorter
@@ -345,14 +318,6 @@ class Deliveries:
         memories = [hit.memory for hit in hits]
         await self._seen_log.withdraw(memories, cue.session, cue.principal.name)
         await self._rules.take_back(cue.session, memories)
-
-    async def _offer_later(self, surfacing: Surfacing, cue: Cue) -> None:
-        # Rules are left out, because `StandingRules` delivers them again.
-        hits = _without_opening(surfacing.hits)
-        query = self._query_of(cue) if hits else None
-        if query is not None:
-            judged = any(map(is_judged, hits))
-            await self._late_hits.keep(cue, query, hits, judged=judged)
 
 
 def _without_opening(hits: Sequence[Hit]) -> list[Hit]:

@@ -36,13 +36,7 @@ RULE_CHARS = 300
 EVERYWHERE = RuleScope()
 MAX_BYTES = 2_000
 """The maximum size in bytes of the rules added to a prompt or a call."""
-SILENT = frozenset(
-    {
-        SkipReason.DISABLED,
-        SkipReason.PAUSED,
-        SkipReason.NOT_APPLICABLE,
-    }
-)
+SILENT = frozenset({SkipReason.DISABLED, SkipReason.PAUSED, SkipReason.NOT_APPLICABLE})
 """A cue that was skipped for one of these reasons gets no rules either."""
 
 
@@ -90,18 +84,23 @@ class StandingRules:
     async def add_if_due(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
         """`outcome` with the rules for this cue that the session lacks. Unchanged if the rules
         cannot be read."""
+        is_silent = isinstance(outcome, Skip) and outcome.reason in SILENT
+        if cue.door not in (Door.PROMPT, Door.TOOL) or not cue.session or is_silent:
+            return outcome
         with contained("adding the standing rules"):
-            if not _takes_rules(cue, outcome):
-                return outcome
             rules = await self._pinned(cue)
             if not rules:
                 return outcome
-            opening = [] if cue.door == Door.TOOL else await self._opening(cue, rules)
+            opening: list[Memory] = []
+            if cue.door == Door.PROMPT and not await self.has(cue.session):
+                opening = [rule for rule in rules if not _is_scoped(rule)]
             matching = await self._matching(cue, rules)
             due = await _not_loaded([*matching, *opening], cue)
             if due:
                 joined = with_rules(outcome, due)
-                keys = [_key(cue.session, rule.id) for rule in matching if _is_in(rule, joined)]
+                shown = joined.memories if isinstance(joined, Surfacing) else ()
+                shown_ids = {memory.id for memory in shown}
+                keys = [_key(cue.session, rule.id) for rule in matching if rule.id in shown_ids]
                 await self._record([*keys, cue.session] if opening else keys)
                 return joined
         return outcome
@@ -111,10 +110,6 @@ class StandingRules:
         pinned = await self._reader.pinned(scope, limit=MAX_READ)
         rules = in_force(pinned) if pinned else []
         return sorted(rules, key=lambda rule: not is_own(rule))
-
-    async def _opening(self, cue: Cue, rules: Sequence[Memory]) -> list[Memory]:
-        opening = [rule for rule in rules if not _is_scoped(rule)]
-        return opening if opening and not await self.has(cue.session) else []
 
     async def _matching(self, cue: Cue, rules: Sequence[Memory]) -> list[Memory]:
         matching = {
@@ -136,20 +131,8 @@ class StandingRules:
             await self._ttl_store.put(EntryKind.RULES, values, ttl_seconds=self._ttl_seconds)
 
 
-def _takes_rules(cue: Cue, outcome: Surfacing | Skip) -> bool:
-    if cue.door not in (Door.PROMPT, Door.TOOL) or not cue.session:
-        return False
-    return not isinstance(outcome, Skip) or outcome.reason not in SILENT
-
-
 def _is_scoped(rule: Memory) -> bool:
     return scope_of(rule) != EVERYWHERE
-
-
-def _is_in(rule: Memory, outcome: Surfacing | Skip) -> bool:
-    return isinstance(outcome, Surfacing) and any(
-        rule.id == memory.id for memory in outcome.memories
-    )
 
 
 def _key(session: str, rule_id: str) -> str:
@@ -201,7 +184,10 @@ def rule_lines(rules: Sequence[Memory], budget_bytes: int) -> tuple[list[Memory]
     shown, lines = list[Memory](), [HEADING]
     budget_bytes -= _size(HEADING) + _size(_remainder(len(rules)))
     for rule in rules[:MAX_RULES]:
-        line = f"- [{citation(rule)}] {_label(rule)}{preview(rule.text, (), RULE_CHARS)}"
+        label = TEAM_LABEL if is_teams(rule.namespace) else ""
+        if not label and rule.trust is Trust.IMPORTED:
+            label = IMPORTED_LABEL
+        line = f"- [{citation(rule)}] {label}{preview(rule.text, (), RULE_CHARS)}"
         budget_bytes -= _size(line)
         if budget_bytes < 0:
             break
@@ -212,12 +198,6 @@ def rule_lines(rules: Sequence[Memory], budget_bytes: int) -> tuple[list[Memory]
     if omitted := len(rules) - len(shown):
         lines.append(_remainder(omitted))
     return shown, lines
-
-
-def _label(rule: Memory) -> str:
-    if is_teams(rule.namespace):
-        return TEAM_LABEL
-    return IMPORTED_LABEL if rule.trust is Trust.IMPORTED else ""
 
 
 def _remainder(count: int) -> str:

@@ -92,11 +92,6 @@ class _TextHashes:
         )
 
 
-def _is_bare_command(text: str) -> bool:
-    """True for a slash command without arguments (`/clear`), which opens no conversation."""
-    return text.startswith("/") and text.count("/") == 1 and len(text.split()) == 1
-
-
 class ContextSketch:
     """The terms and files of one session's context."""
 
@@ -110,11 +105,17 @@ class ContextSketch:
     def add(self, cue: Cue) -> None:
         """Add a cue's text, arguments and file, and its tool's result."""
         if cue.tool is None:
-            self.prompts += not _is_bare_command(cue.text)
+            # A slash command without arguments (`/clear`) opens no conversation.
+            is_command = cue.text.startswith("/") and cue.text.count("/") == 1
+            self.prompts += not (is_command and len(cue.text.split()) == 1)
             self.request = cue.text[:MAX_READ_CHARS]
         elif file := file_of(cue):
-            self._add_file(file)
-        for text in _texts_of(cue):
+            self.files[file] = None
+            self.files.move_to_end(file)
+            if len(self.files) > MAX_FILES:
+                self.files.popitem(last=False)
+        answers = [cue.answer.text] if cue.answer is not None else []
+        for text in (cue.text, *_strings(cue.args), *answers):
             self._terms.add(text[:MAX_READ_CHARS])
             self._phrases.add(text[:MAX_READ_CHARS])
 
@@ -140,8 +141,12 @@ class ContextSketch:
         the call in `cue`."""
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
-        if memory.lines is not None and self._has_read(memory.source):
-            return True
+        if memory.lines is not None:
+            source = memory.source
+            if any(fnmatchcase(f"/{source}", f"*/{pattern}") for pattern in AUTO_LOADED):
+                return True
+            if any(file == source or file.endswith(f"/{source}") for file in self.files):
+                return True
         names = exact_names(memory.text)
         # The next two checks settle nearly every memory, and need not split the context's texts.
         if any(map(self._terms.surely_lack, names)):
@@ -164,17 +169,6 @@ class ContextSketch:
             hash(_tail(name)) in phrases or self.terms() & {hash(name), hash(name.strip(_EDGES))}
             for name in conclusion
         )
-
-    def _add_file(self, file: str) -> None:
-        self.files[file] = None
-        self.files.move_to_end(file)
-        if len(self.files) > MAX_FILES:
-            self.files.popitem(last=False)
-
-    def _has_read(self, source: str) -> bool:
-        if any(fnmatchcase(f"/{source}", f"*/{pattern}") for pattern in AUTO_LOADED):
-            return True
-        return any(file == source or file.endswith(f"/{source}") for file in self.files)
 
 
 class ContextSketches:
@@ -266,13 +260,6 @@ def _is_exact(word: str) -> bool:
     return any(a.islower() and b.isupper() for a, b in pairwise(word))
 
 
-def _texts_of(cue: Cue) -> Iterable[str]:
-    yield cue.text
-    yield from _strings(cue.args)
-    if cue.answer is not None:
-        yield cue.answer.text
-
-
 def _strings(args: Mapping[str, object]) -> Iterable[str]:
     yield from (value for value in args.values() if isinstance(value, str))
 
@@ -357,7 +344,11 @@ class LateHits:
         # `changes()` is called before `known()`, so that the hits also lapse if a memory is deleted
         # in between.
         changes = repr(await self._reader.changes())
-        existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
+        existing = [
+            hit
+            for hit in hits
+            if not hit.memory.pinned and await self._reader.known(hit.memory.id) is not None
+        ]
         offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
         self._offers.put(cue.session, offer, ttl_seconds=LATE_SECONDS)
 
@@ -368,9 +359,12 @@ class LateHits:
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []
         offer = self._offers.pop(cue.session)
-        if offer is None or not _is_about_the_same(offer, cue, query):
+        if offer is None:
             return []
-        return await self._current(offer)
+        is_same = bool(set(offer.query.paths) & set(query.paths))
+        if not (query.paths or offer.query.paths) and query.texts:
+            is_same = query.texts == offer.query.texts and cue.tool == offer.tool
+        return await self._current(offer) if is_same else []
 
     async def take_judged(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
         """The query and the hits from a late verdict, if this cue is a call. If any memory has
@@ -387,16 +381,6 @@ class LateHits:
     async def _current(self, offer: _Offer) -> list[Hit]:
         return list(offer.hits) if repr(await self._reader.changes()) == offer.changes else []
 
-    async def _exists(self, hit: Hit) -> bool:
-        return await self._reader.known(hit.memory.id) is not None
-
-
-def _is_about_the_same(offer: _Offer, cue: Cue, query: Query) -> bool:
-    if set(offer.query.paths) & set(query.paths):
-        return True
-    same_words = bool(query.texts) and query.texts == offer.query.texts
-    return same_words and not (query.paths or offer.query.paths) and cue.tool == offer.tool
-
 
 SESSION_SECONDS = 30 * 86_400.0
 """The lifetime of a session's entries. Hosts may resume a session with its context weeks later."""
@@ -411,18 +395,16 @@ Ignored = Callable[[str], Awaitable[bool]]
 """Returns whether agents repeatedly ignored the memory with this id."""
 
 
-async def never_ignored(memory_id: str) -> bool:
-    """Return False, for a home that does not watch how memories are used."""
-    del memory_id
-    return False
-
-
 class SeenLog:
-    """Records deliveries. A delivery affects other sessions for `ttl_seconds` (seed 000: 7 days).
-    With 0, the whole log is off."""
+    """Records deliveries. Prompts and tool calls read and write the log, and explicit requests only
+    write it. A delivery leaves an entry for the session until the session's context is compacted. A
+    second entry, for the principal, makes repeats in other sessions rank lower for `ttl_seconds`
+    (seed 000: 7 days; with 0, the whole log is off). Repeated episodes keep their rank, because
+    they answer an exact trigger. Keys contain the content hash, so an edited memory counts as new.
+    """
 
     def __init__(
-        self, ttl_store: TtlStore, ttl_seconds: float, ignored: Ignored = never_ignored
+        self, ttl_store: TtlStore, ttl_seconds: float, ignored: Ignored | None = None
     ) -> None:
         self._ttl_store = ttl_store
         self._ttl_seconds = ttl_seconds
@@ -449,7 +431,7 @@ class SeenLog:
             elif shared.value != KNOWN:
                 repeated[place] = hit
         # Only the owner's sessions are watched, so only they take ignored memories into account.
-        if repeated and not principal:
+        if self._ignored and repeated and not principal:
             asked = (self._ignored(hit.memory.id) for hit in repeated.values())
             ignored = dict(zip(repeated, await asyncio.gather(*asked), strict=True))
             repeated = {place: hit for place, hit in repeated.items() if not ignored[place]}
@@ -539,15 +521,11 @@ def _value(session: str) -> bytes:
 
 
 def _shared_key(memory: Memory, principal: str) -> str:
-    return _of(f"{memory.id}:{memory.content_hash}", principal)
+    return _mark(memory.id, principal, memory.content_hash)
 
 
-def _mark(memory_id: str, principal: str) -> str:
-    return _of(f"{memory_id}:", principal)
-
-
-def _of(key: str, principal: str) -> str:
-    return f"{key}@{principal}" if principal else key
+def _mark(memory_id: str, principal: str, content_hash: str = "") -> str:
+    return f"{memory_id}:{content_hash}" + (f"@{principal}" if principal else "")
 
 
 def _session_key(memory: Memory, session: str, principal: str) -> str:

@@ -47,58 +47,6 @@ MAX_CARRIED = 12
 """How many of a session's latest memories may return after its context was compacted."""
 
 
-class Compaction(Struct, frozen=True):
-    """Saves the memories that a session received, and returns them after its context was
-    compacted."""
-
-    reader: MemoryReader
-    learning: Learning
-    rules: StandingRules
-    seen_log: SeenLog
-    ttl_store: TtlStore
-
-    async def before(self, session: str) -> None:
-        """Save the ids of the session's latest memories and allow repeats, because the agent is
-        about to lose its context."""
-        if not session:
-            return
-        ids = await self.seen_log.ids_of(session)
-        if ids:
-            latest = orjson.dumps(ids[-MAX_CARRIED:])
-            await self.ttl_store.put(
-                EntryKind.COMPACTION, {session: latest}, ttl_seconds=COMPACTION_SECONDS
-            )
-            await self.seen_log.forget(session)
-        await self.rules.withdraw(session)
-
-    async def is_pending(self, session: str) -> bool:
-        """True if the session was compacted and its saved memories have not returned since."""
-        return bool(session) and session in await self.ttl_store.get(
-            EntryKind.COMPACTION, [session]
-        )
-
-    async def after(self, cue: Cue) -> Sequence[Memory]:
-        """The memories that the cue's session may need again: first those that were used when last
-        observed, then those that were not observed yet. Ignored memories are left out."""
-        session = cue.session
-        await self.before(session)
-        item = (await self.ttl_store.get(EntryKind.COMPACTION, [session])).get(session)
-        if item is None:
-            return ()
-        await self.ttl_store.delete(EntryKind.COMPACTION, [session])
-        uses = Uses(self.ttl_store)
-        verdicts = {
-            memory_id: await uses.last(memory_id)
-            for memory_id in reversed(orjson.loads(item.value))
-            if not self.learning.is_demoted(memory_id, cue)
-        }
-        used = [memory_id for memory_id, use in verdicts.items() if use is MemoryUse.USED]
-        undecided = [memory_id for memory_id, use in verdicts.items() if use is None]
-        memories = [await self.reader.known(memory_id) for memory_id in (*used, *undecided)]
-        # A memory with triggers comes back by itself when its situation recurs.
-        return [memory for memory in memories if memory is not None and not memory.triggers]
-
-
 _WAITING = SILENT | {SkipReason.WRITE_TOOL}
 """Skip reasons that make a pending session opening wait for the next event."""
 HEADING = "Recently in this project:"
@@ -144,7 +92,6 @@ class SessionStart(Struct, frozen=True):
     reader: MemoryReader
     learning: Learning
     rules: StandingRules
-    compaction: Compaction
     seen_log: SeenLog
     ttl_store: TtlStore
     options: PipelineOptions
@@ -165,14 +112,15 @@ class SessionStart(Struct, frozen=True):
         block = _Block(MAX_BYTES, surfacing_id, cue.read_command)
         has_rules = cue.text in (RESUMED, FORKED, MISSED) and await self._has_rules(cue)
         rules = block.add_rules([] if has_rules else await self.rules.of(cue))
-        is_repeat = cue.text not in FORGETFUL and await self._has_opening(cue.session)
+        is_repeat = cue.text not in FORGETFUL and await self._holds(EntryKind.OPENING, cue.session)
         notes = await self._add_notes(block, cue, now, shown_ids, rules_only=is_repeat)
         commands = block.add_lines(COMMANDS_HEADING, await self._commands(cue))
         if not rules and not notes and not commands:
             if is_repeat or has_rules:
                 return Skip(reason=SkipReason.REPEATED, detail="at the start of this session")
             return Skip(reason=SkipReason.NO_CANDIDATES)
-        await self._record(cue.session, notes)
+        if cue.session:
+            await self._record(cue.session, notes)
         best = max(notes, key=lambda hit: hit.score, default=None)
         return Surfacing(
             id=surfacing_id,
@@ -200,8 +148,8 @@ class SessionStart(Struct, frozen=True):
             self.owed.popitem(last=False)
 
     def missed(self, cue: Cue) -> None:
-        """Give the cue's session its rules with its next event, because no process answered when it
-        began."""
+        """Note that no process answered when the cue's session began. The session gets its standing
+        rules with its next event, unless it already has them."""
         if cue.session:
             start = Cue(
                 door=Door.SESSION,
@@ -212,6 +160,20 @@ class SessionStart(Struct, frozen=True):
                 read_command=cue.read_command,
             )
             self.owe(start)
+
+    async def compacting(self, session: str) -> None:
+        """Save the ids of the session's latest memories and allow repeats, because the agent is
+        about to lose its context."""
+        if not session:
+            return
+        ids = await self.seen_log.ids_of(session)
+        if ids:
+            latest = orjson.dumps(ids[-MAX_CARRIED:])
+            await self.ttl_store.put(
+                EntryKind.COMPACTION, {session: latest}, ttl_seconds=COMPACTION_SECONDS
+            )
+            await self.seen_log.forget(session)
+        await self.rules.withdraw(session)
 
     async def take_back(self, cue: Cue, surfacing: Surfacing) -> None:
         """The opening did not reach the agent: give it again with the session's next event."""
@@ -228,20 +190,22 @@ class SessionStart(Struct, frozen=True):
             return True
         # When Codex resumes a session and immediately compacts it, it sends two events. The
         # rules are shown on the second one.
-        if cue.text == RESUMED and await self.compaction.is_pending(cue.session):
+        if cue.text == RESUMED and await self._holds(EntryKind.COMPACTION, cue.session):
             return True
         return await self.rules.has(cue.session)
 
-    async def _has_opening(self, session: str) -> bool:
-        return bool(session) and session in await self.ttl_store.get(EntryKind.OPENING, [session])
+    async def _holds(self, kind: EntryKind, session: str) -> bool:
+        return bool(session) and session in await self.ttl_store.get(kind, [session])
 
     async def _record(self, session: str, notes: Sequence[Hit]) -> None:
-        if not session:
-            return
         ttl_seconds = self.options.surface.dedup_ttl_seconds
         if notes:
             await self.ttl_store.put(EntryKind.OPENING, {session: b"told"}, ttl_seconds=ttl_seconds)
-        complete = [hit.memory for hit in notes if _is_shown_whole(hit.memory)]
+        complete = [
+            hit.memory
+            for hit in notes
+            if hit.memory.provenance.door in WHOLE or len(hit.memory.text) <= PREVIEW_CHARS
+        ]
         await self.seen_log.record_at_start(complete, session)
         await self.rules.record(session)
 
@@ -265,20 +229,40 @@ class SessionStart(Struct, frozen=True):
     async def _commands(self, cue: Cue) -> list[str]:
         """After a compaction, the commands that worked earlier in the session. The host's summary
         rarely has them."""
-        if cue.text != COMPACTED or not cue.transcript:
+        if cue.text != COMPACTED or not cue.transcript or self.options.commands_in is None:
             return []
         commands = await asyncio.to_thread(self.options.commands_in, cue.transcript)
         return [f"`{harmless_line(command)}`" for command in commands]
 
     async def _carried(self, cue: Cue) -> list[Hit]:
-        memories = await self.compaction.after(cue)
-        if cue.text != COMPACTED:
+        """The memories that a session which lost its context may need again: first those that were
+        used when last observed, then those that were not observed yet. Ignored memories are left
+        out."""
+        session = cue.session
+        await self.compacting(session)
+        item = (await self.ttl_store.get(EntryKind.COMPACTION, [session])).get(session)
+        if item is not None:
+            await self.ttl_store.delete(EntryKind.COMPACTION, [session])
+        if item is None or cue.text != COMPACTED:
             return []
+        uses = Uses(self.ttl_store)
+        verdicts = {
+            memory_id: await uses.last(memory_id)
+            for memory_id in reversed(orjson.loads(item.value))
+            if not self.learning.is_demoted(memory_id, cue)
+        }
+        used = [memory_id for memory_id, use in verdicts.items() if use is MemoryUse.USED]
+        undecided = [memory_id for memory_id, use in verdicts.items() if use is None]
+        memories = [await self.reader.known(memory_id) for memory_id in (*used, *undecided)]
         project = project_of(cue.cwd)
+        # A memory with triggers comes back by itself when its situation recurs.
         return [
             Hit(memory=memory, score=CARRIED_WORTH, signals={"told": 1.0})
             for memory in memories
-            if not memory.pinned and is_here(memory.project, project)
+            if memory is not None
+            and not memory.triggers
+            and not memory.pinned
+            and is_here(memory.project, project)
         ]
 
     async def _recent_notes(self, cue: Cue, now: float) -> list[Hit]:
@@ -299,10 +283,6 @@ class SessionStart(Struct, frozen=True):
         hits = [standing(memory, project, touched.get(memory.id, 0.0), now) for memory in notes]
         ordered = sorted(hits, key=lambda hit: (-hit.score, hit.memory.id))
         return distinct([hit for hit in ordered if hit.score >= MIN_WORTH])
-
-
-def _is_shown_whole(memory: Memory) -> bool:
-    return memory.provenance.door in WHOLE or len(memory.text) <= PREVIEW_CHARS
 
 
 def _joined(outcome: Surfacing | Skip, opening: Surfacing) -> Surfacing:

@@ -10,7 +10,7 @@ from tests.unit.hook.test_door import RULE, door_with_a_rule
 
 from upwell.ground.host_sessions import HostSessions
 from upwell.ground.ledger import TtlStore
-from upwell.hook.door import HookDoor, HookParts, TurnEnd, ignore_turn_end
+from upwell.hook.door import HookDoor, HookParts, TurnEnd
 from upwell.hosts.events import EventKind, HostEvent
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
@@ -21,7 +21,7 @@ START = {"sessionId": "s", "timestamp": 1, "cwd": "/p", "source": "new"}
 
 
 def door_at(
-    project: Path | None, turn_end: TurnEnd = ignore_turn_end, **opt_ins: Any
+    project: Path | None, turn_end: TurnEnd | None = None, **opt_ins: Any
 ) -> tuple[HookDoor, Surfacer]:
     ttl_store = TtlStore()
     rule = replace(RULE, project=str(project) if project else None)

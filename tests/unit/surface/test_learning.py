@@ -42,7 +42,11 @@ class Stage:
             LearnedLimits(),
             self.clock,
         )
-        return Learning(learned, self.ttl_store, LearnOptions(), clock=self.clock)
+
+        async def rare(words):
+            return set()
+
+        return Learning(learned, self.ttl_store, rare=rare, clock=self.clock)
 
     def new_surfacer(self, **surface):
         options = PipelineOptions(surface=SurfaceOptions(**{"moments": "all", **surface}))
