@@ -93,6 +93,16 @@ GONE = frozenset(
     """.split()
 )
 """Keys of earlier versions. They are reported, but stop no command."""
+INSTEAD = {
+    "compress.read_tokens": 'set max_result_tokens below [tool."PATTERN".compress]',
+    "hook.enabled": "delete it, and run `upwell off`",
+    "learn.implicit_signals": "delete it, or set learn.auto_tune",
+    "ltm.args": 'write command = ["PROGRAM", "ARGUMENT", …]',
+    "memory.qmd_mode": 'write backend = "qmd vsearch" or "qmd query"',
+    "surface.exclude_tools": 'set enabled = false below [tool."PATTERN".surface]',
+    "surface.tool_count": "set surface.max_injection_chars or surface.max_count",
+}
+"""What to do about a key in `GONE`, unless deleting it is enough."""
 HOOK_VARIABLES = frozenset(f"UPWELL_HOOK__{name}_MS" for name in ("PROMPT", "TOOL", "COLD"))
 """How long an agent's hook waits. The process that the agent runs reads them itself."""
 MAX_TOOLS_CACHED = 512
@@ -231,6 +241,12 @@ class Config:
         return values
 
 
+def is_gone(key: str) -> bool:
+    """Return whether `key` is in `GONE`, or sets one of these for a server or a tool."""
+    last = ".".join(key.split(".")[-2:])
+    return key in GONE or (last in GONE and last.partition(".")[0] in PER_TOOL)
+
+
 def load(
     home: Path | None = None,
     flags: Mapping[str, Any] | None = None,
@@ -243,7 +259,7 @@ def load(
     """
     config, mistakes = read(home, flags, environment)
     for mistake in mistakes:
-        if mistake.key not in GONE:
+        if not is_gone(mistake.key):
             raise mistake
     return config
 
@@ -424,6 +440,8 @@ class _Reading:
 
     def _tool_setting(self, key: str, section: str, name: str, value: Any) -> Any:
         kind, full_key = SECTIONS[section], f"{key}.{section}.{name}"
+        if f"{section}.{name}" in GONE:
+            raise _without_effect(full_key, self._origin)
         setting = checked(kind, full_key, name, value, self._origin, _fields(kind))
         hint = ""
         if section == "surface" and key.startswith(f"tool.{OWN_SERVER}__"):
@@ -499,7 +517,8 @@ def _misplaced(section: str, name: str, table: Mapping[str, Any], origin: str) -
 
 def _without_effect(key: str, origin: str) -> ConfigError:
     message = f"{key} in {origin} no longer has an effect"
-    return ConfigError(message, key=key, origin=origin, hint="delete it")
+    hint = INSTEAD.get(".".join(key.split(".")[-2:]), "delete it")
+    return ConfigError(message, key=key, origin=origin, hint=hint)
 
 
 def _only_in_file(section: str, variable: str) -> ConfigError:

@@ -2,9 +2,10 @@ import os
 
 import pytest
 
+from upwell.app import Settings, build
 from upwell.compress import STRATEGIES
 from upwell.compress.options import NOT_PER_TOOL as COMPRESS_NOT_PER_TOOL
-from upwell.config import load, read
+from upwell.config import GONE, INSTEAD, load, read
 from upwell.ground.errors import ConfigError
 from upwell.surface.options import NOT_PER_TOOL
 
@@ -312,3 +313,37 @@ def test_every_mistake_is_reported_with_its_line(home):
     with pytest.raises(ConfigError) as caught:
         load(home, environment={})
     assert caught.value.key == keys[0]
+
+
+@pytest.mark.parametrize("key", sorted(GONE))
+def test_a_key_of_an_earlier_version_is_reported_and_stops_nothing(home, key):
+    section, name = key.split(".")
+    text = f"[{section}]\n{name} = 1\n[surface]\n" if section != "surface" else "[surface]\n"
+    text += "max_count = 3\n" + (f"{name} = 1\n" if section == "surface" else "")
+    assert written(home, text).surface.max_count == 3
+    [mistake] = read(home, environment={})[1]
+    assert (mistake.key, mistake.hint) == (key, INSTEAD.get(key, "delete it"))
+    assert "no longer has an effect" in mistake.message
+
+
+def test_so_is_one_that_was_set_for_a_tool(home):
+    text = '[server.ltm]\ncommand = "x"\n[tool."a.b__*".surface]\ntool_count = 1\nmax_count = 2\n'
+    assert written(home, text).surface_of("a.b__c").max_count == 2
+    assert [mistake.key for mistake in read(home, environment={})[1]] == [
+        "tool.a.b__*.surface.tool_count"
+    ]
+    with pytest.raises(ConfigError, match=r"server\.ltm\.args"):
+        written(home, '[server.ltm]\ncommand = "x"\nargs = 3\n')
+
+
+def test_the_time_limits_of_hooks_are_no_settings(home):
+    config, mistakes = read(home, environment={"UPWELL_HOOK__PROMPT_MS": "8000"})
+    assert mistakes == []
+    assert "hook.prompt_ms" not in config.shown()
+
+
+async def test_commands_use_the_store_although_a_key_of_it_is_gone(home):
+    written(home, '[memory]\nqmd_mode = "vsearch"\n[store]\nsecret = "x"\n')
+    app = await build(Settings(home=home, environment={}))
+    assert [mistake.key for mistake in app.mistakes] == ["memory.qmd_mode", "store.secret"]
+    await app.aclose()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from upwell.config import Config, read_valid
+from upwell.config import Config, is_gone, read_valid
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.clock_jump import ClockRecord
 from upwell.ground.embed import embedder_of
@@ -223,7 +223,8 @@ def prepared(settings: Settings) -> tuple[Config, Sequence[ConfigError]]:
     config.home.prepare()
     log_to(config.home.logs)
     for mistake in mistakes:
-        if mistake.key.startswith(("store.", "memory.")) and not settings.tolerant:
+        names_store = mistake.key.startswith(("store.", "memory.")) and not is_gone(mistake.key)
+        if names_store and not settings.tolerant:
             raise mistake  # because a command would use another store than the user's
         LOG.error("ignoring an invalid setting: %s", mistake)
     return config, tuple(mistakes)
