@@ -180,14 +180,13 @@ def _clauses(
 
 
 def worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
-    """Leave out each `newest_only` lookup if another text contains all of its words and more. It
-    would add only the newest of thousands of memories."""
-    return [
-        lookup
-        for lookup in lookups
-        if not lookup.newest_only
-        or not any(lookup.reading.idf.keys() < other.reading.idf.keys() for other in lookups)
-    ]
+    """Leave out each lookup if another text contains all of its words. The other lookup finds the
+    memories that match these words and more, which rank higher."""
+    widest: list[Lookup] = []
+    for lookup in sorted(lookups, key=lambda lookup: -len(lookup.reading.idf)):
+        if not any(lookup.reading.idf.keys() <= wider.reading.idf.keys() for wider in widest):
+            widest.append(lookup)
+    return widest
 
 
 def join_of(key: JoinKey, holding: int) -> Join:
