@@ -5,12 +5,10 @@ describe the product ("always show the last row"). A rule is a complete sentence
 own work. It has one of the usual forms of rules, its verb is about work, and nothing in it refers
 to another sentence, to one task or to one moment.
 
-Tells rules for the work from other sentences in Spanish, German, French and Portuguese.
-
-As in English (`corrections`), a rule has a word for "always" or "never" beside its verb, or begins
-with a phrase for "from now on", its verb is about work, and nothing in it refers to another
-sentence, to one task or to the product. Words are compared without accents. The languages share
-their lists. No word for "always" or "never" is an English one, so English sentences match nothing.
+In Spanish, German, French and Portuguese, a rule has a word for "always" or "never" beside its
+verb, or begins with a phrase for "from now on". Words are compared without accents. The languages
+share their lists. No word for "always" or "never" is an English one, so English sentences match
+nothing there.
 """
 
 import re
@@ -277,11 +275,13 @@ _PAIRS = (("(", ")"), ("[", "]"), ("“", "”"))
 def rules_of(prompt: SessionEvent) -> Iterator[Episode]:
     """Yield the rules in a user's prompt."""
     for rule in rules_in(prompt.text):
+        # The files to which the rule is restricted.
+        globs = (match[1] for match in _PLACES.finditer(rule))
         yield Episode(
             kind=EpisodeKind.RULE,
             text=rule,
             triggers=(),
-            paths=_scope(rule),
+            paths=tuple(f"{glob}**" if glob.endswith("/") else glob for glob in globs),
             cwd=prompt.cwd,
             session=prompt.session,
             at=prompt.t,
@@ -299,7 +299,8 @@ def rules_in(message: str) -> Iterator[str]:
             bare = _DETAIL.sub(", ", _HERE.sub("", text))
             is_choice = _HERE.search(text) and _CHOICE.match(bare)
             if _is_whole(bare) and (is_choice or _is_rule(bare)):
-                yield _finished(_HERE_AT_END.sub(_here_needed, text))
+                finished = _HERE_AT_END.sub(_here_needed, text).rstrip(" .!,;") + "."
+                yield finished[:1].upper() + finished[1:]
                 break
 
 
@@ -315,12 +316,6 @@ def _without_reason(rule: str) -> str:
     if match is None or _ELSEWHERE.search(match["reason"]) or _LIMIT.search(match["reason"]):
         return rule
     return rule[: match.start()]
-
-
-def _scope(rule: str) -> tuple[str, ...]:
-    """Return globs for the files to which a rule is restricted."""
-    globs = (match[1] for match in _PLACES.finditer(rule))
-    return tuple(f"{glob}**" if glob.endswith("/") else glob for glob in globs)
 
 
 def _is_whole(rule: str) -> bool:
@@ -354,11 +349,6 @@ def _is_of_work(verb: str, rule: str) -> bool:
     if bases & _COMMON_VERBS:
         return bool(in_work)
     return bool(_ORDER.match(rule)) and not bases & _PRODUCT_VERBS
-
-
-def _finished(rule: str) -> str:
-    text = rule.rstrip(" .!,;") + "."
-    return text[:1].upper() + text[1:]
 
 
 MIN_CHARS, MAX_CHARS, MIN_WORDS = 20, 400, 5

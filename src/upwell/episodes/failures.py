@@ -7,7 +7,7 @@ shells and tools, not by program names, because every project has programs of it
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -65,189 +65,65 @@ class Failure(Struct, frozen=True):
         return " ".join(parts)
 
 
-_PHRASES: tuple[tuple[Fault, tuple[str, ...]], ...] = (
-    (
-        Fault.OPTION,
-        (
-            "unknown option",
-            "unknown flag",
-            "unknown shorthand flag",
-            "unknown argument",
-            "unknown command",
-            "unknown subcommand",
-            "unknown json field",
-            "unrecognized option",
-            "unrecognized argument",
-            "unrecognized subcommand",
-            "unrecognized command",
-            "unrecognised",
-            "invalid option",
-            "illegal option",
-            "invalid flag",
-            "no such option",
-            "no such command",
-            "unexpected argument",
-            "unexpected option",
-            "too many arguments",
-            "invalid choice",
-            "flag provided but not defined",
-            "unsupported option",
-            "bad option",
-            "is not a git command",
-            "accepts at most",
-        ),
+_PHRASES: Mapping[Fault, str] = {
+    Fault.OPTION: (
+        "unknown option|unknown flag|unknown shorthand flag|unknown argument|unknown command|"
+        "unknown subcommand|unknown json field|unrecognized option|unrecognized argument|"
+        "unrecognized subcommand|unrecognized command|unrecognised|invalid option|illegal option|"
+        "invalid flag|no such option|no such command|unexpected argument|unexpected option|"
+        "too many arguments|invalid choice|flag provided but not defined|unsupported option|"
+        "bad option|is not a git command|accepts at most"
     ),
-    (
-        Fault.ARGUMENT,
-        (
-            "must be provided",
-            "must be specified",
-            "must specify",
-            "must provide",
-            "is required",
-            "are required",
-            "required option",
-            "required flag",
-            "required argument",
-            "missing argument",
-            "missing required",
-            "missing operand",
-            "requires at least",
-            "requires exactly",
-            "requires an argument",
-            "accepts between",
-            "please provide",
-            "please specify",
-            "expected one argument",
-            "needs an argument",
-            "not enough arguments",
-        ),
+    Fault.ARGUMENT: (
+        "must be provided|must be specified|must specify|must provide|is required|are required|"
+        "required option|required flag|required argument|missing argument|missing required|"
+        "missing operand|requires at least|requires exactly|requires an argument|accepts between|"
+        "please provide|please specify|expected one argument|needs an argument|"
+        "not enough arguments"
     ),
-    (
-        Fault.PROGRAM,
-        (
-            "command not found",
-            "executable file not found",
-            "could not determine executable",
-            "no module named",
-            "not recognized as an internal",
-            "is not recognized as the name of a cmdlet",
-            "could not be found in this",
-            "no virtual environment found",
-        ),
+    Fault.PROGRAM: (
+        "command not found|executable file not found|could not determine executable|"
+        "no module named|not recognized as an internal|is not recognized as the name of a cmdlet|"
+        "could not be found in this|no virtual environment found"
     ),
-    (
-        Fault.SCRIPT,
-        (
-            "missing script",
-            "script not found",
-            "unknown task",
-            "no task named",
-            "no such task",
-            "task not found",
-            "no rule to make target",
-            "don't know how to build task",
-            "module not found",
-            "cannot find module",
-            "cannot find package",
-            "no such file or directory: ",
-            "can't open file",
-            "does not contain a task",
-        ),
+    Fault.SCRIPT: (
+        "missing script|script not found|unknown task|no task named|no such task|task not found|"
+        "no rule to make target|don't know how to build task|module not found|cannot find module|"
+        "cannot find package|no such file or directory: |can't open file|does not contain a task"
     ),
-    (
-        Fault.SERVICE,
-        (
-            "connection refused",
-            "econnrefused",
-            "cannot connect to the docker daemon",
-            "is the server running",
-            "failed to connect to",
-            "could not connect to server",
-            "can't reach database server",
-        ),
+    Fault.SERVICE: (
+        "connection refused|econnrefused|cannot connect to the docker daemon|"
+        "is the server running|failed to connect to|could not connect to server|"
+        "can't reach database server"
     ),
-    (
-        Fault.FOLDER,
-        (
-            "could not read package.json",
-            "no package.json",
-            "couldn't find a package.json",
-            "not a git repository",
-            "could not find `cargo.toml`",
-            "go.mod file not found",
-            "no configuration file provided",
-            "no makefile found",
-            "no `pyproject.toml` found",
-            "could not find a pyproject.toml",
-            "no pubspec.yaml",
-        ),
+    Fault.FOLDER: (
+        "could not read package.json|no package.json|couldn't find a package.json|"
+        "not a git repository|could not find `cargo.toml`|go.mod file not found|"
+        "no configuration file provided|no makefile found|no `pyproject.toml` found|"
+        "could not find a pyproject.toml|no pubspec.yaml"
     ),
-    (
-        Fault.ACCESS,
-        (
-            "permission denied",
-            "operation not permitted",
-            "eacces",
-            "access is denied",
-            "authentication failed",
-            "authentication required",
-            "unauthorized",
-            "not logged in",
-            "must be logged in",
-            "not authenticated",
-            "could not read username",
-        ),
+    Fault.ACCESS: (
+        "permission denied|operation not permitted|eacces|access is denied|authentication failed|"
+        "authentication required|unauthorized|not logged in|must be logged in|not authenticated|"
+        "could not read username"
     ),
-    (
-        Fault.BUSY,
-        (
-            "address already in use",
-            "eaddrinuse",
-            "port is already allocated",
-            "resource busy",
-            "ebusy",
-            "database is locked",
-            "is being used by another process",
-        ),
+    Fault.BUSY: (
+        "address already in use|eaddrinuse|port is already allocated|resource busy|ebusy|"
+        "database is locked|is being used by another process"
     ),
-    (Fault.TIMEOUT, ("timed out", "timeout exceeded", "deadline exceeded")),
-    (
-        Fault.QUOTING,
-        (
-            "no matches found:",
-            "event not found",
-            "unmatched",
-            "bad substitution",
-            "parse error near",
-            "bad pattern",
-        ),
+    Fault.TIMEOUT: ("timed out|timeout exceeded|deadline exceeded"),
+    Fault.QUOTING: (
+        "no matches found:|event not found|unmatched|bad substitution|parse error near|bad pattern"
     ),
-)
-_ALL_PHRASES = tuple(phrase for _, phrases in _PHRASES for phrase in phrases)
-_MESSAGE_STARTS = (
-    "error",
-    "err ",
-    "fatal",
-    "unknown",
-    "invalid",
-    "missing",
-    "zsh:",
-    "bash:",
-    "sh:",
-    "/bin/",
-    "(eval)",
-    "npm err",
-    "accepts",
-    "required",
-    "usage error",
-    "modulenotfounderror",
-    "eperm",
-    "eacces",
-    "permission denied",
-    "command timed out",
-    "✗",
-    "❌",
+}
+"""What the errors of each fault say, between bars."""
+_FAULTS = {phrase: fault for fault, phrases in _PHRASES.items() for phrase in phrases.split("|")}
+_MESSAGE_STARTS = tuple(
+    (
+        "error|err |fatal|unknown|invalid|missing|zsh:|bash:|sh:|/bin/|(eval)|npm err|accepts|"
+        "required|usage error|modulenotfounderror|eperm|eacces|permission denied|"
+        "command timed out|✗|❌"
+    ).split("|")
 )
 _REFUSALS = (
     "The user doesn't want",
@@ -321,7 +197,8 @@ def failure_of(event: SessionEvent) -> Failure | None:
         return None
     if fault is Fault.SERVICE and step.program in _CLIENTS:
         return None
-    if fault in _STATES and _tests(step):
+    words = [part for word in (step.program, *step.args[:3]) for part in word.split(":")]
+    if fault in _STATES and not _TESTS.isdisjoint(words):
         return None
     if _NOT_FOUND in message:
         return Failure(step, fault, message, f"{_NOT_FOUND}: {_complaint(message)}")
@@ -361,15 +238,22 @@ def _message(out: str, command: str) -> tuple[Fault, str] | None:
     head = out[:HEAD_CHARS]
     tail = out[-TAIL_CHARS:] if len(out) > HEAD_CHARS else ""
     low = f"{head}\n{tail}".lower()
-    if not any(phrase in low for phrase in (*_ALL_PHRASES, _ABSENT)):
+    if not any(phrase in low for phrase in (*_FAULTS, _ABSENT)):
         return None
-    lines = [line for line in _lines(head) if not _echoes(line, command)]
+    # A terminal repeats the command after the prompt.
+    lines = [
+        line
+        for line in _lines(head)
+        if command[:40] not in line or line.partition(":")[0] in _SHELLS
+    ]
     later = lines[MAX_HEAD_LINES:] + list(_lines(tail))
     for place, line in enumerate([*lines[:MAX_HEAD_LINES], *later[-MAX_TAIL_LINES:]]):
-        fault = _fault(line.lower())
-        if fault is not None and (place == 0 or line.lower().startswith(_MESSAGE_STARTS)):
-            return fault, line
-        if fault is not None and _names_program(line, command):
+        if (fault := _fault(line.lower())) is None:
+            continue
+        # A line may also begin with a program from the command, as in `gh: unknown flag`.
+        name = line.partition(":")[0]
+        names_program = bool(name) and " " not in name and name in command
+        if place == 0 or names_program or line.lower().startswith(_MESSAGE_STARTS):
             return fault, line
     return None
 
@@ -381,23 +265,12 @@ def _lines(text: str) -> Iterator[str]:
             yield line[:MAX_MESSAGE_CHARS]
 
 
-def _echoes(line: str, command: str) -> bool:
-    """Return whether the line repeats the command, as a terminal shows it after the prompt."""
-    return command[:40] in line and line.partition(":")[0] not in _SHELLS
-
-
 def _fault(low: str) -> Fault | None:
-    for fault, phrases in _PHRASES:
-        if any(phrase in low for phrase in phrases):
+    for phrase, fault in _FAULTS.items():
+        if phrase in low:
             return fault
     is_script = low.partition(":")[0] in _SHELLS and ": cd:" not in low
     return Fault.SCRIPT if is_script and low.endswith(_ABSENT) else None
-
-
-def _names_program(line: str, command: str) -> bool:
-    """Return whether the line begins with a program from the command, as in `gh: unknown flag`."""
-    name = line.partition(":")[0]
-    return bool(name) and " " not in name and name in command
 
 
 def _culprit(steps: Sequence[CommandStep], fault: Fault, message: str) -> CommandStep | None:
@@ -411,17 +284,14 @@ def _culprit(steps: Sequence[CommandStep], fault: Fault, message: str) -> Comman
     if speaker in _SHELLS:
         return next((step for step in steps if step.words[0] in message), None)
     candidates = [step for step in steps if step.program == speaker]
-    if candidates or (speaker.isalnum() and not _is_label(speaker)):
+    is_label = speaker.lower() in _LABELS or speaker.endswith(("Error", "Exception"))
+    if candidates or (speaker.isalnum() and not is_label):
         return candidates[0] if candidates else None
     working = _working(steps)
     if len(working) == 1:
         return working[0]
     candidates = [step for step in working if len(step.program) > 1 and step.program in message]
     return candidates[0] if candidates else None
-
-
-def _is_label(word: str) -> bool:
-    return word.lower() in _LABELS or word.endswith(("Error", "Exception"))
 
 
 def _with_word(steps: Sequence[CommandStep], word: str) -> CommandStep | None:
@@ -438,8 +308,3 @@ def _complaint(message: str) -> str:
     if _NOT_FOUND in message and not after.strip(" :"):
         after = before.rstrip(": ").rpartition(" ")[2]
     return after.rpartition(" ")[2].strip(" :'`\"") or message.rpartition(" ")[2].strip("'`\"")
-
-
-def _tests(step: CommandStep) -> bool:
-    words = (step.program, *step.args[:3])
-    return any(part in _TESTS for word in words for part in word.split(":"))

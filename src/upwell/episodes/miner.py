@@ -1,9 +1,5 @@
-"""Derives episodes from the events of a session.
-
-Learns from commands that were called wrongly and, soon afterwards, correctly.
-
-Finds the files that sessions worked with, and the files in which identifiers are defined.
-"""
+"""Derives episodes from the events of a session: commands that were called wrongly and, soon
+afterwards, correctly; the files that the session worked with, and those that define a name."""
 
 import re
 from collections import deque
@@ -75,7 +71,15 @@ class CommandMiner:
         steps = real_steps(command)
         if failure is None and succeeded(event):
             yield from self._resolved(event, steps)
-        self._drop_rerun(steps, failure)
+        # The failure of a command that was run again with a different outcome came from the state
+        # of the project, not from how the command was called.
+        words, now = {step.words for step in steps}, failure.signature if failure else ""
+        others = [
+            each
+            for each in self._open
+            if each.failure.step.words not in words or each.failure.signature == now
+        ]
+        self._open = deque(others, maxlen=MAX_OPEN)
         for open_failure in self._open:
             open_failure.age += 1
             open_failure.others += [] if failure else steps
@@ -90,40 +94,26 @@ class CommandMiner:
                 continue
             for step in steps:
                 if text := _conclusion(open_failure, step):
-                    self._forget(open_failure.failure)
-                    if not _is_obvious(open_failure.failure, step):
-                        yield _episode(open_failure, event, text)
+                    failure = open_failure.failure
+                    others = [
+                        each for each in self._open if each.failure.signature != failure.signature
+                    ]
+                    self._open = deque(others, maxlen=MAX_OPEN)
+                    # If the correction only leaves something out, the error names the wrong word,
+                    # so agents correct such a call immediately without help.
+                    leaves_out = set(step.words) <= set(failure.step.words)
+                    if failure.fault is not Fault.OPTION or not leaves_out:
+                        yield Episode(
+                            kind=EpisodeKind.COMMAND,
+                            text=text,
+                            triggers=of_failure(failure),
+                            cwd=open_failure.event.cwd,
+                            tool="Bash",
+                            session=event.session,
+                            at=event.t,
+                            evidence=(open_failure.event.i, event.i),
+                        )
                     break
-
-    def _drop_rerun(self, steps: Sequence[CommandStep], failure: Failure | None) -> None:
-        """Forget the failures of commands that were run again with a different outcome. They failed
-        because of the state of the project, not because of how they were called.
-        """
-        now = failure.signature if failure else ""
-        words = {step.words for step in steps}
-        others = [
-            each
-            for each in self._open
-            if each.failure.step.words not in words or each.failure.signature == now
-        ]
-        self._open = deque(others, maxlen=MAX_OPEN)
-
-    def _forget(self, failure: Failure) -> None:
-        others = [each for each in self._open if each.failure.signature != failure.signature]
-        self._open = deque(others, maxlen=MAX_OPEN)
-
-
-def _episode(open_failure: _Open, event: SessionEvent, text: str) -> Episode:
-    return Episode(
-        kind=EpisodeKind.COMMAND,
-        text=text,
-        triggers=of_failure(open_failure.failure),
-        cwd=open_failure.event.cwd,
-        tool="Bash",
-        session=event.session,
-        at=event.t,
-        evidence=(open_failure.event.i, event.i),
-    )
 
 
 def _conclusion(open_failure: _Open, correction: CommandStep) -> str:
@@ -132,7 +122,14 @@ def _conclusion(open_failure: _Open, correction: CommandStep) -> str:
         return ""
     root, quote = open_failure.event.cwd, quoted(open_failure.failure.message)
     if correction.text == failed_step.text:
-        start = _service(open_failure.others) if fault is Fault.SERVICE else ""
+        started = (
+            step.text
+            for step in reversed(open_failure.others)
+            if _STARTS.intersection(step.words[1:3])
+            and not _INSTALLS.search(step.text)
+            and can_be_said(step.text)
+        )
+        start = next(started, "") if fault is Fault.SERVICE else ""
         shown = _shown(failed_step.text, root)
         return (
             f"`{shown}` fails with {quote} until `{_shown(start, root)}` has run." if start else ""
@@ -170,26 +167,14 @@ def _replaces(failed_step: CommandStep, correction: CommandStep, failure: Failur
     if fault is Fault.ARGUMENT:
         return failed_step.verbs == correction.verbs
     named_words = _named(failed_step, failure.message)
-    if named_words & set(correction.words) or not _continues(failed_step, correction, named_words):
+    # Both commands have the same sub-commands, up to the first one that the error names.
+    verbs = failed_step.verbs
+    known = next((place for place, verb in enumerate(verbs) if verb in named_words), len(verbs))
+    if named_words & set(correction.words) or verbs[:known] != correction.verbs[:known]:
         return False
     if fault is Fault.SCRIPT:
         return any(_alike(old, new) for old in named_words for new in correction.args)
     return not named_words or _shared(failed_step, correction) >= MIN_SHARED
-
-
-def _continues(failed_step: CommandStep, correction: CommandStep, named_words: set[str]) -> bool:
-    """Return whether both commands have the same sub-commands, up to the first one that the error
-    names."""
-    verbs = failed_step.verbs
-    known = next((place for place, verb in enumerate(verbs) if verb in named_words), len(verbs))
-    return verbs[:known] == correction.verbs[:known]
-
-
-def _is_obvious(failure: Failure, correction: CommandStep) -> bool:
-    """Return whether `correction` only leaves something out. The error names the wrong word, so
-    agents correct such a call immediately without help.
-    """
-    return failure.fault is Fault.OPTION and set(correction.words) <= set(failure.step.words)
 
 
 def _named(step: CommandStep, message: str) -> set[str]:
@@ -218,14 +203,6 @@ def _alike(old: str, new: str) -> bool:
 def _shared(failed_step: CommandStep, correction: CommandStep) -> float:
     first = {word for word in failed_step.args if not word.startswith("-")}
     return len(first & set(correction.words)) / len(first) if first else 0.0
-
-
-def _service(steps: Sequence[CommandStep]) -> str:
-    for step in reversed(steps):
-        words = set(step.words[1:3])
-        if words & _STARTS and not _INSTALLS.search(step.text) and can_be_said(step.text):
-            return step.text
-    return ""
 
 
 MAX_FILES, MAX_SYMBOLS = 512, 256

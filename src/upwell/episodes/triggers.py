@@ -15,11 +15,6 @@ Tickets are named in prompts and paths (`ABC-123`, `#045`, `task 45`). Of the fi
 after the prompt, a ticket's file is the first one whose path names the ticket. The number in the
 name of a source file (`0045_users.sql`) says nothing about ticket 45, so a number counts only in a
 document's path, or after a word for tickets (`test_issue_45.py`).
-
-An episode: a conclusion from a past session, and when it surfaces.
-
-Tells from a call which file is missing, which names a search did not find, and which files
-define a name.
 """
 
 import re
@@ -63,7 +58,9 @@ def missing_path(event: SessionEvent) -> str:
     head = event.out[:HEAD_CHARS]
     low = head.lower()
     if event.tool == "Glob":
-        return _literal(event) if _is_nothing(low) else ""
+        path = _text(event.args, "pattern").rpartition("**/")[2]
+        is_literal = _is_file(path) and not any(char in path for char in "*?[{")
+        return path if is_literal and _is_nothing(low) else ""
     if not any(words in low for words in _ABSENT):
         return ""
     if event.tool == "Read":
@@ -78,8 +75,12 @@ def names_not_found(event: SessionEvent) -> Sequence[str]:
     pattern, place = _search(event)
     if not pattern or _is_file(place) or is_refused(event):
         return ()
-    found_nothing = _is_nothing(event.out[:HEAD_CHARS].lower())
-    return names_in(pattern) if found_nothing and _asks_for_names(pattern) else ()
+    if not _is_nothing(event.out[:HEAD_CHARS].lower()):
+        return ()
+    # A pattern with other words than names and definition keywords searches for uses of the names.
+    names, plain = names_in(pattern), _plain(pattern)
+    words = {word for word in _NAME.findall(plain) if len(word) > 1}
+    return names if "=" not in plain and words <= _DEFINING | set(names) else ()
 
 
 def definitions(event: SessionEvent) -> Iterator[tuple[str, str]]:
@@ -90,7 +91,8 @@ def definitions(event: SessionEvent) -> Iterator[tuple[str, str]]:
     if not names:
         return
     lines = event.out[: MAX_LINES * MAX_LINE_CHARS].split("\n", MAX_LINES)
-    if len(lines) == 2 and len(names) == 1 and _FILES.match(lines[0]) and _asks_definition(pattern):
+    asks_definition = not _DEFINING.isdisjoint(_NAME.findall(pattern[:MAX_LINE_CHARS]))
+    if len(lines) == 2 and len(names) == 1 and _FILES.match(lines[0]) and asks_definition:
         yield names[0], lines[1].strip()
         return
     for line in lines[:MAX_LINES]:
@@ -130,22 +132,9 @@ def _is_file(place: str) -> bool:
     return "." in name.lstrip(".") and not name.endswith((".", "*"))
 
 
-def _asks_for_names(pattern: str) -> bool:
-    """Return whether a pattern contains only names and definition keywords. Other patterns search
-    for uses of the names.
-    """
-    plain = _plain(pattern)
-    words = {word for word in _NAME.findall(plain) if len(word) > 1}
-    return "=" not in plain and words <= _DEFINING | set(names_in(pattern))
-
-
 def _plain(pattern: str) -> str:
     """Remove escapes such as `\\b` and `\\w`, and the receivers of Go methods."""
     return _RECEIVER.sub("func ", _ESCAPES.sub(" ", pattern[:MAX_LINE_CHARS]))
-
-
-def _asks_definition(pattern: str) -> bool:
-    return any(word in _DEFINING for word in _NAME.findall(pattern[:MAX_LINE_CHARS]))
 
 
 def _defined_in(line: str, name: str, place: str) -> str:
@@ -175,12 +164,6 @@ def _introduces(before: str) -> bool:
     if word in _VALUES:
         return not before[:1].isspace()
     return word in _DEFINING or (0 < len(receiver) < len(code) and ")" not in receiver[:-1])
-
-
-def _literal(event: SessionEvent) -> str:
-    pattern = _text(event.args, "pattern")
-    path = pattern.rpartition("**/")[2]
-    return path if _is_file(path) and not any(char in path for char in "*?[{") else ""
 
 
 def _named_missing(command: str, head: str) -> str:
@@ -322,20 +305,16 @@ class TicketMiner:
         for ticket, prompt in list(self._waiting.items()):
             if path_names(own, ticket):
                 del self._waiting[ticket]
-                yield _episode(ticket, own, prompt, event)
-
-
-def _episode(ticket: str, path: str, prompt: SessionEvent, event: SessionEvent) -> Episode:
-    return Episode(
-        kind=EpisodeKind.TICKET,
-        text=f"Earlier work on ticket {ticket} began with `{path}`.",
-        triggers=(f"ticket:{ticket}",),
-        paths=(path,),
-        cwd=event.cwd,
-        session=event.session,
-        at=event.t,
-        evidence=(prompt.i, event.i),
-    )
+                yield Episode(
+                    kind=EpisodeKind.TICKET,
+                    text=f"Earlier work on ticket {ticket} began with `{own}`.",
+                    triggers=(f"ticket:{ticket}",),
+                    paths=(own,),
+                    cwd=event.cwd,
+                    session=event.session,
+                    at=event.t,
+                    evidence=(prompt.i, event.i),
+                )
 
 
 type Trigger = str

@@ -256,23 +256,12 @@ def searches(args: Mapping[str, object]) -> bool:
 # for it, and a hook does not shorten its results. If a tool that writes counts as a reader,
 # memories surface for it, but only after the change. To avoid both mistakes, an ambiguous verb such
 # as `post` or `select` counts only if its position or the other words settle its meaning.
-WRITE_PATTERNS = (
-    "*write*",
-    "*edit*",
-    "*create*",
-    "*delete*",
-    "*remove*",
-    "*update*",
-    "*push*",
-    "*send*",
-    "*move*",
-    "*rename*",
-    "*insert*",
-    "*append*",
-    "*commit*",
-    "*merge*",
-    "*upload*",
-    "*patch*",
+WRITE_PATTERNS = tuple(
+    f"*{verb}*"
+    for verb in (
+        "write edit create delete remove update push send move rename insert "
+        "append commit merge upload patch"
+    ).split()
 )
 
 

@@ -322,22 +322,9 @@ def _shell_words(line: str) -> Iterator[str]:
 
 PATH_KEYS = ("path", "file", "filepath", "file_path", "filename")
 OTHER_PATH_KEYS = ("paths", "files", "notebook_path", "directory", "dir", "folder", "repo_path")
-SEMANTIC_KEYS = (
-    "query",
-    "search",
-    "q",
-    "pattern",
-    "question",
-    "topic",
-    "title",
-    "subject",
-    "name",
-    "symbol",
-    "url",
-    "uri",
-    "description",
-    "prompt",
-    "text",
+SEMANTIC_KEYS = tuple(
+    "query search q pattern question topic title subject name symbol url "
+    "uri description prompt text".split()
 )
 CONTEXT_QUERY = "_context_query"
 COMMAND_KEYS = frozenset({"command", "cmd", "commands", "script"})
