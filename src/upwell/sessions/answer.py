@@ -1,16 +1,9 @@
 """The answer that a past session gives: its question and conclusion, the commands that worked, and
-the files that it changed, with their current state.
+the files that it changed, with their current state; or the session step by step.
 
-The answer is read from the transcript as it is now. If the host has removed the transcript, the
-masked excerpts in the index are used instead.
-
-Past sessions as text and as JSON.
-
-A past session step by step, read from its transcript for people: prompts, remarks, calls, files
-and failures, shortened and without secrets.
-
-A transcript is untrusted text of any size. It is read only up to the last turn needed, and only the
-beginning of each text is masked and shown.
+Both are read from the transcript as it is now. If the host has removed it, the masked excerpts in
+the index are used instead. A transcript is untrusted text of any size. It is read only up to the
+last turn needed, and only the beginning of each text is masked and shown.
 """
 
 import asyncio
@@ -104,7 +97,10 @@ def _read(matches: Sequence[SessionMatch]) -> dict[int, SessionPart]:
                     prompt = _cut(event.text, PROMPT_CHARS)
                     parts[number] = SessionPart(number=number, at=event.t, prompt=prompt)
             elif event.kind in _SHOWN and number in parts:
-                _add(parts[number], event)
+                if len(parts[number].steps) < MAX_STEPS:
+                    parts[number].steps.append(_step(event))
+                else:
+                    parts[number].left_out += 1
     except (UsageError, OSError):
         return parts
     return parts
@@ -126,18 +122,13 @@ def _numbered(matches: Sequence[SessionMatch]) -> Iterator[tuple[int, SessionEve
             yield number, event
 
 
-def _add(part: SessionPart, event: SessionEvent) -> None:
-    if len(part.steps) >= MAX_STEPS:
-        part.left_out += 1
-    else:
-        part.steps.append(_step(event))
-
-
 def _step(event: SessionEvent) -> SessionStep:
     if event.kind is not Kind.TOOL:
         return SessionStep(kind=event.kind, at=event.t, text=_cut(event.text, REMARK_CHARS))
     failed = event.failed or is_refused(event) or (event.tool == "Bash" and not succeeded(event))
-    trouble = _trouble(event.out[:MAX_TROUBLE_CHARS]) if failed else ""
+    out = event.out[:MAX_TROUBLE_CHARS] if failed else ""
+    first_line = next((line.strip() for line in out.split("\n") if line.strip()), "")
+    trouble = next(iter(error_lines(out)), first_line)
     return SessionStep(
         kind=event.kind,
         at=event.t,
@@ -149,19 +140,12 @@ def _step(event: SessionEvent) -> SessionStep:
     )
 
 
-def _trouble(out: str) -> str:
-    lines = [line.strip() for line in out.split("\n") if line.strip()]
-    return next(iter(error_lines(out)), lines[0] if lines else "")
-
-
 def _excerpt(match: SessionMatch) -> SessionPart:
     turn = match.turn
-    conclusion = (
-        [SessionStep(kind=Kind.SAY, at=turn.at, text=turn.conclusion)] if turn.conclusion else []
-    )
-    return SessionPart(
-        number=turn.number, at=turn.at, prompt=turn.question, steps=conclusion, is_excerpt=True
-    )
+    part = SessionPart(number=turn.number, at=turn.at, prompt=turn.question, is_excerpt=True)
+    if turn.conclusion:
+        part.steps.append(SessionStep(kind=Kind.SAY, at=turn.at, text=turn.conclusion))
+    return part
 
 
 def _cut(text: str, limit: int) -> str:
@@ -273,10 +257,9 @@ async def turn_at(index: SessionIndex, locator: str, environment: Mapping[str, s
 async def _answers(
     matches: Sequence[SessionMatch], environment: Mapping[str, str], question: str, file: str = ""
 ) -> list[Answer]:
-    def read() -> list[Answer]:
-        return [answer_of(match, question, environment, file=file) for match in matches]
-
-    return await asyncio.to_thread(read)
+    return await asyncio.to_thread(
+        lambda: [answer_of(match, question, environment, file=file) for match in matches]
+    )
 
 
 def answer_of(
@@ -295,13 +278,16 @@ def answer_of(
     turn = read_turn(match)
     if turn is None:
         return Answer(match, match.turn.question, match.turn.conclusion, is_excerpt=True)
+    words = set(informative(terms(question)))
+    worked = [run for run in notable(turn.runs) if run.worked]
+    relevant = sorted(worked, key=lambda run: -len(words & set(terms(run.command))))
     return Answer(
         match,
         redact(turn.question)[0],
         redact(turn.conclusion)[0],
         "",
         tuple(redact(remark)[0] for remark in turn.remarks) if whole else (),
-        tuple(_relevant_runs(notable(turn.runs), question)),
+        tuple(Run(redact(run.command)[0], run.worked) for run in relevant[:MAX_RUNS]),
         tuple(file_states(turn, environment, file)),
     )
 
@@ -350,10 +336,8 @@ def _state(path: str, changes: Sequence[FileChange], ended: float, *, has_commit
     except (OSError, ValueError):
         return ""
     verdicts = {_verdict(change, content) for change in changes} - {""}
-    if verdicts == {STANDS}:
-        return STANDS
-    if verdicts == {"reverted"}:
-        return "reverted"
+    if verdicts in ({STANDS}, {"reverted"}):
+        return verdicts.pop()
     return "changed since" if verdicts or has_commits else ""
 
 
@@ -375,13 +359,6 @@ def _verdict(change: FileChange, content: str) -> str:
 
 def _lines(text: str) -> set[str]:
     return {line for raw in text.split("\n") if len(line := raw.strip()) >= MIN_LINE_CHARS}
-
-
-def _relevant_runs(runs: Sequence[Run], question: str) -> list[Run]:
-    words = set(informative(terms(question)))
-    worked = [run for run in runs if run.worked]
-    ranked = sorted(worked, key=lambda run: -len(words & set(terms(run.command))))
-    return [Run(redact(run.command)[0], run.worked) for run in ranked[:MAX_RUNS]]
 
 
 QUESTION_CHARS, CONCLUSION_CHARS = 240, 700
@@ -439,10 +416,9 @@ def described(answer: Answer) -> dict[str, Any]:
         "conclusion": answer.conclusion,
         "closing": answer.closing,
         "commands": [run.command for run in answer.runs],
-        "files": [_file(file) for file in answer.files],
+        "files": [
+            {"path": file.path, "state": file.state or None, "commits": list(file.commits)}
+            for file in answer.files
+        ],
         "is_excerpt": answer.is_excerpt,
     }
-
-
-def _file(file: FileState) -> dict[str, Any]:
-    return {"path": file.path, "state": file.state or None, "commits": list(file.commits)}

@@ -133,7 +133,9 @@ class SessionIndex:
         self, transcripts: Sequence[Transcript], show: Progress, ends: float | None
     ) -> bool:
         database = await self._open()
-        await self._drop_excluded(database)
+        folders = await database.read(tables.folders)
+        if excluded := [folder for folder in folders if self._excludes(folder)]:
+            await database.write(lambda db: tables.drop_folders(db, excluded))
         known = await database.read(tables.known_transcripts)
         due = await asyncio.to_thread(lambda: list(_due(transcripts, known)))
         total, done = sum(size for _, size in due), 0
@@ -261,21 +263,11 @@ class SessionIndex:
         known_turns = tables.turns(db, [key for _, _, key in best])
         now = self._clock.now()
         matches = [
-            SessionMatch(
-                rows[no],
-                known_turns[key],
-                with_priors(score, rows[no], now=now, project=scope.here),
-            )
+            SessionMatch(rows[no], known_turns[key], with_priors(score, rows[no], now, scope.here))
             for no, score, key in best
             if no in rows and key in known_turns
         ]
         return sorted(matches, key=lambda match: -match.score)[:limit]
-
-    async def _drop_excluded(self, database: Database) -> None:
-        folders = await database.read(tables.folders)
-        excluded = [folder for folder in folders if self._excludes(folder)]
-        if excluded:
-            await database.write(lambda db: tables.drop_folders(db, excluded))
 
     async def _open(self) -> Database:
         async with self._opening:
@@ -366,14 +358,8 @@ def _read(
                 break
             continue
         entries.append(_entry(turn))
-    return TranscriptReading(
-        str(transcript.path),
-        transcript.format.name,
-        info.st_size,
-        info.st_mtime_ns,
-        known,
-        entries,
-    )
+    path, size, mtime_ns = str(transcript.path), info.st_size, info.st_mtime_ns
+    return TranscriptReading(path, transcript.format.name, size, mtime_ns, known, entries)
 
 
 def _entry(turn: Turn) -> TurnEntry:

@@ -7,16 +7,12 @@ weight in any turn of the session. Terms that occur in few turns are worth more 
 Recent sessions, and those of the project in which the question is asked, get a bonus. The bonus is
 small, so it only decides between sessions that match about equally well.
 
-The terms of a turn, and their weights.
-
 A term is a number: the hash of a stem, of the path of a file or of the signature of an error. Apart
 from short masked excerpts and the names and folders of sessions, the index therefore contains no
-text from transcripts.
-
-The weight of a term in a turn is BM25F (Robertson, Zaragoza and Taylor, 2004). The mean lengths are
-fixed, so that the weight is known when the turn is indexed. The frequency in each field is divided
-by the field's relative length and multiplied by the field's weight. Saturation applies to the sum
-over all fields.
+text from transcripts. The weight of a term in a turn is BM25F (Robertson, Zaragoza and Taylor,
+2004): the frequency in each field is divided by the field's relative length and multiplied by its
+weight, and saturation applies to the sum. The mean lengths are fixed, so that the weight is known
+when the turn is indexed.
 """
 
 import math
@@ -71,16 +67,33 @@ question in similar words."""
 
 def impacts_of(turn: Turn) -> dict[int, int]:
     """The terms of a turn, each with its weight from 1 to `MAX_IMPACT`."""
-    weights: dict[int, float] = {}
+    remarks = "\n".join(remark[:MAX_REMARK_CHARS] for remark in turn.remarks[:-1])
+    commands = "\n".join(dict.fromkeys(run.command for run in turn.runs))
+    root = f"{turn.cwd}/" if turn.cwd else ""
+    files = (file.removeprefix(root) for file in (*turn.changed, *turn.read))
+    work = (
+        commands[:MAX_REMARKS_CHARS],
+        " ".join(word for file in files for word in path_words(file)),
+        *turn.errors,
+    )
     fields = {
         QUESTION: turn.question,
         CONCLUSION: turn.conclusion,
-        REMARKS: _remarks(turn),
-        WORK: _work(turn),
+        REMARKS: remarks[:MAX_REMARKS_CHARS],
+        WORK: "\n".join(work),
     }
+    weights: dict[int, float] = {}
     for part, text in fields.items():
-        _weigh(weights, part, text)
-    impacts = {term: _impact(weight) for term, weight in weights.items()}
+        tokens = Counter(_TOKEN.findall(sound(text)))
+        length = 1.0 - LENGTH_SHARE + LENGTH_SHARE * tokens.total() / part.mean_words
+        factor = part.weight / max(length, MIN_LENGTH)
+        for token, count in tokens.items():
+            for term in _terms_of(token):
+                weights[term] = weights.get(term, 0.0) + factor * count
+    impacts = {
+        term: max(1, round(MAX_IMPACT * weight / (weight + SATURATION)))
+        for term, weight in weights.items()
+    }
     impacts |= dict.fromkeys(_exact_terms(turn), MAX_IMPACT)
     return impacts
 
@@ -142,37 +155,6 @@ def _exact_terms(turn: Turn) -> Iterable[int]:
         yield from file_terms(path, turn.cwd, changed=True)
     for path in turn.read:
         yield from file_terms(path, turn.cwd, changed=False)
-
-
-def _remarks(turn: Turn) -> str:
-    shortened = (remark[:MAX_REMARK_CHARS] for remark in turn.remarks[:-1])
-    return "\n".join(shortened)[:MAX_REMARKS_CHARS]
-
-
-def _work(turn: Turn) -> str:
-    commands = "\n".join(dict.fromkeys(run.command for run in turn.runs))
-    files = " ".join(
-        word for path in (*turn.changed, *turn.read) for word in path_words(_inside(path, turn.cwd))
-    )
-    errors = "\n".join(turn.errors)
-    return f"{commands[:MAX_REMARKS_CHARS]}\n{files}\n{errors}"
-
-
-def _inside(path: str, cwd: str | None) -> str:
-    return path.removeprefix(f"{cwd}/") if cwd else path
-
-
-def _weigh(weights: dict[int, float], part: Field, text: str) -> None:
-    tokens = Counter(_TOKEN.findall(sound(text)))
-    length = 1.0 - LENGTH_SHARE + LENGTH_SHARE * tokens.total() / part.mean_words
-    factor = part.weight / max(length, MIN_LENGTH)
-    for token, count in tokens.items():
-        for term in _terms_of(token):
-            weights[term] = weights.get(term, 0.0) + factor * count
-
-
-def _impact(weight: float) -> int:
-    return max(1, round(MAX_IMPACT * weight / (weight + SATURATION)))
 
 
 @lru_cache(maxsize=_MAX_CACHED)
@@ -283,7 +265,7 @@ def ranked(
     return nsmallest(most, rows, key=lambda row: (-row[1], -row[2]))
 
 
-def with_priors(score: float, session: SessionRow, *, now: float, project: str | None) -> float:
+def with_priors(score: float, session: SessionRow, now: float, project: str | None) -> float:
     """The score with the bonuses for a recent session and for a session of `project`."""
     age_days = max(0.0, now - session.ended) / _DAY_SECONDS
     factor = 1.0 + NEW_BONUS * math.exp2(-age_days / HALF_LIFE_DAYS)

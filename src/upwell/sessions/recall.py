@@ -1,7 +1,5 @@
-"""Recalls the state of the last work: how the past sessions of a project left theirs.
-
-Decides how much the record of a past session bears on a prompt. Pure.
-"""
+"""Recalls the state of the last work: how the past sessions of a project left theirs, if the record
+of one bears on the prompt."""
 
 import asyncio
 import math
@@ -336,7 +334,14 @@ class States:
             if (later := taken_up(known, number)) is not None:
                 record, request = later.record, None
             state = state_of(record, now, request, words.weight_in)
-            hits.append(_hit(state, relation, text))
+            signals = {
+                "share": relation.share,
+                "mass": relation.mass,
+                "names": float(relation.names),
+                "hours": relation.hours,
+                "newer": float(relation.newer),
+            }
+            hits.append(Hit(memory=state, score=relation.score, signals=signals, matched=(text,)))
         return hits
 
     def _past(self, db: sqlite3.Connection, query: Query, now: float) -> list[Past]:
@@ -365,19 +370,4 @@ def record_at(db: sqlite3.Connection, session: SessionRow) -> SessionRecord:
     ]
     return SessionRecord(
         session.name, session.host, session.project, session.ended, tuple(requests)
-    )
-
-
-def _hit(memory: Memory, relation: Relation, text: str) -> Hit:
-    return Hit(
-        memory=memory,
-        score=relation.score,
-        signals={
-            "share": relation.share,
-            "mass": relation.mass,
-            "names": float(relation.names),
-            "hours": relation.hours,
-            "newer": float(relation.newer),
-        },
-        matched=(text,),
     )

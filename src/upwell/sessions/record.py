@@ -1,13 +1,9 @@
 """The record of a session: what was asked, which files changed, which checks ran with which result,
-and the commits, branches, tickets and pull requests.
+and the commits, branches, tickets and pull requests; and the state in which the session left its
+work, as a text in which the agent's own words are quoted.
 
 A record is derived from the turns, without a model. Each turn keeps its own part (`Facts`), so that
 a session that goes on only adds to its record.
-
-The sentences of an agent's closing answer that tell a later session most.
-
-The state of the last work as a text: what was asked, done and left open in a past session, from
-its record. The agent's own words are quoted.
 """
 
 import re
@@ -57,11 +53,14 @@ def telling(text: str, limit: int, bears: Callable[[str], float] = lambda senten
     a line, at most `limit` characters together. "" if there is no whole sentence. `bears()` returns
     how much a sentence bears on the moment, about 1 for a rare word that it has."""
     sentences = list(dict.fromkeys(_sentences(text)))
-    worth = {
-        sentence: worth + bears(sentence)
-        for place, sentence in enumerate(sentences)
-        if (worth := _worth(sentence, place))
-    }
+    worth: dict[str, float] = {}
+    for place, sentence in enumerate(sentences):
+        if not _OPENER.match(sentence):
+            names = len(paths_in(sentence)) + len(symbols_in(sentence))
+            said = bool(_RESULT.search(sentence)) + 1.5 * bool(_OPEN.search(sentence))
+            order = (2.0 if place == 0 else 0.5) - 0.02 * place
+            if value := min(names, 2) + said + order:
+                worth[sentence] = value + bears(sentence)
     ordered = sorted(worth, key=lambda sentence: -worth[sentence])
     chosen: set[str] = set()
     used = 0
@@ -70,14 +69,6 @@ def telling(text: str, limit: int, bears: Callable[[str], float] = lambda senten
             chosen.add(sentence)
             used += len(sentence) + 1
     return "\n".join(sentence for sentence in sentences if sentence in chosen)
-
-
-def _worth(sentence: str, place: int) -> float:
-    if _OPENER.match(sentence):
-        return 0.0
-    names = len(paths_in(sentence)) + len(symbols_in(sentence))
-    worth = min(names, 2) + bool(_RESULT.search(sentence)) + 1.5 * bool(_OPEN.search(sentence))
-    return float(worth) + (2.0 if place == 0 else 0.5) - 0.02 * place
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -197,11 +188,22 @@ def facts_of(turn: Turn, project: str | None) -> Facts:
     """The part of the record that a turn contributes, with secrets masked."""
     landmarks = turn.landmarks
     root = project or turn.cwd
-    paths = (relative_to(path, root) for path in turn.changed if _is_inside(path, root))
-    changed = dict.fromkeys(paths)
+    # Without the files of other folders, such as a plan in the agent's own.
+    changed = dict.fromkeys(
+        relative_to(path, root)
+        for path in turn.changed
+        if root is None or not path.startswith(("/", "~")) or path.startswith(f"{root}/")
+    )
+    checks: dict[str, bool] = {}
+    for run in turn.runs:
+        shown = worth_repeating(run.command)
+        words = shown.split()[:_CHECK_WORDS]
+        if _CHECK.search(" ".join([*words[:2], *(word for word in words[2:] if "/" not in word)])):
+            checks.pop(shown, None)
+            checks[shown] = run.worked
     return Facts(
         changed=_masked(list(changed)[:MAX_CHANGED]),
-        checks=_checks(turn),
+        checks=dict(list(checks.items())[-MAX_CHECKS:]),
         commits=_masked(list(landmarks.commits)[-MAX_LANDMARKS:]),
         branches=_masked(list(landmarks.branches)[-MAX_LANDMARKS:]),
         tickets=tuple(landmarks.tickets)[:MAX_LANDMARKS],
@@ -220,22 +222,6 @@ def decoded(value: bytes) -> Facts:
 
 
 _DECODER = msgspec.json.Decoder(Facts)
-
-
-def _is_inside(path: str, root: str | None) -> bool:
-    """False for a file of another folder, such as a plan in the agent's own."""
-    return root is None or not path.startswith(("/", "~")) or path.startswith(f"{root}/")
-
-
-def _checks(turn: Turn) -> dict[str, bool]:
-    checks: dict[str, bool] = {}
-    for run in turn.runs:
-        shown = worth_repeating(run.command)
-        words = shown.split()[:_CHECK_WORDS]
-        if _CHECK.search(" ".join([*words[:2], *(word for word in words[2:] if "/" not in word)])):
-            checks.pop(shown, None)
-            checks[shown] = run.worked
-    return dict(list(checks.items())[-MAX_CHECKS:])
 
 
 def _masked(texts: Sequence[str]) -> tuple[str, ...]:
@@ -286,8 +272,11 @@ def state_of(
 
 def state_text(record: SessionRecord, now: float, told: RecordedRequest, bears: Bears) -> str:
     """At most `MAX_CHARS` characters. The agent's words fill what the facts leave."""
-    asked = _shortened(_subject(told.question), REQUEST_CHARS)
-    facts = "; ".join(filter(None, (_files(record, told), _landmarks(record), _red(record))))
+    asked = _subject(told.question)
+    if len(asked) > REQUEST_CHARS:
+        asked = f"{asked[:REQUEST_CHARS].rpartition(' ')[0]} …"
+    red = f"left `{record.red[0]}` failing" if record.red else ""
+    facts = "; ".join(filter(None, (_files(record, told), _landmarks(record), red)))
     head = f"{age(now - record.ended)} a session ({record.host or 'agent'}) was asked “{asked}”."
     if facts:
         head = f"{head} It {facts}."
@@ -349,11 +338,3 @@ def _landmarks(record: SessionRecord) -> str:
     parts = [f"committed {record.commits[0]}{on}"] if record.commits else [f"worked{on}"] * bool(on)
     parts += [f"opened or used PR #{record.pulls[0]}"] if record.pulls else []
     return "; ".join(parts)
-
-
-def _red(record: SessionRecord) -> str:
-    return f"left `{record.red[0]}` failing" if record.red else ""
-
-
-def _shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit].rpartition(' ')[0]} …"

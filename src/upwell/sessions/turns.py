@@ -1,9 +1,6 @@
-"""The turns of a session. A turn is a question, the answer that closed it, and the work in
-between.
-
-What a call leaves behind outside the files: commits, branches, tickets and pull requests.
-
-The commands of a session that are worth repeating.
+"""The turns of a session. A turn is a question, the answer that closed it, and the work in between:
+commands, files, errors, and what a call leaves behind outside the files (commits, branches, tickets
+and pull requests). Also, which of the commands are worth repeating.
 """
 
 import re
@@ -192,18 +189,16 @@ class Turn(Struct, kw_only=True):
                 self.runs.append(Run(command[:MAX_COMMAND_CHARS], worked))
             if worked:
                 self.landmarks.add_call(command, event.out)
-            else:
-                self._add_errors(event.out)
-        elif (path := _path(event.args)) and event.tool in WRITERS and not event.failed:
+            for line in [] if worked else error_lines(event.out):
+                if len(self.errors) < MAX_ERRORS * 4:
+                    self.errors[line] = None
+            return
+        path = _text(event.args, "file_path") or _text(event.args, "notebook_path")
+        if path and event.tool in WRITERS and not event.failed:
             if len(self.changes) < MAX_CHANGES:
                 self.changes += changes_of(path, event.args)
         elif path and event.tool in _READERS and len(self.read) < MAX_FILES:
             self.read[path] = None
-
-    def _add_errors(self, text: str) -> None:
-        for line in error_lines(text):
-            if len(self.errors) < MAX_ERRORS * 4:
-                self.errors[line] = None
 
 
 def turns_of(events: Iterable[SessionEvent], first: int = 0) -> Iterator[Turn]:
@@ -265,10 +260,6 @@ def changes_of(path: str, args: Any) -> list[FileChange]:
     return changes or [FileChange(path)]
 
 
-def _path(args: Any) -> str:
-    return _text(args, "file_path") or _text(args, "notebook_path")
-
-
 def _text(args: Any, name: str) -> str:
     value = args.get(name)
     return value if isinstance(value, str) else ""
@@ -306,15 +297,9 @@ def worth_repeating(command: str) -> str:
     steps = [step for step in real_steps(command) if _is_notable(step)]
     if len(steps) != 1 or "\n" in steps[0].text or len(steps[0].text) > MAX_SHOWN_CHARS:
         return ""
-    if has_secret(steps[0].text) or not _is_told(steps[0], command):
-        return ""
-    return steps[0].text
-
-
-def _is_told(step: CommandStep, command: str) -> bool:
-    """True unless the status of the step is lost: `make || true`, `make; echo done`, `make &`."""
-    named = [told for text, told in statuses(command) if step.words[0] in text.split()]
-    return bool(named) and all(named)
+    # The status of the step may be lost: `make || true`, `make; echo done`, `make &`.
+    told = [told for text, told in statuses(command) if steps[0].words[0] in text.split()]
+    return steps[0].text if told and all(told) and not has_secret(steps[0].text) else ""
 
 
 def _is_notable(step: CommandStep) -> bool:
