@@ -1,11 +1,11 @@
-"""What a session shows about the commands and names in a text: who ran, typed or wrote them, and
-how that went.
+"""Condenses a session to a transcript that a language model can read in one call, and tells what
+the session shows about the commands and names in a text: who ran, typed or wrote them, and how that
+went.
 
-Condenses a session to a transcript that a language model can read in one call.
-
-Each event becomes one line, `[i] WHO: …`. Prompts, the agent's last words of each turn, failures
-and what followed them matter most: they keep their place and their length when the budget is small.
-A run of events that is left out becomes one line, `[… 12 calls: Read ×9, Bash ×3]`.
+In the transcript, each event becomes one line, `[i] WHO: …`. Prompts, the agent's last words of
+each turn, failures and what followed them matter most: they keep their place and their length when
+the budget is small. A run of events that is left out becomes one line,
+`[… 12 calls: Read ×9, Bash ×3]`.
 
 Sessions are not trusted: every piece of text is put on one line, so that no content of an event can
 imitate the line of another one. Secrets are masked before a text is shortened.
@@ -142,7 +142,8 @@ def weights(events: Sequence[SessionEvent]) -> Iterator[Weight | None]:
             yield Weight.FAILURE
         elif event.kind is Kind.TOOL:
             is_work = event.tool == "Bash" or event.tool in WRITERS | DELEGATES or is_empty(event)
-            yield _weight(is_work=is_work, watched=watched > 0)
+            work = Weight.AFTER_FAILURE if watched else Weight.WORK
+            yield work if is_work else Weight.LOOKING
             watched -= is_work and watched > 0
         else:
             yield None
@@ -156,12 +157,6 @@ def is_failure(event: SessionEvent) -> bool:
 def is_empty(event: SessionEvent) -> bool:
     """Whether a search found nothing."""
     return event.tool in SEARCHES and len(event.out.strip()) < MAX_EMPTY_CHARS
-
-
-def _weight(*, is_work: bool, watched: bool) -> Weight:
-    if not is_work:
-        return Weight.LOOKING
-    return Weight.AFTER_FAILURE if watched else Weight.WORK
 
 
 def _ends_turn(events: Sequence[SessionEvent], place: int) -> bool:
@@ -213,19 +208,15 @@ def _line(event: SessionEvent, shape: Shape, root: str) -> str:
         return f"[{event.i}] USER: {one_line(event.text, shape.text)}"
     if event.kind is Kind.SAY:
         return f"[{event.i}] AGENT: {one_line(event.text, shape.text)}"
-    call = f"{one_line(event.tool, 60)} {_arguments(event.args, shape.text, root)}"
-    return f"[{event.i}] {call}{_outcome(event, shape.out)}"
-
-
-def _outcome(event: SessionEvent, limit: int) -> str:
+    call = f"[{event.i}] {one_line(event.tool, 60)} {_arguments(event.args, shape.text, root)}"
+    out = one_line(event.out, shape.out) if shape.out else ""
     if is_failure(event):
         label = "FAILED" if event.failed else "PROBABLY FAILED"
-        return f" => {label}: {one_line(event.out, limit)}" if limit else f" => {label}"
+        return f"{call} => {label}: {out}" if shape.out else f"{call} => {label}"
     if is_empty(event):
-        return " => EMPTY"
-    if limit and (event.tool == "Bash" or event.tool in DELEGATES) and event.out.strip():
-        return f" => {one_line(event.out, limit)}"
-    return ""
+        return f"{call} => EMPTY"
+    shows_result = event.tool == "Bash" or event.tool in DELEGATES
+    return f"{call} => {out}" if shows_result and shape.out and event.out.strip() else call
 
 
 def _arguments(args: Mapping[str, Any], limit: int, root: str) -> str:
@@ -331,7 +322,10 @@ class Witness(Struct):
     def of(cls, events: Sequence[SessionEvent], trusted: str = "") -> "Witness":
         witness = cls(events, trusted)
         for event in events:
-            witness._take(event)
+            command = command_of(event)
+            if command and not is_refused(event):
+                run = _Run(_flat([command]), steps_of(command), is_failure(event))
+                witness.runs.append(run)
         witness.typed = _flat([e.text for e in events if e.is_users] + [trusted])
         witness.said = _flat(
             [e.text for e in events if e.kind in (Kind.SAY, Kind.PROMPT) and not e.is_users]
@@ -341,11 +335,6 @@ class Witness(Struct):
         )
         witness.shown = _flat([e.out for e in events])
         return witness
-
-    def _take(self, event: SessionEvent) -> None:
-        command = command_of(event)
-        if command and not is_refused(event):
-            self.runs.append(_Run(_flat([command]), steps_of(command), is_failure(event)))
 
     @property
     def programs(self) -> set[str]:
@@ -419,7 +408,7 @@ def _is_command(quotation: str, before: str, programs: set[str]) -> bool:
 def _ran_in(command: str, run: _Run) -> bool:
     if (flat := _flat([command])) in run.text and _PLACEHOLDER.search(flat) is None:
         return True
-    wanted = list(real_steps(command) or steps_of(command))
+    wanted = real_steps(command) or steps_of(command)
     return bool(wanted) and all(any(_is_run_by(w, step) for step in run.steps) for w in wanted)
 
 
@@ -448,19 +437,13 @@ def _stands_in(command: str, text: str) -> bool:
     for _ in range(200):
         if place < 0:
             return False
-        if _follow(words, text, place):
+        after = place
+        for word in words[1:]:
+            after = _place(word, text, after + 1, after + len(word) + 120) if after >= 0 else -1
+        if after >= 0:
             return True
         place = _place(words[0], text, place + 1, len(text))
     return False
-
-
-def _follow(words: Sequence[str], text: str, place: int) -> bool:
-    for word in words[1:]:
-        after = _place(word, text, place + 1, place + len(word) + 120)
-        if after < 0:
-            return False
-        place = after
-    return True
 
 
 def _place(word: str, text: str, start: int, end: int) -> int:
@@ -468,15 +451,11 @@ def _place(word: str, text: str, start: int, end: int) -> int:
     place = text.find(word, start, end)
     while place >= 0:
         behind = place + len(word)
-        before, after = text[max(0, place - 1) : place], text[behind : behind + 1]
-        if not _is_inner(before) and not _is_inner(after):
+        around = text[max(0, place - 1) : place] + text[behind : behind + 1]
+        if not any(char.isalnum() or char in "_-" for char in around):
             return place
         place = text.find(word, place + 1, end)
     return -1
-
-
-def _is_inner(char: str) -> bool:
-    return char.isalnum() or char in ("_", "-") if char else False
 
 
 def _flat(texts: Sequence[str]) -> str:
@@ -486,9 +465,6 @@ def _flat(texts: Sequence[str]) -> str:
 def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, list):
-        for inner in value:
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
             yield from _texts(inner)

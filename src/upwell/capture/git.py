@@ -133,7 +133,10 @@ def proposals_from(
     root = repository_of(str(folder))
     if root is None:
         raise UsageError(f"{folder} is in no git repository", hint="upwell learn git PATH")
-    total = _count(root, environment)
+    number = _asked(root, environment, "rev-list", "--count", "--no-merges", "HEAD")
+    total = UNKNOWN  # One of the commits is missing.
+    if number is not None:
+        total = int(number) if number.isdecimal() else 0
     total_to_read = total if commits is None else min(commits, total)
     proposals, read = [], 0
     redacted: dict[str, None] = {}
@@ -184,22 +187,17 @@ def commits_since(
     return [(sha, message.strip().partition("\n")[0], files) for sha, _, message, files in log]
 
 
-def _count(root: str, environment: Mapping[str, str]) -> int:
-    """The number of commits; `UNKNOWN` if one of them is missing."""
-    command = ["git", *_SAFE_OPTIONS, "-C", root, "rev-list", "--count", "--no-merges", "HEAD"]
-    try:
-        number = "".join(_output(command, root, environment)).strip()
-    except UsageError:
-        return UNKNOWN
-    return int(number) if number.isdecimal() else 0
-
-
 def _is_shallow(root: str, environment: Mapping[str, str]) -> bool:
-    command = ["git", *_SAFE_OPTIONS, "-C", root, "rev-parse", "--is-shallow-repository"]
+    return _asked(root, environment, "rev-parse", "--is-shallow-repository") == "true"
+
+
+def _asked(root: str, environment: Mapping[str, str], *words: str) -> str | None:
+    """What git answers to a short question; None if it fails."""
+    command = ["git", *_SAFE_OPTIONS, "-C", root, *words]
     try:
-        return "".join(_output(command, root, environment)).strip() == "true"
+        return "".join(_output(command, root, environment)).strip()
     except UsageError:
-        return False
+        return None
 
 
 def _log(
@@ -290,7 +288,13 @@ def _output(command: list[str], root: str, environment: Mapping[str, str]) -> It
     Raises:
         UsageError: git is not installed, failed, or took too long.
     """
-    inherited = {name: value for name, value in environment.items() if not _redirects_git(name)}
+    # Variables such as `GIT_DIR` in a hook could make git run a program or read another
+    # repository.
+    inherited = {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")
+    }
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
@@ -322,13 +326,6 @@ def _output(command: list[str], root: str, environment: Mapping[str, str]) -> It
             process.kill()
             process.wait()
             process.stdout.close()
-
-
-def _redirects_git(name: str) -> bool:
-    """Return whether the variable could make git run a program or read another repository, as
-    `GIT_DIR` in a hook does. `GIT_CONFIG…` variables are an exception: git still gets them.
-    """
-    return name.startswith("GIT_") and not name.startswith("GIT_CONFIG")
 
 
 def _masked(entry: Commit) -> tuple[Commit, tuple[str, ...]]:

@@ -1,14 +1,10 @@
-"""The checks that a lesson has to pass before it is kept.
-
-A model may invent, exaggerate, or follow orders that a tool's result contained. Each check compares
-the lesson with the recorded session, never with the model's word. What is dropped is counted and
-shown with its reason.
-
-The question to the model that writes a session's lessons, and its answer.
+"""The question to the model that writes a session's lessons, and the checks that its answer has to
+pass.
 
 The transcript comes from files, tools and people, so it is passed as data, between two marks that
-nobody who wrote in the session could know. The answer is not trusted either: `checks.py` decides
-what is kept.
+nobody who wrote in the session could know. The answer is not trusted either: a model may invent,
+exaggerate, or follow orders that a tool's result contained. Each check compares the lesson with the
+recorded session, never with the model's word. What is dropped is counted and shown with its reason.
 """
 
 import hashlib
@@ -16,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -142,38 +139,28 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             # Either prose, or an outer object that was cut off: its inner ones may be whole.
             end = place + 1
         else:
-            yield from _lessons_of(value)
+            lists = [inner for inner in value.values() if isinstance(inner, list)]
+            is_lesson = "text" in value or "replaces" in value
+            entries = [value] if is_lesson else chain.from_iterable(lists)
+            yield from (entry for entry in entries if isinstance(entry, dict))
         place = text.find("{", end)
-
-
-def _lessons_of(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if "text" in value or "replaces" in value:
-        yield value
-        return
-    for inner in value.values():
-        if isinstance(inner, list):
-            yield from (entry for entry in inner if isinstance(entry, dict))
 
 
 def _draft(entry: dict[str, Any]) -> LessonDraft | None:
     text, replaces = entry.get("text", ""), entry.get("replaces") or ""
     if not isinstance(text, str) or not isinstance(replaces, str) or not (text or replaces):
         return None
-    kind, until = entry.get("kind"), entry.get("until")
+    kind, until, listed = entry.get("kind"), entry.get("until"), entry.get("triggers")
+    listed = listed if isinstance(listed, list) else []
+    words = (_plain(word, MAX_TRIGGER_CHARS) for word in listed if isinstance(word, str))
     return LessonDraft(
         kind="_".join(kind.lower().replace("-", " ").split()) if isinstance(kind, str) else "",
         text=" ".join(visible(text).split()),
-        triggers=tuple(_words(entry.get("triggers"))),
+        triggers=tuple(dict.fromkeys(filter(None, words)))[:MAX_TRIGGERS],
         evidence=tuple(_numbers(entry.get("evidence"))),
         until=_plain(until, MAX_UNTIL_CHARS) if isinstance(until, str) else "",
         replaces=replaces.strip()[:MAX_TRIGGER_CHARS],
     )
-
-
-def _words(value: Any) -> Iterator[str]:
-    listed = value if isinstance(value, list) else []
-    words = [_plain(word, MAX_TRIGGER_CHARS) for word in listed if isinstance(word, str)]
-    yield from list(dict.fromkeys(filter(None, words)))[:MAX_TRIGGERS]
 
 
 def _numbers(value: Any) -> Iterator[int]:
@@ -269,8 +256,7 @@ _SENTENCE_END = re.compile(r"[.!?…。](?=[\s\"')`]|$)")
 _OPEN_END = re.compile(
     r"(?i)(?:[,:;(\[{–—-]|\b(?:and|or|the|a|an|of|to|with|for|because|y|und|et))$"
 )
-_WISHES = frozenset({"preference"})
-_OF_THE_USER = _WISHES | {"convention", "decision"}
+_OF_THE_USER = frozenset({"preference", "convention", "decision"})
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
@@ -376,28 +362,31 @@ class _Checks:
         is_wish = is_users and draft.kind in _OF_THE_USER
         if not is_wish and (found := _ADDRESSES.search(text)):
             return Dropped(text, RefusalReason.ORDERS, found[0])
-        if draft.kind in _WISHES and not _is_wished(draft, evidence):
+        if draft.kind == "preference" and not _is_wished(draft, evidence):
             return Dropped(text, RefusalReason.NOT_THE_USERS)
         for command in self._commands(text):
             if self._witness.standing(command) >= Standing.SHOWN:
                 return Dropped(text, RefusalReason.NEVER_RUN, command)
-        if missing := self._missing(text):
+        bare = QUOTED.sub(" ", text)
+        names = [
+            *(match[1] for match in QUOTED.finditer(text)),
+            *(path.rsplit("/", 1)[-1] for path in paths_in(bare)),
+            *symbols_in(bare),
+        ]
+        if missing := next((name for name in names if not self._witness.names(name)), ""):
             return Dropped(text, RefusalReason.NOT_IN_SESSION, missing)
         return None
 
     def _commands(self, text: str) -> list[str]:
         return list(commands_in(text, self._witness.programs))
 
-    def _missing(self, text: str) -> str:
-        quoted = [match[1] for match in QUOTED.finditer(text)]
-        bare = QUOTED.sub(" ", text)
-        names = [*quoted, *(path.rsplit("/", 1)[-1] for path in paths_in(bare)), *symbols_in(bare)]
-        return next((name for name in names if not self._witness.names(name)), "")
-
     def _finished(
         self, lesson: Lesson, draft: LessonDraft, evidence: Sequence[SessionEvent]
     ) -> Lesson | Dropped:
-        text, is_marked = _unmarked(draft.text)
+        head, text = UNTRIED.strip(), draft.text
+        is_marked = text[: len(head)].lower() == head
+        if is_marked:
+            text = text[len(head) :].strip()
         claim = Standing.SUCCEEDED if is_marked else self._claimed(text, evidence)
         if claim is Standing.FAILED:
             return Dropped(text, RefusalReason.NEVER_WORKED)
@@ -453,10 +442,3 @@ def whole(text: str) -> str | RefusalReason:
     if len(text) < MIN_TEXT_CHARS or text.endswith("…") or _OPEN_END.search(text):
         return RefusalReason.FRAGMENT
     return text if text.endswith((".", "!", "?", "。", ")", '"', "`", "'")) else f"{text}."
-
-
-def _unmarked(text: str) -> tuple[str, bool]:
-    head = UNTRIED.strip()
-    if text[: len(head)].lower() != head:
-        return text, False
-    return text[len(head) :].strip(), True
