@@ -52,12 +52,9 @@ class Recall(Protocol):
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Find the memories relevant to `query`, most relevant first, at most `query.limit`.
 
-        The place itself filters by tenant, project and namespaces.
-
-        Raises:
-            RecallError: the place failed. If the deadline passes, a store returns nothing, but a
-                place that asks another program raises `RecallUnavailable`.
-        """
+        The place itself filters by tenant, project and namespaces. Raises RecallError if the place
+        failed. If the deadline passes, a store returns nothing, but a place that asks another
+        program raises `RecallUnavailable`."""
         ...
 
     async def ping(self) -> Ping: ...
@@ -110,11 +107,8 @@ class Store(IndexSource, Protocol):
         ...
 
     async def update(self, memory: Memory) -> None:
-        """Replace the memory that has the same id, but keep its time of creation.
-
-        Raises:
-            UsageError: no memory has this id, or the text is empty.
-        """
+        """Replace the memory that has the same id, but keep its time of creation. Raises UsageError
+        if no memory has this id, or the text is empty."""
         ...
 
     async def delete(self, memory_id: str) -> bool:
@@ -157,11 +151,8 @@ class Store(IndexSource, Protocol):
 
     async def candidates(self, query: Query, deadline: Deadline) -> Pool:
         """The memories that may match `query`, with everything that `memory/ranking/scoring.py`
-        needs to rank them. The pool is empty after the deadline.
-
-        Raises:
-            StoreError: the store failed.
-        """
+        needs to rank them. The pool is empty after the deadline. Raises StoreError if the store
+        failed."""
         ...
 
     @property
@@ -216,11 +207,8 @@ class MemoryReader(Protocol):
     if the store fails."""
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Search every place at once.
-
-        Raises:
-            RecallError: every place failed, or every place that is searched by triggers.
-        """
+        """Search every place at once. Raises RecallError if every place failed, or every place that
+        is searched by triggers."""
         ...
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
@@ -410,11 +398,7 @@ class FallBack:
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Search `first`. If it fails, search `second` in the remaining time, and report the
-        failure in `Found.missing`.
-
-        Raises:
-            RecallError: both failed.
-        """
+        failure in `Found.missing`. Raises RecallError if both failed."""
         first_deadline = deadline.sooner(deadline.remaining() * FIRST_SHARE)
         try:
             return await self._first.search(query, first_deadline)

@@ -104,11 +104,7 @@ class Library:
         seconds: float = SEARCH_SECONDS,
     ) -> list[Hit]:
         """Find the memories relevant to the words, files and symbols in `text`, best first. An
-        empty text has no hits.
-
-        Raises:
-            RecallError: every source failed.
-        """
+        empty text has no hits. Raises RecallError if every source failed."""
         found = await self.find(
             text, limit=limit, project=project, namespaces=namespaces, seconds=seconds
         )
@@ -139,12 +135,8 @@ class Library:
         return await self.reader.known(memory_id)
 
     async def update(self, memory: Memory) -> Added:
-        """Replace the memory with the same id.
-
-        Raises:
-            UsageError: the id is unknown, the memory comes from a file or another server, or the
-                text is empty.
-        """
+        """Replace the memory with the same id. Raises UsageError if the id is unknown, the memory
+        comes from a file or another server, or the text is empty."""
         prepared, fired = self._prepare(memory)
         await self._refuse_derived(memory.id)
         await self.store.update(prepared)
@@ -152,11 +144,7 @@ class Library:
 
     async def delete(self, memory_id: str, *, for_good: bool = False) -> bool:
         """Move a memory to the trash for 30 days, or delete it `for_good`. Returns False if the id
-        is unknown.
-
-        Raises:
-            UsageError: the memory comes from a file or another server.
-        """
+        is unknown. Raises UsageError if the memory comes from a file or another server."""
         delete = self.store.purge if for_good else self.store.delete
         if await delete(memory_id):
             return True

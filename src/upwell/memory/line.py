@@ -36,11 +36,7 @@ class MemoryLine(Struct, frozen=True):
 
 def read_line(text: bytes, key: bytes = b"", *, vouched: bool = False) -> MemoryLine:
     """The memory in a line. It is the user's own if the line is signed with `key`, or if the user
-    has `vouched` for the file.
-
-    Raises:
-        UsageError: the line is malformed.
-    """
+    has `vouched` for the file. Raises UsageError if the line is malformed."""
     raw = _parsed(text)
     memory = memory_of(raw, trust=Trust.IMPORTED)
     claimed = _named(_restored(memory, raw.get(_OWN)))

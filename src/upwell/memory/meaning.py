@@ -127,10 +127,7 @@ class QuestionVectors:
 
 def embedded(embedder: "Embedder", texts: Sequence[str]) -> "Sequence[Vector]":
     """Embed texts, and check that each vector has the model's dimension and only finite numbers.
-
-    Raises:
-        LlmError: the model returned the wrong number of vectors, or unusable ones.
-    """
+    Raises LlmError if the model returned the wrong number of vectors, or unusable ones."""
     vectors, dim = embedder.embed(texts), embedder.dim
     if len(vectors) != len(texts):
         raise LlmError(f"{embedder.name} returned {len(vectors)} vectors for {len(texts)} texts")

@@ -60,11 +60,8 @@ _FREE = re.compile(r"[\w][\w./:-]*")
 
 def namespace(name: str) -> str:
     """The normal form of a namespace: trimmed, in lower case, with aliases resolved. An empty name
-    becomes `context`.
-
-    Raises:
-        UsageError: the name contains a character that is not allowed, or is too long.
-    """
+    becomes `context`. Raises UsageError if the name contains a character that is not allowed, or is
+    too long."""
     bare = name.strip().lower()
     if not bare:
         return DEFAULT_NAMESPACE
@@ -93,12 +90,9 @@ MAX_COUNT = 1_000_000
 
 
 def memory_of(item: object, *, trust: Trust = Trust.USER) -> Memory:
-    """Make a memory from a `Memory` or from a mapping in the import format. Files and symbols
-    that the item does not list are extracted from its text, unless it has triggers.
-
-    Raises:
-        UsageError: the item is malformed; the message names the field.
-    """
+    """Make a memory from a `Memory` or from a mapping in the import format. Files and symbols that
+    the item does not list are extracted from its text, unless it has triggers. Raises UsageError if
+    the item is malformed; the message names the field."""
     if isinstance(item, Memory):
         memory = item
     elif isinstance(item, Mapping):
@@ -132,11 +126,8 @@ def _from_mapping(item: Mapping[str, object], trust: Trust) -> Memory:
 
 
 def validated(memory: Memory) -> Memory:
-    """The memory, with its namespace and project in normal form.
-
-    Raises:
-        UsageError: the text, the namespace or the project is malformed.
-    """
+    """The memory, with its namespace and project in normal form. Raises UsageError if the text, the
+    namespace or the project is malformed."""
     if not isinstance(memory.text, str):
         raise UsageError("a memory's text must be a string")
     if len(memory.text) > MAX_TEXT_CHARS:
@@ -169,10 +160,7 @@ def _root(project: str | None) -> str | None:
 
 def moment(value: object, name: str = "created_at") -> float | None:
     """Convert a number or an ISO 8601 time (UTC if it has no offset) to epoch seconds; None stays
-    None.
-
-    Raises:
-        UsageError: the value is not a time. `name` is the field's name in the message.
+    None. Raises UsageError if the value is not a time. `name` is the field's name in the message.
     """
     if value is None:
         return None

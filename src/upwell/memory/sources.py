@@ -50,11 +50,8 @@ class Source(Struct, frozen=True):
 
 
 def source_at(path: Path, folder: Path) -> Source:
-    """The source at `path`, imported by a command that runs in `folder`.
-
-    Raises:
-        UsageError: there is no file or folder at this path, or its name is not plain text.
-    """
+    """The source at `path`, imported by a command that runs in `folder`. Raises UsageError if there
+    is no file or folder at this path, or its name is not plain text."""
     try:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:

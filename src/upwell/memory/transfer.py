@@ -162,11 +162,7 @@ class Imports:
         )
 
     async def drop_source(self, path: Path) -> None:
-        """Remove a live source and its memories.
-
-        Raises:
-            UsageError: the path was not imported.
-        """
+        """Remove a live source and its memories. Raises UsageError if the path was not imported."""
         for spelling in dict.fromkeys((str(path.resolve()), str(path.absolute()), str(path))):
             if await self._sources.remove(spelling):
                 await self._documents.refresh()
@@ -203,11 +199,8 @@ class _Item(Struct, frozen=True):
 
 
 def format_of(path: Path, format_name: str = "auto") -> str:
-    """Return `format_name` or, if that is "auto", the format that the suffix suggests.
-
-    Raises:
-        UsageError: the format or the suffix is unknown.
-    """
+    """Return `format_name` or, if that is "auto", the format that the suffix suggests. Raises
+    UsageError if the format or the suffix is unknown."""
     if format_name not in FORMATS:
         raise UsageError(f"unknown --format {format_name!r}", hint=", ".join(FORMATS))
     suffix = path.suffix.lower()

@@ -178,12 +178,8 @@ def _may_be_read(entry: os.DirEntry[str], look: Look) -> bool:
 
 
 def read_bytes(path: str, root: str) -> bytes:
-    """Read a regular file inside `root`.
-
-    Raises:
-        Unreadable: the file cannot be read, is too large, is no longer a regular file, is outside
-            `root`, or is behind a symbolic link.
-    """
+    """Read a regular file inside `root`. Raises Unreadable if the file cannot be read, is too
+    large, is no longer a regular file, is outside `root`, or is behind a symbolic link."""
     if os.path.realpath(path) != path or not (path == root or path.startswith(root + os.sep)):
         raise UnreadableFile("symbolic links are not followed")
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -138,10 +138,7 @@ class Documents:
         self, project: str | None = None, progress: Progress | None = None
     ) -> IndexState:
         """Bring the index up to date with the files that `project` sees. None means all files.
-
-        Raises:
-            StoreError: the index or the list of imports failed.
-        """
+        Raises StoreError if the index or the list of imports failed."""
         began = self._clock.monotonic()
         async with self._checking:
             problems = await self._check(project, progress)

@@ -120,11 +120,7 @@ def word_by_word(query: Query) -> list[str]:
 
 def body_of(result: Mapping[str, Any]) -> Any:
     """Return the content of an MCP tool result: the structured content if there is any, otherwise
-    the texts, decoded if they are JSON.
-
-    Raises:
-        Unreadable: the result is an error.
-    """
+    the texts, decoded if they are JSON. Raises Unreadable if the result is an error."""
     blocks = result.get("content")
     texts = [
         block["text"]

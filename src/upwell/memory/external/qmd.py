@@ -119,11 +119,8 @@ class QmdRecall:
 
     async def lines(self, path: str, project: str | None) -> list[str]:
         """Return all lines of a document. `path` is the document's address in citations
-        (`qmd://collection/path.md`).
-
-        Raises:
-            UsageError: this project sees no such document, or qmd cannot read it.
-        """
+        (`qmd://collection/path.md`). Raises UsageError if this project sees no such document, or
+        qmd cannot read it."""
         name = path.removeprefix(SCHEME)
         deadline = Deadline.after(PING_SECONDS, self._clock)
         try:

@@ -140,11 +140,8 @@ class Waiting[Answer]:
         ask: Callable[[Query, Deadline], Coroutine[Any, Any, Answer]],
     ) -> Answer:
         """Return the source's answer if it arrives in time. The caller must then call `succeed()`
-        or `fail()`, depending on whether the answer was usable.
-
-        Raises:
-            RecallUnavailable: the source failed, took too long, or is currently being skipped.
-        """
+        or `fail()`, depending on whether the answer was usable. Raises RecallUnavailable if the
+        source failed, took too long, or is currently being skipped."""
         if not query.awaited and self._late_answers.is_busy:
             raise self._unavailable("is slow and still working on an earlier request")
         if not self._breakers[query.awaited].allow():

@@ -153,11 +153,8 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 def page_in(raw: str) -> Page:
-    """Read a file.
-
-    Raises:
-        UsageError: it has no text, or its front matter is not a YAML mapping of known values.
-    """
+    """Read a file. Raises UsageError if it has no text, or its front matter is not a YAML mapping
+    of known values."""
     raw = raw.replace("\r\n", "\n")
     if not raw.startswith(_FENCE):
         return _with_text(Page(text=raw))
@@ -187,11 +184,8 @@ def memory_from(
     has `project`.
 
     Who wrote in a file is unknown, so the memory counts as imported, or as less if it did before.
-
-    Raises:
-        UsageError: the time of creation or another value is malformed, or the project or the
-            namespace contains a secret.
-    """
+    Raises UsageError if the time of creation or another value is malformed, or the project or the
+    namespace contains a secret."""
     created = before.created_at if before else moment(page.created, "created")
     base = before or Memory(text="", project=project, provenance=Provenance(door=IMPORT))
     memory = replace(

@@ -89,11 +89,7 @@ class Labels(Struct, frozen=True, kw_only=True):
 
 def checked_labels(args: Mapping[str, Any]) -> tuple[Labels, tuple[str, ...]]:
     """Return the labels in a tool's arguments, and the redaction rules that fired. Secrets in tags
-    and paths are masked.
-
-    Raises:
-        UsageError: a label is malformed; the message names it.
-    """
+    and paths are masked. Raises UsageError if a label is malformed; the message names it."""
     tags, tag_rules = _masked(_listed("tags", args.get("tags", ())))
     paths, path_rules = _masked(_listed("paths", args.get("paths", ())))
     name = str(args.get("namespace", "")).strip()
@@ -168,11 +164,7 @@ class NotesFile:
 
     def change(self, change: Callable[[list[Any]], list[Any]]) -> None:
         """Replace the whole array with the result of `change()`. The array includes members that
-        are not notes.
-
-        Raises:
-            StoreUnwritable: nothing was changed.
-        """
+        are not notes. Raises StoreUnwritable: nothing was changed."""
         with writing(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with patiently(self.path):
@@ -223,11 +215,8 @@ def is_note(raw: object) -> TypeGuard[Raw]:
 
 
 def _parsed(path: Path) -> list[Any] | None:
-    """Return [] if the file is missing, and None if it is not a JSON array.
-
-    Raises:
-        OSError: the file cannot be read, or is not a regular file.
-    """
+    """Return [] if the file is missing, and None if it is not a JSON array. Raises OSError if the
+    file cannot be read, or is not a regular file."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError(errno.EINVAL, "is not a file")

@@ -115,10 +115,7 @@ class ShortTerm:
         """Store notes from another file with their ids and times, and mask their secrets. Notes are
         skipped if they are empty, already here, or from a different project than this file. A note
         that `clear()` would remove is marked as viewed now. Returns the stored notes and the rule
-        of each masked secret.
-
-        Raises:
-            StoreError: the file cannot be read, or nothing was stored.
+        of each masked secret. Raises StoreError if the file cannot be read, or nothing was stored.
         """
         now = self._clock.now()
         present = {raw["id"] for raw in self.file.read()}
@@ -414,11 +411,8 @@ MAX_BYTES = 256_000_000
 
 
 def read_notes(path: Path) -> Iterator[StmEntry]:
-    """Yield the notes in the file, in order. A note without an id gets one from its content.
-
-    Raises:
-        UsageError: the file cannot be read or is not an array, or a note is malformed.
-    """
+    """Yield the notes in the file, in order. A note without an id gets one from its content. Raises
+    UsageError if the file cannot be read or is not an array, or a note is malformed."""
     notes = read_json(path, MAX_BYTES)
     if not isinstance(notes, list):
         raise UsageError(f"{path} is not an array of notes", hint="name an stm.json")

@@ -197,11 +197,8 @@ class Overviews:
         return overview
 
     async def read(self, postgres: Postgres, scope: Scope, version: int) -> Overview:
-        """Read the overview of a scope at this version or a later one.
-
-        Raises:
-            StoreError: the database failed.
-        """
+        """Read the overview of a scope at this version or a later one. Raises StoreError if the
+        database failed."""
         sizes, measured, kinds = await postgres.ask(
             scope.tenant, sizes_of(scope), Statement(_NULL_SCORES, {}), Statement(_KINDS, {})
         )
@@ -224,11 +221,8 @@ async def counted(
     words: Iterable[Mapping[str, str]],
     now: float,
 ) -> TermCounts:
-    """Count the words, files and symbols of a query in its scope.
-
-    Raises:
-        StoreError: the database failed.
-    """
+    """Count the words, files and symbols of a query in its scope. Raises StoreError if the database
+    failed."""
     scope = query.scope
     keys = join_keys(query.paths, query.symbols, scope.project)
     keys_of_file = {indexable(key) for key in exact_keys(query.file)}

@@ -83,11 +83,7 @@ async def pool_of(
     asking: Coroutine[Any, Any, PostgresQuestion | None] | None = None,
 ) -> Pool:
     """Return the candidates for `query`, with everything that ranking needs. The coroutine `asking`
-    embeds the query while the frequencies are read.
-
-    Raises:
-        StoreError: the database failed.
-    """
+    embeds the query while the frequencies are read. Raises StoreError if the database failed."""
     texts = [text for text in query.texts[:MAX_TEXTS] if text.strip()]
     word_of = {text: words_by_stem(text) for text in texts}
     counting = counted(postgres, overviews, query, word_of.values(), now)

@@ -63,11 +63,7 @@ async def measure(postgres: Postgres, tenant: str, projects: Iterable[str | None
 
 async def measure_if_due(postgres: Postgres, scope: Scope) -> None:
     """Measure and store the null scores of this scope, if enough visible memories have been added
-    since the last measurement.
-
-    Raises:
-        StoreError: the database failed.
-    """
+    since the last measurement. Raises StoreError if the database failed."""
     sizes, measured = await postgres.ask(scope.tenant, sizes_of(scope), Statement(_MEASURED, {}))
     corpus, mean_tokens = corpus_of(sizes)
     key = key_of(scope, sizes)

@@ -84,11 +84,8 @@ class PostgresSharedMemories:
         return (await self._state()).identity
 
     async def etag(self, namespaces: Sequence[str] | None = None) -> str:
-        """Return the ETag of the snapshot with the memories in these namespaces.
-
-        Raises:
-            StoreError: the database failed.
-        """
+        """Return the ETag of the snapshot with the memories in these namespaces. Raises StoreError
+        if the database failed."""
         return (await self._state()).etag(namespaces)
 
     async def snapshot(self, etag: str = "") -> Snapshot | None:
@@ -96,11 +93,8 @@ class PostgresSharedMemories:
 
     async def snapshot_of(self, namespaces: Sequence[str] | None) -> Snapshot:
         """Return the memories in these namespaces, or all, except private ones. If there are more
-        than `MAX_MEMORIES`, the most recently changed ones are returned.
-
-        Raises:
-            StoreError: the database failed.
-        """
+        than `MAX_MEMORIES`, the most recently changed ones are returned. Raises StoreError if the
+        database failed."""
         await self._state()
         condition = "true" if namespaces is None else within("namespace", namespaces)
         values = {**namespace_values(namespaces or ()), "most": MAX_MEMORIES}
@@ -127,12 +121,9 @@ class PostgresSharedMemories:
         self, writes: Sequence[Outgoing], may_change: Callable[[str], bool] | None
     ) -> Received:
         """Apply these writes in one transaction, except those that have arrived before and those
-        that change a namespace for which `may_change()` returns False.
-
-        Raises:
-            StoreError: the database failed. Nothing was changed, unless the connection broke while
-                the server was committing.
-        """
+        that change a namespace for which `may_change()` returns False. Raises StoreError if the
+        database failed. Nothing was changed, unless the connection broke while the server was
+        committing."""
         refused: Sequence[RefusedWrite] = ()
         async with self.postgres.transaction(self._tenant) as transaction:
             tokens = sorted(write.token for write in writes)

@@ -63,11 +63,8 @@ _SHARING = """
 async def find_duplicates(
     postgres: Postgres, tenant: str, memories: Sequence[Memory]
 ) -> list[tuple[str, ...]]:
-    """Return the ids of a few duplicates of each memory in the same project.
-
-    Raises:
-        StoreError: the database failed.
-    """
+    """Return the ids of a few duplicates of each memory in the same project. Raises StoreError if
+    the database failed."""
     by_project: dict[str, list[Memory]] = defaultdict(list)
     for memory in memories:
         by_project[memory.project or ""].append(memory)

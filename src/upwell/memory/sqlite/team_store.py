@@ -162,11 +162,8 @@ class TeamStore(SqliteStore):
         return removed
 
     async def refresh(self, team: TeamMemories) -> bool:
-        """Bring the snapshot up to date. Returns whether it has changed.
-
-        Raises:
-            StoreError: a store failed, or the team's store is another one than at `begin()`.
-        """
+        """Bring the snapshot up to date. Returns whether it has changed. Raises StoreError if a
+        store failed, or the team's store is another one than at `begin()`."""
         state = await self.state()
         latest = await team.snapshot(state.etag)
         if latest is not None:

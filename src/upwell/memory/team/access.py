@@ -83,11 +83,8 @@ class AccessedMemories:
         return await self._shared.etag(self._patterns)
 
     async def snapshot(self) -> Snapshot:
-        """Return the memories that the principal may see, without anyone's private ones.
-
-        Raises:
-            StoreError: the database failed.
-        """
+        """Return the memories that the principal may see, without anyone's private ones. Raises
+        StoreError if the database failed."""
         snapshot = await self._shared.snapshot_of(self._patterns)
         seen = [memory for memory in snapshot.memories if self._sees(memory.namespace)]
         return replace(snapshot, memories=seen)

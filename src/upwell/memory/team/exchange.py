@@ -211,11 +211,8 @@ def packed(snapshot: Snapshot) -> bytes:
 
 
 def unpacked(content: bytes) -> bytes:
-    """Decompress a response.
-
-    Raises:
-        Malformed: the content is damaged, or too long when it is unpacked.
-    """
+    """Decompress a response. Raises Malformed if the content is damaged, or too long when it is
+    unpacked."""
     unpacking = zlib.decompressobj(_GZIP)
     try:
         body = unpacking.decompress(content, MAX_UNPACKED_BYTES)
@@ -251,12 +248,8 @@ def problem_in(body: bytes) -> ErrorBody | None:
 
 
 def check_writes(writes: Sequence[Outgoing]) -> None:
-    """Reject writes that cannot come from a machine's queue.
-
-    Raises:
-        Malformed: there are too many writes, two of them have the same memory or token, or one has
-            no valid id or token.
-    """
+    """Reject writes that cannot come from a machine's queue. Raises Malformed if there are too many
+    writes, two of them have the same memory or token, or one has no valid id or token."""
     if len(writes) > MAX_WRITES:
         raise Malformed(f"more than {MAX_WRITES} writes at once")
     for names in ([write.id for write in writes], [write.token for write in writes]):
@@ -317,11 +310,8 @@ def _decoded[T](kind: type[T], body: bytes | Raw) -> T:
 
 
 def check_name(name: str, most: int = MAX_NAME_CHARS) -> None:
-    """Reject the name of a memory or project if the database cannot store it.
-
-    Raises:
-        Malformed: the name is too long or has invalid characters.
-    """
+    """Reject the name of a memory or project if the database cannot store it. Raises Malformed if
+    the name is too long or has invalid characters."""
     if len(name) > most or sound(name) != name:
         raise Malformed("a name that no memory or project has")
 
@@ -363,11 +353,8 @@ class WriteQueue:
 
     def read(self) -> list[QueuedWrite]:
         """Return the waiting writes, at most one for each memory, oldest first. A line that a
-        killed process left incomplete is ignored.
-
-        Raises:
-            StoreUnwritable: the file cannot be read.
-        """
+        killed process left incomplete is ignored. Raises StoreUnwritable if the file cannot be
+        read."""
         try:
             lines = self.path.read_bytes().splitlines()
         except FileNotFoundError:
@@ -392,10 +379,7 @@ class WriteQueue:
 
     def settle(self, sent: Collection[str], refused: Sequence[RefusedWrite]) -> None:
         """Remove the writes with the tokens `sent`, but keep the refused ones with the reasons.
-
-        Raises:
-            StoreUnwritable: the file cannot be written.
-        """
+        Raises StoreUnwritable if the file cannot be written."""
         reasons = {refusal.token: refusal.reason for refusal in refused}
         with exclusively(self.path), writing(self.path):
             kept = [
@@ -419,11 +403,8 @@ class WriteQueue:
 
 async def send(queue: WriteQueue, team: TeamMemories, *, again: bool = True) -> None:
     """Send the waiting writes, oldest first. If `again` is set, writes that were refused earlier
-    are sent too, after the others.
-
-    Raises:
-        StoreError: the team's store or the file failed. The writes that were not acknowledged wait.
-    """
+    are sent too, after the others. Raises StoreError if the team's store or the file failed. The
+    writes that were not acknowledged wait."""
     entries = await asyncio.to_thread(queue.read)
     fresh = [entry.write for entry in entries if not entry.reason]
     refused = [entry.write for entry in entries if again and entry.reason]
@@ -440,11 +421,8 @@ async def send(queue: WriteQueue, team: TeamMemories, *, again: bool = True) -> 
 
 async def _sent_each(team: TeamMemories, writes: Sequence[Outgoing]) -> Sequence[RefusedWrite]:
     """Send writes one by one, because sending them together failed. Returns those that fail
-    although the team's store can be reached before and afterwards.
-
-    Raises:
-        StoreError: the team's store cannot be reached.
-    """
+    although the team's store can be reached before and afterwards. Raises StoreError if the team's
+    store cannot be reached."""
     refusals: list[RefusedWrite] = []
     await team.identity()
     for write in writes:

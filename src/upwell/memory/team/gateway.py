@@ -62,12 +62,9 @@ class GatewayMemories:
         return self._source
 
     async def greeting(self) -> Greeting:
-        """Return the gateway's description of itself and of the token's role.
-
-        Raises:
-            StoreError: the gateway cannot be reached, does not accept the token, or sends no
-                greeting that this version understands.
-        """
+        """Return the gateway's description of itself and of the token's role. Raises StoreError if
+        the gateway cannot be reached, does not accept the token, or sends no greeting that this
+        version understands."""
         _, body = await self._exchange("GET", exchange.PATH)
         return self._read(Greeting, body)
 
@@ -104,11 +101,8 @@ class GatewayMemories:
     async def _exchange(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = _NO_HEADERS
     ) -> tuple[str, bytes]:
-        """Send a request. Returns the ETag and the body of the response.
-
-        Raises:
-            StoreError: the gateway did not respond, or responded with an error.
-        """
+        """Send a request. Returns the ETag and the body of the response. Raises StoreError if the
+        gateway did not respond, or responded with an error."""
         import httpx2
 
         if (rest := self._rest_until - time.monotonic()) > 0:
@@ -205,12 +199,9 @@ class GatewayMemories:
 
 
 def checked_token(token: str) -> str:
-    """Return `token` without the whitespace around it.
-
-    Raises:
-        StoreError: the token is empty or contains invalid characters. The HTTP client would reject
-            it too, but with an error that shows the token.
-    """
+    """Return `token` without the whitespace around it. Raises StoreError if the token is empty or
+    contains invalid characters. The HTTP client would reject it too, but with an error that shows
+    the token."""
     bare = token.strip()
     if not bare:
         raise StoreError(

@@ -27,11 +27,8 @@ def is_teams(namespace: str) -> bool:
 
 
 def shared_namespace(namespace: str) -> str:
-    """Return the team's namespace for a memory that would otherwise be in `namespace`.
-
-    Raises:
-        UsageError: the namespace is private.
-    """
+    """Return the team's namespace for a memory that would otherwise be in `namespace`. Raises
+    UsageError if the namespace is private."""
     if namespace.startswith(PRIVATE):
         raise UsageError(
             f"{namespace!r} is private", hint=f"leave out --share, or the start {PRIVATE!r}"
