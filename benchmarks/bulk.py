@@ -20,7 +20,7 @@ from upwell.ground.postgres.schema import tenant_number
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Memory, Scope
 from upwell.memory.lookups import SEQUENCE_BITS
-from upwell.memory.postgres.null_scores import measure_if_due
+from upwell.memory.postgres.lookup import measure_if_due
 from upwell.memory.postgres.writing import COLUMNS, Changes, PostgresTally
 from upwell.memory.records import complete
 from upwell.memory.sqlite.null_scores import measure

@@ -24,8 +24,7 @@ from upwell.ground.secrets.mask import masked_address
 from upwell.ground.trace import contained
 from upwell.ground.types.rpc import Principal
 from upwell.memory.sqlite.team_store import TeamStore
-from upwell.memory.team.access import AccessedMemories
-from upwell.memory.team.gateway import GatewayMemories, checked_token
+from upwell.memory.team.gateway import AccessedMemories, GatewayMemories, checked_token
 from upwell.usage.audit import AuditEntry, Log
 from upwell.web.team import OpenFor
 

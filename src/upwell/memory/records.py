@@ -21,21 +21,11 @@ from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Provenance, Tr
 from upwell.ground.types.rpc import EVERY
 from upwell.memory.ranking.terms import sound
 
-KNOWN = (
-    "decisions",
-    "patterns",
-    "learnings",
-    "context",
-    "tech-debt",
-    "blockers",
-    "progress",
-    "apis",
-    "config",
-    "security",
-    "performance",
-    "testing",
-    "help",
-    "prompts",
+KNOWN = frozenset(
+    """
+    decisions patterns learnings context tech-debt blockers progress apis config security
+    performance testing help prompts
+    """.split()
 )
 """The usual namespaces; others are allowed. If a folder of documents has one of these names, its
 files get that namespace."""

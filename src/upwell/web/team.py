@@ -15,7 +15,6 @@ from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import IN_SCOPE, Principal
 from upwell.memory.team import exchange
-from upwell.memory.team.access import AccessedMemories
 from upwell.memory.team.exchange import (
     PATH,
     PROTOCOL,
@@ -28,6 +27,7 @@ from upwell.memory.team.exchange import (
     WritesReply,
     WritesRequest,
 )
+from upwell.memory.team.gateway import AccessedMemories
 
 TEAM_PATHS = frozenset({PATH, SNAPSHOT_PATH, WRITES_PATH})
 MAX_AT_ONCE = 8

@@ -14,11 +14,11 @@ from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory
 from upwell.ground.types.rpc import PRIVATE
 from upwell.memory.postgres.counts import namespace_values, within
-from upwell.memory.postgres.null_scores import measure
+from upwell.memory.postgres.lookup import measure
 from upwell.memory.postgres.writing import BY_ID, COLUMNS, LOCK_TENANT, from_row, insert, remove
 from upwell.memory.records import from_json, to_json
-from upwell.memory.team.access import Received
 from upwell.memory.team.exchange import MAX_MEMORIES, Outgoing, RefusedWrite, Removal, Snapshot
+from upwell.memory.team.gateway import Received
 
 TOKEN_SECONDS = 90 * 86_400.0
 """How long the token of a received write is stored. A machine resends an unacknowledged write when

@@ -33,8 +33,7 @@ from upwell.memory.postgres.counts import (
     owners,
     within,
 )
-from upwell.memory.postgres.lookup import last_of, pool_of, successors_sql
-from upwell.memory.postgres.null_scores import measure
+from upwell.memory.postgres.lookup import last_of, measure, pool_of, successors_sql
 from upwell.memory.postgres.vectors import PostgresVectors
 from upwell.memory.postgres.writing import BY_ID, COLUMNS, from_row, insert, remove
 from upwell.memory.ranking.scoring import NOTHING, Pool

@@ -167,30 +167,12 @@ EXTRA_WEIGHT = 0.5
 MAX_COUNTED_CHARS = 20_000
 """Only the words in this many leading characters of a memory are counted."""
 
-SIGNALS = (
-    "bm25",
-    "bm25_per_term",
-    "margin",
-    "idf_coverage",
-    "coverage_mass",
-    "in_vocabulary",
-    "informative_words",
-    "matched_words",
-    "telling_words",
-    "name_rarity",
-    "memories",
-    "rarest",
-    "chance",
-    "chance_spread",
-    "turn",
-    "window",
-    "speaker",
-    "path_join",
-    "path_rarity",
-    "path_named",
-    "path_focus",
-    "symbol_join",
-    "symbol_rarity",
+SIGNALS = frozenset(
+    """
+    bm25 bm25_per_term margin idf_coverage coverage_mass in_vocabulary informative_words
+    matched_words telling_words name_rarity memories rarest chance chance_spread turn window
+    speaker path_join path_rarity path_named path_focus symbol_join symbol_rarity
+    """.split()
 )
 """The keys that `Hit.signals` has for every hit of `scoring.rank()` if the query has words. If the
 query was compared by meaning, there are also `cosine`, `meaning`, `meaning_margin` and
