@@ -15,7 +15,8 @@ from upwell.ground.files import exclusively
 from upwell.ground.secrets.mask import masked_address
 from upwell.ground.types.memory import Memory
 from upwell.learn.feedback import Ratings, copy_ratings
-from upwell.memory.relocation import MoveJournal, MovePlan, Progress, Relocation, Verified
+from upwell.memory.meaning import Progress
+from upwell.memory.relocation import MoveJournal, MovePlan, Relocation, Verified
 from upwell.memory.sqlite.store import SqliteStore
 
 SQLITE = "sqlite"

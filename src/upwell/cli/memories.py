@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from upwell.app import MemoryApp, StoreApp
     from upwell.app.surfacing import LearningApp
     from upwell.memory.base import Added
-    from upwell.memory.documents.recall import Progress
+    from upwell.memory.meaning import Progress
     from upwell.memory.topics import Topic
     from upwell.sessions.answer import Answer
 

@@ -15,7 +15,7 @@ from upwell.ground.text.words import counted
 
 if TYPE_CHECKING:
     from upwell.app import MemoryApp
-    from upwell.memory.documents.recall import Progress
+    from upwell.memory.meaning import Progress
     from upwell.memory.sources import Source
     from upwell.memory.transfer import Imported
 

@@ -35,7 +35,7 @@ MAX_CHARS = 2_000
 BATCH = 32
 
 Progress = Callable[[int, int], None]
-"""Called with the number of memories embedded so far and the number to embed in total."""
+"""Called with the number of memories or files that are done, and the total."""
 
 
 class VectorIndex(Protocol):

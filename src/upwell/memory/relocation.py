@@ -9,7 +9,7 @@ the source.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import batched
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from upwell.ground.files import append_lines
 from upwell.ground.types.memory import Memory
 from upwell.memory.base import Added, Discarded, IndexSource
+from upwell.memory.meaning import Progress
 from upwell.memory.records import to_json, with_sound_origin
 from upwell.memory.team.sharing import addressed
 
@@ -33,8 +34,6 @@ NEVER = -1.0
 """The version that the journal records for a memory that was put in the trash, or that differed
 after the move. No memory has this version, so a later run copies the memory if the source still has
 it."""
-
-Progress = Callable[[int, int], None]
 
 
 class Movable(IndexSource, Protocol):

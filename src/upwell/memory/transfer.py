@@ -24,9 +24,10 @@ from upwell.ground.project import repository_of
 from upwell.ground.text.words import counted
 from upwell.ground.types.memory import Memory, Trust
 from upwell.memory.documents.reading import Problem
-from upwell.memory.documents.recall import Documents, Progress
+from upwell.memory.documents.recall import Documents
 from upwell.memory.library import Library
 from upwell.memory.line import MemoryLine, read_line
+from upwell.memory.meaning import Progress
 from upwell.memory.notes.file import Origin
 from upwell.memory.notes.stm import ShortTerm, read_notes
 from upwell.memory.sources import Source, Sources, source_at

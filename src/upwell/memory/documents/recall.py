@@ -8,7 +8,7 @@ indexed again, and deleted files are dropped.
 
 import asyncio
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,6 +36,7 @@ from upwell.memory.documents.reading import (
     scan,
     text_of,
 )
+from upwell.memory.meaning import Progress
 from upwell.memory.sources import Form, Source, Sources
 
 BATCH_FILES, BATCH_BYTES = 64, 1_000_000
@@ -54,8 +55,6 @@ QUIET_SECONDS = 60.0
 SHARE = 10
 """While there is an index or an `stm.json`, the interval is this many times as long as the last
 check took."""
-
-Progress = Callable[[int, int], None]
 
 
 class IndexState(Struct, frozen=True, kw_only=True):

@@ -1,5 +1,5 @@
-"""Both ends of a gateway (`upwell serve --http`) to a team's store; `memory/team/exchange.py` defines
-the messages.
+"""Both ends of a gateway (`upwell serve --http`) to a team's store. The messages are in
+`memory/team/exchange.py`.
 
 On a machine that has a token but no password for the database, every failure is a `StoreError` with
 a one-line message and a hint, which never contains the token.
