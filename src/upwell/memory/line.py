@@ -18,9 +18,21 @@ from msgspec.structs import fields, replace
 
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import IMPORT, Memory, Provenance, Trust
-from upwell.memory.records import MAX_ID_CHARS, check, check_pin, is_text, memory_of, moment
+from upwell.memory.records import (
+    MAX_ID_CHARS,
+    check,
+    check_pin,
+    is_text,
+    memory_of,
+    moment,
+    to_json,
+)
 
 _OWN, _SIGNATURE = "upwell", "signature"
+_SHARED = (
+    "id text namespace tags paths symbols triggers occurrences project source created_at".split()
+)
+_EXPORTED = "trust pinned supersedes lines expires_at updated_at viewed_at provenance".split()
 _LABEL = b"upwell export 1"
 MAX_NAME_CHARS, MAX_LINES = 1_000, 1_000_000_000
 
@@ -57,33 +69,11 @@ def read_line(text: bytes, key: bytes = b"", *, vouched: bool = False) -> Memory
 def to_line(memory: Memory, key: bytes = b"") -> str:
     """The memory as a line of JSON, signed with `key` if there is one. A home that has the key can
     read the line back without loss."""
-    origin = memory.provenance
-    own = {
-        "trust": str(memory.trust),
-        "pinned": memory.pinned,
-        "supersedes": memory.supersedes,
-        "lines": memory.lines,
-        "expires_at": memory.expires_at,
-        "updated_at": memory.updated_at,
-        "viewed_at": memory.viewed_at,
-        "provenance": {entry.name: getattr(origin, entry.name) for entry in fields(origin)},
-    }
-    shape = {
-        "id": memory.id,
-        "text": memory.text,
-        "namespace": memory.namespace,
-        "tags": memory.tags,
-        "paths": memory.paths,
-        "symbols": memory.symbols,
-        "triggers": memory.triggers,
-        "occurrences": memory.occurrences,
-        "project": memory.project,
-        "source": memory.source,
-        "created_at": memory.created_at,
-    }
-    line = {**shape, _OWN: own}
+    values = json.loads(to_json(memory))
+    own = {name: values[name] for name in _EXPORTED}
+    line = {name: values[name] for name in _SHARED} | {_OWN: own}
     if key:
-        own[_SIGNATURE] = _signature(json.loads(json.dumps(line)), key)
+        own[_SIGNATURE] = _signature(line, key)
     return json.dumps(line)
 
 
