@@ -64,13 +64,6 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     await made.database.aclose()
 
 
-async def test_without_imports_there_is_no_hit_and_no_index(house: House):
-    house.write("memory/a.md", "the kettle is red")
-    assert await house.find("kettle") == []
-    assert not (house.home / "index.db").exists()
-    assert (await house.documents.ping()).ok
-
-
 async def test_a_chunk_cites_its_lines_and_its_file(house: House):
     house.write(
         "memory/decisions/pets.md", "---\ntags: [pets]\n---\n# Pets\n\n- a cat\n- a kettle\n"
@@ -136,32 +129,6 @@ async def test_another_process_and_a_deleted_index_change_nothing(house: House):
     await other.aclose()
     (house.home / "index.db").unlink()
     assert await house.cited("kettle") == ["a.md:(1, 1)"]
-
-
-async def test_a_broken_index_is_moved_aside_and_built_again(house: House):
-    house.write("a.md", "the kettle\n")
-    await house.take("a.md")
-    assert await house.cited("kettle") == ["a.md:(1, 1)"]
-    await house.documents.aclose()
-    (house.home / "index.db").write_bytes(b"this is no database " * 500)
-    house.documents = house.opened()
-    assert await house.cited("kettle") == ["a.md:(1, 1)"]
-    assert list(house.home.glob("index.db.corrupt-*"))
-
-
-async def test_a_project_sees_its_own_documents_and_the_global_ones(house: House):
-    for name in ("one", "two"):
-        (house.work / name / ".git").mkdir(parents=True)
-        house.write(f"{name}/notes.md", f"the kettle of {name}\n")
-        await house.take(f"{name}/notes.md")
-    house.write("all/notes.md", "a kettle for all\n")
-    await house.take("all")
-    first = str(house.work / "one")
-    seen = {hit.memory.source for hit in await house.find("kettle", first)}
-    assert seen == {"one/notes.md", "all/notes.md"}
-    assert len(await house.find("kettle")) == 3
-    with pytest.raises(UsageError):
-        await house.documents.lines("two/notes.md", first)
 
 
 async def test_a_source_inside_another_owns_its_files(house: House):
@@ -256,19 +223,6 @@ async def test_documents_in_hidden_folders_are_found_but_not_those_of_programs(h
         "n/.cursor/docs/a.md:(1, 1)",
         "n/.github/a.md:(1, 1)",
     ]
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
-async def test_an_unreadable_file_is_reported(house: House):
-    house.write("n/good.md", "the kettle\n")
-    house.write("n/bad.md", "the kettle\n").chmod(0)
-    await house.take("n")
-    assert await house.cited("kettle") == ["n/good.md:(1, 1)"]
-    assert [problem.why for problem in (await house.documents.refresh()).problems] == [
-        "permission denied"
-    ]
-    (house.work / "n" / "bad.md").chmod(0o600)
-    assert len(await house.find("kettle")) == 2
 
 
 async def test_a_source_that_vanished_is_reported_and_found_again(house: House):

@@ -5,17 +5,15 @@ import asyncio
 import gzip
 import json
 import logging
-import re
 import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from tests.contracts.stores import open_team
-from tests.postgres import APPLICATION, cluster
+from tests.postgres import cluster
 from tests.team_gateway import OWNER_TOKEN, gateway
 
 from upwell.ground.errors import StoreError
@@ -65,38 +63,6 @@ async def server(reply: bytes | None) -> AsyncIterator[GatewayMemories]:
         ended.set()
         listening.close()
         await listening.wait_closed()
-
-
-@asynccontextmanager
-async def losing(port: int, path: bytes) -> AsyncIterator[int]:
-    """A proxy that drops the gateway's first answer from this path. Yields the proxy's port."""
-    lost: list[bytes] = []
-
-    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = re.search(rb"content-length: (\d+)", head, re.I)
-                body = await reader.readexactly(int(length[1]) if length else 0)
-                theirs, ours = await asyncio.open_connection("127.0.0.1", port)
-                ours.write(head + body)
-                head_back = await theirs.readuntil(b"\r\n\r\n")
-                size = re.search(rb"content-length: (\d+)", head_back, re.I)
-                assert size
-                content = await theirs.readexactly(int(size[1]))
-                ours.close()
-                if path in head and not lost:
-                    lost.append(content)
-                    break
-                writer.write(head_back + content)
-        writer.close()
-
-    listening = await asyncio.start_server(relay, "127.0.0.1", 0)
-    try:
-        yield listening.sockets[0].getsockname()[1]
-        assert lost
-    finally:
-        listening.close()
 
 
 async def failure_of(source: GatewayMemories) -> StoreError:
@@ -260,26 +226,6 @@ async def synced(copy: TeamStore, source: GatewayMemories) -> set[str]:
     await send(copy.queue, source)
     await copy.refresh(source)
     return {memory.id for memory in await copy.list(Scope())}
-
-
-async def test_a_write_whose_answer_is_lost_takes_effect_once(tmp_path: Path) -> None:
-    url = cluster().emptied()
-    async with AsyncExitStack() as stack, gateway(tmp_path, url) as opened:
-        port = await stack.enter_async_context(losing(opened.port, b"/team/writes"))
-        source = GatewayMemories(f"http://127.0.0.1:{port}", lambda: OWNER_TOKEN)
-        copy, close = open_team(tmp_path, ManualClock())
-        assert isinstance(copy, TeamStore)
-        await copy.add([Memory(text="tide", id="m", namespace="team")])
-        with pytest.raises(StoreError, match="broke off"):
-            await source.receive([entry.write for entry in copy.queue.read()])
-        assert copy.queue.read()
-        await synced(copy, source)
-        assert copy.queue.read() == []
-        with psycopg.connect(url.replace(APPLICATION, "postgres")) as connection:
-            sql = "SELECT count(*) FROM upwell.audit WHERE action = 'store' AND subject = 'm'"
-            assert connection.execute(sql).fetchone() == (1,)
-        await close()
-        await source.aclose()
 
 
 async def test_a_change_of_what_a_token_shows_loses_no_waiting_write(tmp_path: Path) -> None:
