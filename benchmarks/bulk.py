@@ -21,11 +21,12 @@ from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Memory, Scope
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.postgres.lookup import measure_if_due
-from upwell.memory.postgres.writing import COLUMNS, Changes, PostgresTally
+from upwell.memory.postgres.writing import COLUMNS, Changes
 from upwell.memory.records import complete
 from upwell.memory.sqlite.null_scores import measure
 from upwell.memory.sqlite.store import OWNER
 from upwell.memory.sqlite.writing import insert
+from upwell.memory.stems import Tally
 
 BATCH = 20_000
 WHOLE = Scope()
@@ -96,7 +97,7 @@ def _copy_tenant(connection: psycopg.Connection, name: str, memories: Iterable[M
     number = tenant_number(name)
     scopes: dict[str, int] = {}
     last: dict[int, int] = defaultdict(int)
-    tallies: dict[int, PostgresTally] = defaultdict(PostgresTally)
+    tallies: dict[int, Tally] = defaultdict(Tally)
     for batch in batched(memories, BATCH):
         changes = Changes(tallies=tallies)
         for memory in complete(batch, _NOW):

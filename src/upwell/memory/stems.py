@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
+from msgspec import Struct, field
+
 from upwell.ground.text.words import fold
-from upwell.memory.ranking.terms import Worded, word_list
+from upwell.memory.ranking.terms import IndexedText, Worded, word_list
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 """The tokenizer of SQLite's full-text index, whose stems every store uses."""
@@ -81,6 +83,32 @@ def stemmer() -> Stemmer:
 
 def counted(text: str) -> Counter[str]:
     return Counter(stemmer().stems(word_list(text)))
+
+
+class Tally(Struct):
+    """The changes that a batch of writes makes to the counts of one scope. `words` is the length of
+    the texts, and `tokens` that of the texts and the extra words."""
+
+    memories: int = 0
+    words: int = 0
+    tokens: int = 0
+    stems: Counter[str] = field(default_factory=Counter)
+    anchors: Counter[str] = field(default_factory=Counter)
+
+    def count(
+        self, parts: IndexedText, keys: Iterable[str], sign: int
+    ) -> tuple[Counter[str], Counter[str]]:
+        """Add a memory (`sign` 1), or subtract it (-1). Returns the counts of the stems in its text
+        and in its extra words."""
+        body, extra = counted(parts.body), counted(parts.extra)
+        self.memories += sign
+        self.words += sign * body.total()
+        self.tokens += sign * (body.total() + extra.total())
+        for stem in body.keys() | extra.keys():
+            self.stems[stem] += sign
+        for key in keys:
+            self.anchors[key] += sign
+        return body, extra
 
 
 def stem_counts(texts: Sequence[Worded], stems: Collection[str]) -> list[Counter[str]]:

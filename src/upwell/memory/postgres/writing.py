@@ -8,7 +8,7 @@ stores its exact bytes and `text` stores a readable form.
 import asyncio
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from upwell.memory.lookups import SEQUENCE_BITS, scope_of
 from upwell.memory.ranking.signals import EXTRA_WEIGHT, anchor_keys
 from upwell.memory.ranking.terms import IndexedText, indexed, sound, speaker
 from upwell.memory.records import DETAILS, details_of, from_details, with_sound_origin
-from upwell.memory.stems import counted
+from upwell.memory.stems import Tally
 
 COLUMNS = f"id, namespace, text, raw, {DETAILS}"
 ID, NAMESPACE, TEXT, RAW, EXPIRES, PINNED = (
@@ -84,28 +84,17 @@ LOCK_TENANT = Statement("SELECT FROM upwell.tenant WHERE tenant = %(tenant)s FOR
 """Makes the tenant's other writers wait until the end of the transaction."""
 
 
-class PostgresTally(Struct):
-    """The changes to the counts of one scope."""
-
-    memories: int = 0
-    words: int = 0
-    tokens: int = 0
-    stems: Counter[str] = field(default_factory=Counter)
-    anchors: Counter[str] = field(default_factory=Counter)
-
-
 class Changes(Struct):
-    """The rows to write and to remove, and the resulting changes to the counts."""
+    """The rows to write and to remove, and the resulting changes to the counts. `gone` has the
+    numbers of memories, and `gone_rows` the keys of rows, by table."""
 
     memories: list[tuple[Any, ...]] = field(default_factory=list)
     postings: list[tuple[str, int, float, int]] = field(default_factory=list)
     joins: list[tuple[str, int]] = field(default_factory=list)
     triggers: list[tuple[str, int]] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
-    gone_postings: list[tuple[str, int]] = field(default_factory=list)
-    gone_joins: list[tuple[str, int]] = field(default_factory=list)
-    gone_triggers: list[tuple[str, int]] = field(default_factory=list)
-    tallies: dict[int, PostgresTally] = field(default_factory=lambda: defaultdict(PostgresTally))
+    gone_rows: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
+    tallies: dict[int, Tally] = field(default_factory=lambda: defaultdict(Tally))
 
     def add(self, n: int, memory: Memory) -> None:
         parts, keys = indexed(memory), anchor_keys(memory)
@@ -122,29 +111,21 @@ class Changes(Struct):
         keys = key_lines.split("\n") if key_lines else []
         stems, _ = self._count(n, IndexedText(text, extra), keys, -1)
         self.gone.append(n)
-        self.gone_postings += [(stem, n) for stem in stems]
-        self.gone_joins += [(indexable(key), n) for key in keys]
-        self.gone_triggers += [(indexable(sound(name)), n) for name in json.loads(triggers)]
+        self.gone_rows["posting"] += [(stem, n) for stem in stems]
+        self.gone_rows["about"] += [(indexable(key), n) for key in keys]
+        names = map(sound, json.loads(triggers))
+        self.gone_rows["memory_trigger"] += [(indexable(name), n) for name in names]
 
     def _count(
         self, n: int, parts: IndexedText, keys: Sequence[str], sign: int
     ) -> tuple[dict[str, float], int]:
         """Add a memory to its scope's counts, or subtract it from them. Returns the weighted
         frequency of each stem, and the length in words, which includes the words in `extra`."""
-        body, extra = counted(parts.body), counted(parts.extra)
-        length = body.total() + extra.total()
-        tally = self.tallies[scope_of(n)]
-        tally.memories += sign
-        tally.words += sign * body.total()
-        tally.tokens += sign * length
+        body, extra = self.tallies[scope_of(n)].count(parts, map(indexable, keys), sign)
         frequencies = {
             stem: body[stem] + EXTRA_WEIGHT * extra[stem] for stem in body.keys() | extra.keys()
         }
-        for stem in frequencies:
-            tally.stems[stem] += sign
-        for key in keys:
-            tally.anchors[indexable(key)] += sign
-        return frequencies, length
+        return frequencies, body.total() + extra.total()
 
 
 async def insert(transaction: Transaction, tenant: str, memories: Sequence[Memory]) -> None:
@@ -286,11 +267,8 @@ def _deletions(changes: Changes) -> Iterable[Statement]:
         "DELETE FROM upwell.memory WHERE tenant = %(tenant)s AND n = ANY(%(numbers)s)",
         {"numbers": changes.gone},
     )
-    for table, column, rows in (
-        ("posting", "stem", changes.gone_postings),
-        ("about", "key", changes.gone_joins),
-        ("memory_trigger", "trigger", changes.gone_triggers),
-    ):
+    for table, column in (("posting", "stem"), ("about", "key"), ("memory_trigger", "trigger")):
+        rows = changes.gone_rows[table]
         yield Statement(
             f"DELETE FROM upwell.{table} t "
             "USING unnest(%(keys)s::text[], %(numbers)s::bigint[]) AS gone(key, n) "
@@ -299,7 +277,7 @@ def _deletions(changes: Changes) -> Iterable[Statement]:
         )
 
 
-def _counts(tallies: Mapping[int, PostgresTally], last: Mapping[int, int]) -> Iterable[Statement]:
+def _counts(tallies: Mapping[int, Tally], last: Mapping[int, int]) -> Iterable[Statement]:
     for scope, tally in tallies.items():
         yield Statement(
             """UPDATE upwell.scope SET memories = memories + %(memories)s,

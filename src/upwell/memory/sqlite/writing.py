@@ -2,10 +2,8 @@
 
 import json
 import sqlite3
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-
-from msgspec import Struct, field
 
 from upwell.ground.types.memory import Memory
 from upwell.memory.lookups import SEQUENCE_BITS, scope_of
@@ -18,18 +16,9 @@ from upwell.memory.sqlite.rows import (
     text_of,
     to_row,
 )
-from upwell.memory.stems import counted
+from upwell.memory.stems import Tally
 
 _MARKS = ",".join("?" * (len(COLUMNS.split(",")) + 3))
-
-
-class SqliteTally(Struct):
-    """The changes that a batch makes to the counts of one scope."""
-
-    memories: int = 0
-    words: int = 0
-    stems: Counter[str] = field(default_factory=Counter)
-    anchors: Counter[str] = field(default_factory=Counter)
 
 
 def insert(
@@ -41,7 +30,7 @@ def insert(
     the context of a memory's text, such as the headings above it. Searches treat these words like
     tags."""
     numbers: list[int] = []
-    tallies: dict[int, SqliteTally] = defaultdict(SqliteTally)
+    tallies: dict[int, Tally] = defaultdict(Tally)
     joins: list[tuple[int, str]] = []
     triggers: list[tuple[str, int]] = []
     latest = {(memory.tenant, memory.id): index for index, memory in enumerate(memories)}
@@ -53,7 +42,7 @@ def insert(
         numbers.append(n)
         parts, keys = indexed(memory, (around or {}).get(memory.id, "")), anchor_keys(memory)
         _write(db, n, memory, parts, keys)
-        _count(tallies[scope_of(n)], parts, keys, 1)
+        tallies[scope_of(n)].count(parts, keys, 1)
         joins += [(n, key) for key in keys]
         triggers += [(sound(trigger), n) for trigger in memory.triggers]
     for scope, tally in tallies.items():
@@ -85,8 +74,8 @@ def remove(db: sqlite3.Connection, n: int) -> None:
         [(sound(trigger), n) for trigger in json.loads(triggers)],
     )
     db.execute("DELETE FROM memory WHERE n = ?", (n,))
-    tally = SqliteTally()
-    _count(tally, parts, keys, -1)
+    tally = Tally()
+    tally.count(parts, keys, -1)
     _apply(db, scope, tally)
     db.executemany(
         "DELETE FROM anchor WHERE key = ? AND scope = ? AND memories <= 0",
@@ -130,17 +119,7 @@ def _write(
     )
 
 
-def _count(tally: SqliteTally, parts: IndexedText, keys: Sequence[str], sign: int) -> None:
-    body, extra = counted(parts.body), counted(parts.extra)
-    tally.memories += sign
-    tally.words += sign * body.total()
-    for stem in body.keys() | extra.keys():
-        tally.stems[stem] += sign
-    for key in keys:
-        tally.anchors[key] += sign
-
-
-def _apply(db: sqlite3.Connection, scope: int, tally: SqliteTally) -> None:
+def _apply(db: sqlite3.Connection, scope: int, tally: Tally) -> None:
     db.execute(
         "UPDATE scope SET memories = memories + ?, words = words + ? WHERE no = ?",
         (tally.memories, tally.words, scope),
