@@ -152,43 +152,6 @@ class Transcripts(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
 
 
-SESSION = "$SESSION"
-FOLDER = "$FOLDER"
-"""`SESSION` and `FOLDER` are placeholders in a probe's payload."""
-
-
-class Probe(Struct, frozen=True, kw_only=True):
-    """The event that a host sends when a session starts. `upwell setup` sends a recorded `payload`
-    to an installed hook as a test."""
-
-    event: str
-    payload: Mapping[str, Any]
-
-    def payload_of(self, session: str, folder: str) -> dict[str, Any]:
-        """The payload with the placeholders filled in."""
-        values = {SESSION: session, FOLDER: folder}
-        return {key: _filled(value, values) for key, value in self.payload.items()}
-
-
-def _filled(value: Any, values: Mapping[str, str]) -> Any:
-    if isinstance(value, list):
-        return [_filled(item, values) for item in value]
-    return values.get(value, value) if isinstance(value, str) else value
-
-
-NESTED_PROBE = Probe(
-    event="SessionStart",
-    payload={
-        "session_id": SESSION,
-        "transcript_path": "",
-        "cwd": FOLDER,
-        "hook_event_name": "SessionStart",
-        "source": "startup",
-    },
-)
-"""The probe for Claude Code and for the hosts that use the same format."""
-
-
 class Host(Struct, frozen=True, kw_only=True):
     """One agent host.
 
@@ -214,7 +177,6 @@ class Host(Struct, frozen=True, kw_only=True):
     export: Export
     writers: Mapping[str, str]
     recorded_tools: Mapping[str, str] = field(default_factory=dict)
-    probe: Probe = NESTED_PROBE
     servers: ServerFile | None = None
     auto_loaded: AutoLoaded = AutoLoaded()
     transcripts: Transcripts | None = None

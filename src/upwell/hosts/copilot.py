@@ -21,14 +21,11 @@ from upwell.ground.host_sessions import within
 from upwell.ground.invocation import Invocation
 from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.base import (
-    FOLDER,
-    SESSION,
     AutoLoaded,
     Export,
     Headless,
     HeadlessQuestion,
     Host,
-    Probe,
     Transcripts,
     events_in,
     text_at,
@@ -127,6 +124,10 @@ class CopilotEvents(HostEvents):
         result = table_of(payload.get("toolResult"))
         return result.get("textResultForLlm") if result.get("resultType") == "success" else None
 
+    def start(self, session: str, folder: str) -> tuple[str, Mapping[str, Any]]:
+        payload = {"sessionId": session, "timestamp": 0, "cwd": folder, "source": "new"}
+        return "sessionStart", payload
+
     def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         return {"additionalContext": text}
 
@@ -189,10 +190,6 @@ HOST = Host(
     writers={"edit": "Edit", "create": "Write", "str_replace": "Edit"},
     recorded_tools={"str_replace_editor": "Edit"},
     export=Export(tool_name="upwell-{}", file=".github/copilot-instructions.md"),
-    probe=Probe(
-        event="sessionStart",
-        payload={"sessionId": SESSION, "timestamp": 0, "cwd": FOLDER, "source": "new"},
-    ),
     auto_loaded=AutoLoaded(
         user=(".copilot/copilot-instructions.md",),
         folder=(".github/copilot-instructions.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md"),

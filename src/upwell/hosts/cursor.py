@@ -16,7 +16,7 @@ import orjson
 from msgspec.structs import replace
 
 from upwell.ground.types.cue import ToolAnswer
-from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe
+from upwell.hosts.base import AutoLoaded, Export, Host
 from upwell.hosts.events import (
     COMMANDS,
     EventKind,
@@ -100,6 +100,15 @@ class CursorEvents(HostEvents):
         content = result.get("content")
         return {"content": content} if isinstance(content, list) else None
 
+    def start(self, session: str, folder: str) -> tuple[str, Mapping[str, Any]]:
+        return "sessionStart", {
+            "conversation_id": session,
+            "hook_event_name": "sessionStart",
+            "cursor_version": "2026.09.18",
+            "workspace_roots": [folder],
+            "is_background_agent": False,
+        }
+
     def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         return {"additional_context": text}
 
@@ -151,16 +160,6 @@ HOST = Host(
         tool_name="{}",
         file=".cursor/rules/upwell.mdc",
         layout="---\ndescription: Memory\nalwaysApply: true\n---\n{}",
-    ),
-    probe=Probe(
-        event="sessionStart",
-        payload={
-            "conversation_id": SESSION,
-            "hook_event_name": "sessionStart",
-            "cursor_version": "2026.09.18",
-            "workspace_roots": [FOLDER],
-            "is_background_agent": False,
-        },
     ),
     auto_loaded=AutoLoaded(
         folder=("AGENTS.md", ".cursorrules"),

@@ -265,6 +265,13 @@ class HostEvents:
             reports_compactions=not self.announces_compactions,
         )
 
+    def start(self, session: str, folder: str) -> tuple[str, Mapping[str, Any]]:
+        """The event that the host sends when a session starts: its name, and a recorded payload.
+        `upwell setup` sends it to an installed hook as a test."""
+        name = next(name for name, kind in self.kinds.items() if kind is EventKind.SESSION)
+        payload = {"session_id": session, "transcript_path": "", "cwd": folder}
+        return name, {**payload, "hook_event_name": name, "source": "startup"}
+
     def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         """The hook output that adds `text` to the agent's context."""
         return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}

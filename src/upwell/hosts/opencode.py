@@ -29,14 +29,11 @@ from upwell.ground.errors import ConfigError
 from upwell.ground.invocation import Invocation
 from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.base import (
-    FOLDER,
-    SESSION,
     AutoLoaded,
     Export,
     Headless,
     HeadlessQuestion,
     Host,
-    Probe,
     Transcripts,
     events_in,
     number_at,
@@ -111,6 +108,9 @@ class OpenCodeEvents(HostEvents):
     def reply(self, called: str, payload: Mapping[str, Any]) -> Any:
         output = payload.get("output")
         return output if isinstance(output, str) else None
+
+    def start(self, session: str, folder: str) -> tuple[str, Mapping[str, Any]]:
+        return "session.created", {"sessionID": session, "cwd": folder}
 
     def context_output(self, event: HostEvent, text: str) -> Mapping[str, Any]:
         return {"text": text}
@@ -257,7 +257,6 @@ HOST = Host(
         "apply_patch": "Edit",
     },
     export=Export(tool_name="upwell_{}"),
-    probe=Probe(event="session.created", payload={"sessionID": SESSION, "cwd": FOLDER}),
     auto_loaded=AutoLoaded(
         user=(".config/opencode/AGENTS.md",),
         folder=("AGENTS.md",),

@@ -41,7 +41,7 @@ def prove(
     the content of the host's hooks file. `events_answered()` returns the daemon's count of answered
     events.
     """
-    event = host.probe.event
+    event, _ = host.events.start("", folder)
     try:
         command = host.hooks.command(hooks_file, event)
     except UpwellError as error:
@@ -51,9 +51,8 @@ def prove(
     fault = ""
     for _ in range(ATTEMPTS):
         before = events_answered()
-        session = f"{PROBE_SESSIONS}{secrets.token_hex(4)}"
-        body = json.dumps(host.probe.payload_of(session, folder)).encode()
-        fault = _fault(command, body, environment)
+        _, payload = host.events.start(f"{PROBE_SESSIONS}{secrets.token_hex(4)}", folder)
+        fault = _fault(command, json.dumps(payload).encode(), environment)
         if not fault and events_answered() > before:
             break
         fault = fault or "the command succeeded, but no daemon answered the event"
@@ -67,7 +66,7 @@ def run_once(host: Host, hooks_file: str, environment: Mapping[str, str], second
     Raises:
         ConfigError: the file does not have the expected structure.
     """
-    command = host.hooks.command(hooks_file, host.probe.event)
+    command = host.hooks.command(hooks_file, host.events.start("", "")[0])
     if not command:
         return "the file has no command for this event"
     return _fault(command, b"{}", environment, seconds)

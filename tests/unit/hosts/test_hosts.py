@@ -83,15 +83,15 @@ def test_its_export_names_the_tools_as_the_host_shows_them(host: Host) -> None:
 def test_its_probe_starts_a_session_with_the_installed_command(
     host: Host, installation: Installation
 ) -> None:
-    payload = host.probe.payload_of("upwell-setup-1", "/code/shop")
-    event = host.events.read(host.probe.event, payload)
+    name, payload = host.events.start("upwell-setup-1", "/code/shop")
+    event = host.events.read(name, payload)
     assert event is not None
     assert (event.kind, event.session) == (EventKind.SESSION, "upwell-setup-1")
     assert event.cwd == "/code/shop"
     text = host.hooks.with_ours("", installation)
-    words = " ".join(host.hooks.command(text, host.probe.event))
+    words = " ".join(host.hooks.command(text, name))
     assert f"client.py {host.name}" in words
-    assert list(host.hooks.command("", host.probe.event)) == []
+    assert list(host.hooks.command("", name)) == []
 
 
 @pytest.mark.parametrize("host", ALL)
