@@ -29,7 +29,6 @@ HOSTS: Mapping[str, Host] = {
 }
 """The hosts, keyed by name, in the order in which users see them."""
 MAX_CLIENT_CHARS = 40
-CLIENTS_WITHOUT_HOOKS = (claude.DESKTOP_SERVERS,)
 
 
 def host_named(name: str) -> Host:
@@ -50,19 +49,17 @@ def host_of_client(name: str) -> str:
     """
     cleaned = " ".join(visible(redacted_start(name, MAX_CLIENT_CHARS)).split())
     lower = cleaned.lower()
-    known = (host.name for host in HOSTS.values() if _introduces(host, lower))
-    return next(known, cleaned[:MAX_CLIENT_CHARS])
-
-
-def _introduces(host: Host, client: str) -> bool:
-    return any(fnmatch.fnmatchcase(client, pattern) for pattern in host.clients)
+    for host in HOSTS.values():
+        if any(fnmatch.fnmatchcase(lower, pattern) for pattern in host.clients):
+            return host.name
+    return cleaned[:MAX_CLIENT_CHARS]
 
 
 def server_files(project: Path | None = None) -> dict[str, ServerFile]:
     """The files that configure MCP servers, keyed by name. `project` adds the files of that
     project."""
     of_hosts = [host.servers for host in HOSTS.values() if host.servers]
-    files = {file.name: file for file in (*of_hosts, *CLIENTS_WITHOUT_HOOKS)}
+    files = {file.name: file for file in (*of_hosts, claude.DESKTOP_SERVERS)}
     if project:
         files |= {file.name: file for own in of_hosts for file in own.for_project(project)}
     return files

@@ -144,14 +144,6 @@ class AutoLoaded(Struct, frozen=True, kw_only=True):
     user_imports_anywhere: bool = False
 
 
-class Transcripts(Struct, frozen=True, kw_only=True):
-    """Where a host records its sessions, as glob patterns relative to the user's home folder.
-    `format` selects the reader."""
-
-    format: str
-    files: tuple[str, ...]
-
-
 class Host(Struct, frozen=True, kw_only=True):
     """One agent host.
 
@@ -159,6 +151,8 @@ class Host(Struct, frozen=True, kw_only=True):
     - `writers` are the agent's tools that change files, each with upwell's name for it (`Edit`,
       `Write`). `recorded_tools` are further names of tools that occur only in transcripts, for
       example from earlier versions.
+    - `transcripts` are glob patterns, relative to the user's home folder, of the files in which the
+      host records its sessions. Their format has the host's name.
     - `servers` is None if upwell does not touch the agent's MCP servers.
     - `clients` are lower-case patterns for the names by which the host introduces itself to MCP
       servers (`clientInfo.name`).
@@ -179,7 +173,7 @@ class Host(Struct, frozen=True, kw_only=True):
     recorded_tools: Mapping[str, str] = field(default_factory=dict)
     servers: ServerFile | None = None
     auto_loaded: AutoLoaded = AutoLoaded()
-    transcripts: Transcripts | None = None
+    transcripts: tuple[str, ...] = ()
     hooks_off: Callable[[Installation, Path], str] | None = None
     repeats_starts: bool = False
     headless: Headless | None = None

@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.errors import ConfigError, LlmError
-from upwell.ground.files import read_regular_file
+from upwell.ground.errors import LlmError
 from upwell.ground.invocation import Invocation
 from upwell.hosts.base import (
     AutoLoaded,
@@ -25,14 +24,13 @@ from upwell.hosts.base import (
     Headless,
     HeadlessQuestion,
     Host,
-    Transcripts,
     document_in,
     number_at,
     text_at,
 )
 from upwell.hosts.events import EventKind, HostEvent, HostEvents
 from upwell.hosts.installation import Installation
-from upwell.hosts.jsonc import parse
+from upwell.hosts.jsonc import object_in
 from upwell.hosts.servers import ServerFile, applications_folder
 from upwell.hosts.settings import JsonHooks
 
@@ -110,24 +108,16 @@ def _hooks_off(installation: Installation, folder: Path) -> str:
     for managed in MANAGED_FOLDERS:
         extra = sorted(managed.glob("managed-settings.d/*.json"))
         for file in (managed / "managed-settings.json", *extra):
-            settings = _settings(file)
+            settings = object_in(file)
             for key in ("disableAllHooks", "allowManagedHooksOnly"):
                 if settings.get(key) is True:
                     return f"{key} in {file}, a setting of your organisation"
     own = installation.folder_named("CLAUDE_CONFIG_DIR", ".claude")
     project = folder / ".claude"
     for file in (own / "settings.json", *map(project.joinpath, _PROJECT_SETTINGS)):
-        if _settings(file).get("disableAllHooks") is True:
+        if object_in(file).get("disableAllHooks") is True:
             return f"disableAllHooks in {file}"
     return ""
-
-
-def _settings(file: Path) -> Mapping[str, Any]:
-    try:
-        settings = parse(read_regular_file(file).decode()).value
-    except (OSError, ValueError, RecursionError, ConfigError):
-        return {}
-    return settings if isinstance(settings, dict) else {}
 
 
 def _invoke(question: HeadlessQuestion) -> Invocation:
@@ -183,7 +173,7 @@ HOST = Host(
         follows_imports=True,
         user_imports_anywhere=True,
     ),
-    transcripts=Transcripts(format="claude", files=(".claude/projects/*/*.jsonl",)),
+    transcripts=(".claude/projects/*/*.jsonl",),
     hooks_off=_hooks_off,
     headless=Headless(program="claude", model="haiku", invoke=_invoke, answer=_answer),
     shares_hooks=True,

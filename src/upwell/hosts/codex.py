@@ -28,7 +28,6 @@ from upwell.hosts.base import (
     Headless,
     HeadlessQuestion,
     Host,
-    Transcripts,
     events_in,
     number_at,
     text_at,
@@ -104,17 +103,13 @@ def _has_failed(payload: Mapping[str, Any]) -> bool | None:
         return None
     for line in reversed(_tail_of(transcript).splitlines()):
         if call.encode() in line and b'"CommandExecution"' in line:
-            status = _status_in(line)
+            try:
+                record = table_of(orjson.loads(line))
+            except orjson.JSONDecodeError:
+                return None
+            status = table_of(table_of(record.get("payload")).get("item")).get("exit_code")
             return None if status is None else bool(status != 0)
     return None
-
-
-def _status_in(line: bytes) -> Any:
-    try:
-        record = table_of(orjson.loads(line))
-    except orjson.JSONDecodeError:
-        return None
-    return table_of(table_of(record.get("payload")).get("item")).get("exit_code")
 
 
 def _tail_of(path: str) -> bytes:
@@ -209,12 +204,9 @@ HOST = Host(
         user=(".codex/AGENTS.override.md", ".codex/AGENTS.md"),
         folder=("AGENTS.override.md", "AGENTS.md"),
     ),
-    transcripts=Transcripts(
-        format="codex",
-        files=(
-            ".codex/sessions/**/rollout-*.jsonl",
-            ".codex/archived_sessions/**/rollout-*.jsonl",
-        ),
+    transcripts=(
+        ".codex/sessions/**/rollout-*.jsonl",
+        ".codex/archived_sessions/**/rollout-*.jsonl",
     ),
     headless=Headless(program="codex", model="gpt-6-luna", invoke=_invoke, answer=_answer),
 )

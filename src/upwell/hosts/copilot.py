@@ -26,7 +26,6 @@ from upwell.hosts.base import (
     Headless,
     HeadlessQuestion,
     Host,
-    Transcripts,
     events_in,
     text_at,
 )
@@ -195,10 +194,7 @@ HOST = Host(
         folder=(".github/copilot-instructions.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md"),
         scoped=(".github/instructions/**/*.instructions.md",),
     ),
-    transcripts=Transcripts(
-        format="copilot",
-        files=(".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl"),
-    ),
+    transcripts=(".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl"),
     repeats_starts=True,
     headless=Headless(
         program="copilot",

@@ -2,7 +2,7 @@
 and answered."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -105,21 +105,23 @@ def folder_of(value: Any) -> str | None:
     return path if path.startswith("/") and "\0" not in path else None
 
 
-def size_of(value: Any) -> int | None:
-    """The number of characters in the strings of a tool's result, without keys; None if the event
-    has no result."""
-    if value is None:
-        return None
-    size, pending = 0, [value]
+def _strings(value: Any) -> Iterator[str]:
+    """The strings in a tool's result, without keys, in their order."""
+    pending = [value]
     while pending:
         item = pending.pop()
         if isinstance(item, str):
-            size += len(item)
+            yield item
         elif isinstance(item, Mapping):
-            pending.extend(item.values())
+            pending.extend(reversed(list(item.values())))
         elif isinstance(item, list):
-            pending.extend(item)
-    return size
+            pending.extend(reversed(item))
+
+
+def size_of(value: Any) -> int | None:
+    """The number of characters in the strings of a tool's result, without keys; None if the event
+    has no result."""
+    return None if value is None else sum(map(len, _strings(value)))
 
 
 def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> ToolAnswer | None:
@@ -128,16 +130,12 @@ def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> Tool
     if value is None:
         return None
     texts: list[str] = []
-    room, pending = MAX_ANSWER_CHARS, [value]
-    while pending and room > 0:
-        item = pending.pop()
-        if isinstance(item, str):
-            texts.append(item[:room])
-            room -= len(texts[-1]) + 1
-        elif isinstance(item, Mapping):
-            pending.extend(reversed(list(item.values())))
-        elif isinstance(item, list):
-            pending.extend(reversed(item))
+    room = MAX_ANSWER_CHARS
+    for item in _strings(value):
+        texts.append(item[:room])
+        room -= len(texts[-1]) + 1
+        if room <= 0:
+            break
     text = "\n".join(texts)
     if tool == COMMANDS and failed is None and (status := _exit_status(value, text)) is not None:
         failed = status != 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from upwell.ground.errors import UsageError
 from upwell.ground.names import OWN_SERVER
-from upwell.hosts.base import Export, Host
+from upwell.hosts.base import Host
 
 _INSTRUCTION = """\
 ## Memory
@@ -26,21 +26,14 @@ Use `{search}` directly instead when
 
 
 def exported(host: Host) -> dict[str, str]:
-    """The files for this host, keyed by path relative to the project."""
-    return {host.export.file: instruction(host.export)}
-
-
-def instruction(export: Export) -> str:
-    """The instruction to call `memory_context` at the start of a turn, with the names that the host
-    uses for tools behind the gateway."""
-
-    def tool(name: str) -> str:
-        return export.tool_name.format(f"{OWN_SERVER}__{name}")
-
-    text = _INSTRUCTION.format(
-        context=tool("memory_context"), search=tool("memory_search"), get=tool("memory_get")
-    )
-    return export.layout.format(text)
+    """The files for this host, keyed by path relative to the project: an instruction to call
+    `memory_context` at the start of a turn, with the names that the host uses for tools behind the
+    gateway."""
+    names = {"context": "memory_context", "search": "memory_search", "get": "memory_get"}
+    tools = {
+        key: host.export.tool_name.format(f"{OWN_SERVER}__{name}") for key, name in names.items()
+    }
+    return {host.export.file: host.export.layout.format(_INSTRUCTION.format(**tools))}
 
 
 def write(files: Mapping[str, str], folder: Path) -> list[Path]:

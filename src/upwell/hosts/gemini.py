@@ -31,7 +31,6 @@ from upwell.hosts.base import (
     Headless,
     HeadlessQuestion,
     Host,
-    Transcripts,
     at,
     document_in,
     number_at,
@@ -160,9 +159,6 @@ HOST = Host(
         folder=("GEMINI.md",),
         follows_imports=True,
     ),
-    transcripts=Transcripts(
-        format="gemini",
-        files=(".gemini/tmp/*/chats/session-*.json", ".gemini/tmp/*/chats/session-*.jsonl"),
-    ),
+    transcripts=(".gemini/tmp/*/chats/session-*.json", ".gemini/tmp/*/chats/session-*.jsonl"),
     headless=Headless(program="gemini", model="flash-lite", invoke=_invoke, answer=_answer),
 )

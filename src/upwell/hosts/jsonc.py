@@ -7,13 +7,15 @@ structure of the text, and values are parsed only on demand.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from upwell.ground.errors import ConfigError
+from upwell.ground.files import read_regular_file
 
 _SPACES = r"(?:[ \t\r\n\ufeff]++|//[^\n]*+|/\*.*?\*/)*+"
 _ESCAPES = r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
@@ -105,6 +107,15 @@ def parse(text: str) -> JsoncNode:
     if reader.space(node.end) != len(text):
         raise reader.error(node.end)
     return node
+
+
+def object_in(file: Path) -> Mapping[str, Any]:
+    """The object in a JSON file that may have comments; empty if there is none."""
+    try:
+        value = parse(read_regular_file(file).decode()).value
+    except (OSError, ValueError, RecursionError, ConfigError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _is_strict(text: str) -> bool:

@@ -34,7 +34,6 @@ from upwell.hosts.base import (
     Headless,
     HeadlessQuestion,
     Host,
-    Transcripts,
     events_in,
     number_at,
     text_at,
@@ -262,12 +261,9 @@ HOST = Host(
         folder=("AGENTS.md",),
         fallback=("CLAUDE.md",),
     ),
-    transcripts=Transcripts(
-        format="opencode",
-        files=(
-            ".local/share/opencode/opencode*.db",
-            ".local/share/opencode/storage/session/*/*.json",
-        ),
+    transcripts=(
+        ".local/share/opencode/opencode*.db",
+        ".local/share/opencode/storage/session/*/*.json",
     ),
     headless=Headless(program="opencode", model="", invoke=_invoke, answer=_spoken),
 )

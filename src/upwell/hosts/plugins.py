@@ -24,7 +24,7 @@ from upwell.ground.names import OWN_SERVER
 from upwell.hosts.edits import TOML
 from upwell.hosts.events import table_of, text_of
 from upwell.hosts.installation import Installation
-from upwell.hosts.jsonc import parse
+from upwell.hosts.jsonc import object_in
 from upwell.hosts.opencode import config_file
 from upwell.hosts.servers import (
     ServerFile,
@@ -67,13 +67,13 @@ def plugin_of(agent: str, installation: Installation) -> Plugin | None:
 
 def _in_claude(installation: Installation) -> Path | None:
     root = installation.folder_named("CLAUDE_CONFIG_DIR", ".claude")
-    name = _enabled(_json(root / "settings.json").get("enabledPlugins"))
+    name = _enabled(object_in(root / "settings.json").get("enabledPlugins"))
     if not name:
         return None
-    marketplace = table_of(_json(root / "plugins/known_marketplaces.json").get(_place_in(name)))
+    marketplace = table_of(object_in(root / "plugins/known_marketplaces.json").get(_place_in(name)))
     if table_of(marketplace.get("source")).get("source") == "directory":
         return Path(text_of(marketplace.get("installLocation"), MAX_PATH_CHARS), _IN_REPOSITORY)
-    installed = _json(root / "plugins/installed_plugins.json").get("plugins")
+    installed = object_in(root / "plugins/installed_plugins.json").get("plugins")
     copies = table_of(installed).get(name)
     newest = table_of(copies[-1]) if isinstance(copies, list) and copies else {}
     return Path(text_of(newest.get("installPath"), MAX_PATH_CHARS))
@@ -81,11 +81,11 @@ def _in_claude(installation: Installation) -> Path | None:
 
 def _in_copilot(installation: Installation) -> Path | None:
     root = installation.folder_named("COPILOT_HOME", ".copilot")
-    installed = _json(root / "config.json").get("installedPlugins")
+    installed = object_in(root / "config.json").get("installedPlugins")
     for entry in map(table_of, installed if isinstance(installed, list) else ()):
         if entry.get("name") == OWN_SERVER and entry.get("enabled") is not False:
             return Path(text_of(entry.get("cache_path"), MAX_PATH_CHARS))
-    settings = _json(root / "settings.json")
+    settings = object_in(root / "settings.json")
     name = _enabled(settings.get("enabledPlugins"))
     if not name:
         return None
@@ -117,11 +117,13 @@ def _in_cursor(installation: Installation) -> Path | None:
 def _in_gemini(installation: Installation) -> Path | None:
     root = installation.folder_named("GEMINI_CLI_HOME", "") / ".gemini" / "extensions"
     folder = root / OWN_SERVER
-    states = table_of(_json(root / "extension-enablement.json").get(OWN_SERVER)).get("overrides")
+    states = table_of(object_in(root / "extension-enablement.json").get(OWN_SERVER)).get(
+        "overrides"
+    )
     off = f"!{installation.folder_named('GEMINI_CLI_HOME', '')}/*"
     if not folder.is_dir() or (isinstance(states, list) and off in states):
         return None
-    source = _json(folder / ".gemini-extension-install.json")
+    source = object_in(folder / ".gemini-extension-install.json")
     if source.get("type") == "link":
         folder = Path(text_of(source.get("source"), MAX_PATH_CHARS))
     return folder / _IN_REPOSITORY
@@ -130,13 +132,13 @@ def _in_gemini(installation: Installation) -> Path | None:
 def _in_opencode(installation: Installation) -> Path | None:
     """A plugin is a path, or a package that OpenCode keeps by its name and version."""
     kept = installation.folder_named("XDG_CACHE_HOME", ".cache") / "opencode" / "packages"
-    listed = _json(config_file(installation)).get("plugin")
+    listed = object_in(config_file(installation)).get("plugin")
     for entry in map(str, listed if isinstance(listed, list) else ()):
         spec = entry if "@" in entry[1:] else f"{entry}@latest"
         folder = kept / spec / "node_modules" / OPENCODE_PACKAGE
         if entry.startswith(("/", "file:/")):
             folder = Path("/", entry.removeprefix("file:").lstrip("/"))
-        if _json(folder / "package.json").get("name") == OPENCODE_PACKAGE:
+        if object_in(folder / "package.json").get("name") == OPENCODE_PACKAGE:
             return folder
     return None
 
@@ -160,14 +162,6 @@ def _enabled(plugins: Any) -> str:
 
 def _place_in(name: str) -> str:
     return name.partition("@")[2]
-
-
-def _json(file: Path) -> Mapping[str, Any]:
-    """The object in a JSON file that may have comments; empty if there is none."""
-    try:
-        return table_of(parse(read_regular_file(file).decode()).value)
-    except (OSError, ValueError, RecursionError, ConfigError):
-        return {}
 
 
 BEHIND_UPWELL = "this agent's servers are behind upwell"

@@ -144,7 +144,7 @@ def test_its_tools_have_one_meaning_in_transcripts(host: Host) -> None:
 @pytest.mark.parametrize("host", ALL)
 def test_its_transcripts_have_a_reader(host: Host) -> None:
     formats = {format.name for format in FORMATS}
-    assert host.transcripts is None or host.transcripts.format in formats, (
+    assert not host.transcripts or host.name in formats, (
         "add their FORMAT to FORMATS in replay/transcripts/__init__.py"
     )
 
@@ -192,8 +192,8 @@ def test_its_server_file_belongs_to_the_user_or_a_project(host: Host) -> None:
 @pytest.mark.parametrize("host", ALL)
 def test_its_files_lie_below_the_user_or_the_project(host: Host) -> None:
     loaded = host.auto_loaded
-    of_transcripts = host.transcripts.files if host.transcripts else ()
-    patterns = (*loaded.user, *loaded.folder, *loaded.fallback, *loaded.scoped, *of_transcripts)
+    of_project = (*loaded.folder, *loaded.fallback, *loaded.scoped)
+    patterns = (*loaded.user, *of_project, *host.transcripts)
     assert loaded.folder, (
         "every host loads some instruction file: set `auto_loaded` in hosts/NAME.py"
     )

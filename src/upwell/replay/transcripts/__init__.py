@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -113,9 +113,8 @@ def transcripts_of_user(home: Path, cwd: Path, format: TranscriptFormat | None) 
         if candidate is specstory.FORMAT:
             files = set() if is_repositorys(cwd) else _histories(cwd)
         else:
-            recorded = [host.transcripts for host in HOSTS.values() if host.transcripts]
-            patterns = [kept.files for kept in recorded if kept.format == candidate.name]
-            files = {path for pattern in chain(*patterns) for path in home.glob(pattern)}
+            patterns = HOSTS[candidate.name].transcripts if candidate.name in HOSTS else ()
+            files = {path for pattern in patterns for path in home.glob(pattern)}
         transcripts += [Transcript(path, candidate) for path in sorted(files) if _is_session(path)]
     return transcripts
 

@@ -87,10 +87,7 @@ def _newest(transcripts: Sequence[Transcript]) -> Transcript | None:
 
 
 def _title(format_name: str) -> str:
-    for host in HOSTS.values():
-        if host.transcripts and host.transcripts.format == format_name:
-            return host.title
-    return format_name
+    return HOSTS[format_name].title if format_name in HOSTS else format_name
 
 
 def _order(version: str) -> tuple[int, ...]:
