@@ -117,9 +117,8 @@ def _in_cursor(installation: Installation) -> Path | None:
 def _in_gemini(installation: Installation) -> Path | None:
     root = installation.folder_named("GEMINI_CLI_HOME", "") / ".gemini" / "extensions"
     folder = root / OWN_SERVER
-    states = table_of(object_in(root / "extension-enablement.json").get(OWN_SERVER)).get(
-        "overrides"
-    )
+    enabled = object_in(root / "extension-enablement.json")
+    states = table_of(enabled.get(OWN_SERVER)).get("overrides")
     off = f"!{installation.folder_named('GEMINI_CLI_HOME', '')}/*"
     if not folder.is_dir() or (isinstance(states, list) and off in states):
         return None
