@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts import HOSTS
 from upwell.hosts.events import answer_of
 
@@ -32,19 +33,24 @@ FAILED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("host", sorted(FAILED))
-def test_a_failed_command_comes_with_its_answer(host: str) -> None:
-    name, payload = FAILED[host]
-    event = HOSTS[host].events.read(name, {"hook_event_name": name, **payload})
+def answer(host: str, name: str, payload: Mapping[str, Any]) -> ToolAnswer:
+    event = HOSTS[host].events.read(name, payload)
     assert event is not None
     assert event.tool == "Bash"
     assert event.answer is not None
-    assert event.answer.failed is True
-    assert ERROR in event.answer.text
+    return event.answer
+
+
+@pytest.mark.parametrize("host", sorted(FAILED))
+def test_a_failed_command_comes_with_its_answer(host: str) -> None:
+    name, payload = FAILED[host]
+    failed = answer(host, name, {"hook_event_name": name, **payload})
+    assert failed.failed is True
+    assert ERROR in failed.text
 
 
 @pytest.mark.parametrize(
-    ("answer", "failed"),
+    ("result", "failed"),
     [
         ("Process exited with code 0\nOutput:\nok", False),
         ({"stdout": "ok", "exit_code": 1}, True),
@@ -53,11 +59,11 @@ def test_a_failed_command_comes_with_its_answer(host: str) -> None:
         ("x" * 1_000 + " exit code: 1 " + "x" * 1_000, None),
     ],
 )
-def test_an_exit_status_tells_whether_a_command_failed(answer: object, failed: bool | None) -> None:
-    tool_answer = answer_of(answer, tool="Bash")
+def test_an_exit_status_tells_whether_a_command_failed(result: object, failed: bool | None) -> None:
+    tool_answer = answer_of(result, tool="Bash")
     assert tool_answer is not None
     assert tool_answer.failed is failed
-    read = answer_of(answer, tool="Read")
+    read = answer_of(result, tool="Read")
     assert read is not None
     assert read.failed is None
 
@@ -70,19 +76,13 @@ def test_the_exit_status_of_copilot_is_in_the_last_line() -> None:
     ):
         result = {"resultType": "success", "textResultForLlm": text}
         payload = {"toolName": "bash", "toolArgs": {"command": "bake"}, "toolResult": result}
-        event = HOSTS["copilot"].events.read("postToolUse", payload)
-        assert event is not None
-        assert event.answer is not None
-        assert event.answer.failed is failed
+        assert answer("copilot", "postToolUse", payload).failed is failed
 
 
 def test_the_exit_status_of_opencode_is_in_the_event() -> None:
     payload = {"tool_name": "bash", "args": {"command": "bake"}, "output": "exit code: 1"}
     for more, failed in (({"exit": 0}, False), ({"failed": True}, True), ({}, True)):
-        event = HOSTS["opencode"].events.read("tool.execute.after", payload | more)
-        assert event is not None
-        assert event.answer is not None
-        assert event.answer.failed is failed
+        assert answer("opencode", "tool.execute.after", payload | more).failed is failed
 
 
 @pytest.mark.parametrize(("status", "failed"), [(3, True), (0, False), (None, None)])
@@ -101,24 +101,15 @@ def test_the_exit_status_of_codex_is_in_its_transcript(
         last = [record("call_1", exit_code=status), json.dumps({"call_id": "call_1"})]
         transcript.write_text("\n".join([record("call_0", exit_code=1), *last]))
     payload = BASH | {"tool_response": ERROR, "tool_use_id": "call_1"}
-    event = HOSTS["codex"].events.read(
-        "PostToolUse", payload | {"transcript_path": str(transcript)}
-    )
-    assert event is not None
-    assert event.answer is not None
-    assert event.answer.failed is failed
+    recorded = payload | {"transcript_path": str(transcript)}
+    assert answer("codex", "PostToolUse", recorded).failed is failed
     for path in ("", "relative", str(tmp_path), str(tmp_path / "gone"), "/p\0q", 5):
-        event = HOSTS["codex"].events.read("PostToolUse", payload | {"transcript_path": path})
-        assert event is not None
-        assert event.answer is not None
-        assert event.answer.failed is None
+        elsewhere = payload | {"transcript_path": path}
+        assert answer("codex", "PostToolUse", elsewhere).failed is None
 
 
 @pytest.mark.parametrize(("host", "name"), [("claude", "PostToolUse"), ("gemini", "AfterTool")])
 def test_a_command_that_its_host_reports_without_an_error_has_worked(host: str, name: str) -> None:
     tool = {"claude": "Bash", "gemini": "run_shell_command"}[host]
     payload = {"tool_name": tool, "tool_input": {"command": "bake"}, "tool_response": {"out": "ok"}}
-    event = HOSTS[host].events.read(name, payload)
-    assert event is not None
-    assert event.answer is not None
-    assert event.answer.failed is False
+    assert answer(host, name, payload).failed is False

@@ -15,7 +15,6 @@ from upwell.hosts import HOSTS, server_files
 from upwell.hosts.base import Host
 from upwell.hosts.events import EventKind
 from upwell.hosts.export import exported
-from upwell.hosts.install import Installer
 from upwell.hosts.installation import HttpAddress, Installation
 from upwell.hosts.settings import JsonHooks
 from upwell.replay.transcripts import FORMATS
@@ -44,19 +43,6 @@ def test_its_name_is_one_word_of_the_command_line(host: Host) -> None:
     assert host.name.isascii()
     assert host.name.isalnum(), "the hook's client accepts nothing else"
     assert host.title
-
-
-@pytest.mark.parametrize("host", ALL)
-def test_its_hooks_are_installed_listed_and_removed(
-    host: Host, installation: Installation, tmp_path: Path
-) -> None:
-    installer = Installer(installation, tmp_path / "hooks.json", {host.name: host.hooks})
-    installer.apply(installer.installing(host.name))
-    assert installer.installed() == {host.name: str(installer.path_of(host.name))}
-    assert installer.present() == [host.name]
-    assert host.hooks.next_step, f"the hooks of {host.name} need a next_step"
-    installer.apply(installer.uninstalling(host.name))
-    assert installer.installed() == {}
 
 
 @pytest.mark.parametrize("host", [param for param in ALL if param.values[0].hooks.http_setup])

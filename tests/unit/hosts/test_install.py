@@ -69,17 +69,13 @@ def test_an_install_into_no_file_is_undone_completely(hooks: Installer, host: st
     assert not plan.path.exists()
     assert str(plan.path) in plan.diff
     assert hooks.apply(plan) == ""
-    assert hooks.installed().keys() == {host}
+    assert hooks.installed() == {host: str(plan.path)}
+    assert host in hooks.present()
     assert not hooks.installing(host).changes
     assert plan.next_step, f"the hooks of {plan.agent} need a next_step"
     hooks.apply(hooks.uninstalling(host))
     assert not plan.path.exists()
     assert not hooks.installed()
-
-
-@pytest.mark.parametrize("host", JSON_HOSTS)
-def test_a_file_of_others_is_tried_for_every_host(host: str) -> None:
-    assert host in FOREIGN, f"add a hooks file of {host} with foreign entries to FOREIGN above"
 
 
 @pytest.mark.parametrize("host", JSON_HOSTS)
@@ -222,14 +218,6 @@ def test_an_unknown_host_is_named() -> None:
 )
 def test_our_entries_are_known_by_their_words(handler: object, ours: bool) -> None:
     assert runs_our_hook(handler) is ours
-
-
-def test_the_shell_cannot_make_a_failing_hook_block(hooks: Installer) -> None:
-    hooks.apply(hooks.installing("claude"))
-    written = json.loads(hooks.path_of("claude").read_text())["hooks"]
-    for groups in written.values():
-        for group in groups:
-            assert [h["command"].endswith(" || true") for h in group["hooks"]] == [True]
 
 
 def test_a_folder_that_cannot_be_written_changes_nothing(hooks: Installer) -> None:

@@ -16,9 +16,7 @@ from upwell.replay.run import (
     Replay,
     ReplayDecision,
     SimulatedClock,
-    Summary,
     cue_of,
-    described,
     moment_named,
     name_of,
 )
@@ -125,42 +123,6 @@ async def test_each_turn_teaches_when_it_ends(tmp_path: Path) -> None:
     _, world = await replayed(tmp_path / "scratch", story)
     learned = [(places, at) for what, places, at in world.happened if what == "learn"]
     assert learned == [([0], 11.0), ([1, 2, 3, 4, 5], 16.0), ([6], 17.0)]
-
-
-async def test_a_decision_as_json(tmp_path: Path) -> None:
-    decisions, _ = await replayed(tmp_path, STORY)
-    answer = described(decisions[1], ReplayProjects(tmp_path, ENVIRONMENT))
-    assert answer == {
-        "session": "s",
-        "i": 1,
-        "t": 11.0,
-        "door": "prompt",
-        "moment": "question",
-        "outcome": "said",
-        "memories": [
-            {
-                "id": "m1",
-                "kind": "note",
-                "source": "",
-                "score": 0.7123,
-                "text": "Pumps stall in winter",
-                "trigger": "",
-                "created_at": "1970-01-01T00:00:05Z",
-            }
-        ],
-        "tokens": decisions[2].tokens,
-    }
-    assert answer["tokens"] > 0, "and the same for other ids"
-
-
-async def test_the_summary_counts_reported_events(tmp_path: Path) -> None:
-    decisions, _ = await replayed(tmp_path, STORY)
-    summary = Summary()
-    for decision in decisions:
-        summary.add(decision)
-    tokens = 2 * decisions[1].tokens
-    expected = {"sessions": 1, "events": 6, "said": 2, "memories": 2, "tokens": tokens}
-    assert summary.described() == expected
 
 
 def test_passages_are_named_by_file_and_lines() -> None:

@@ -43,19 +43,6 @@ def test_the_same_words_twice_in_one_file_are_two_events(tmp_path: Path) -> None
     assert len([entry for entry in Timeline(transcripts_at([tmp_path]), silent)]) == 4
 
 
-def test_a_broken_file_costs_only_that_file(tmp_path: Path) -> None:
-    samples.claude(tmp_path)
-    broken = samples.neutral(tmp_path)
-    broken.write_text(broken.read_text() + '{"session": 1}\n')
-    answer: list[str] = []
-    timeline = Timeline(transcripts_at([tmp_path]), answer.append)
-    assert {entry.host for entry in timeline if entry.host} == {"claude"}
-    assert timeline.unreadable == 1
-    assert len(answer) == 1
-    assert "flags.jsonl is left out" in answer[0]
-    assert "\n" not in answer[0]
-
-
 def test_sessions_are_selected_by_time_and_folder(tmp_path: Path) -> None:
     samples.claude(tmp_path)
     samples.neutral(tmp_path)

@@ -316,14 +316,6 @@ def test_a_file_that_is_not_a_transcript_is_reported(tmp_path: Path) -> None:
     path.write_text("# Notes\n")
     with pytest.raises(UsageError, match=r"notes.md is not a transcript"):
         transcripts_at([path])
-    with pytest.raises(UsageError, match="does not exist"):
-        transcripts_at([tmp_path / "gone"])
-    with pytest.raises(UsageError, match="is not a host"):
-        format_named("vim")
-
-
-def test_names_of_formats_are_unique() -> None:
-    assert len({entry.name for entry in FORMATS}) == len(FORMATS)
 
 
 SAMPLES = {"events": samples.neutral}
