@@ -126,8 +126,7 @@ class FilePlan(Struct, frozen=True):
     """A change to an agent's file. `before` and `after` are its text, or None if there is no file.
     `next_step` tells the user what to do afterwards. `moved` are the servers that move to upwell,
     as a text in the file's format. `source` names what `after` was made from if the record is lost;
-    the file's content is then kept in a backup.
-    """
+    the file's content is then kept in a backup."""
 
     agent: str
     path: Path
@@ -155,7 +154,11 @@ class FilePlan(Struct, frozen=True):
 
 
 class Installer:
-    """Installs our entries in the files of several agents. `record` is the file that lists them."""
+    """Installs our entries in the files of several agents. `record` is the file that lists them.
+
+    A method that takes an agent raises `UsageError` if there is no such agent, and `ConfigError` if
+    it has to read the agent's file and cannot.
+    """
 
     def __init__(
         self, installation: Installation, record: Path, files: Mapping[str, AgentFile]
@@ -171,12 +174,7 @@ class Installer:
 
     def installing(self, agent: str, instead: str | None = None) -> FilePlan:
         """The plan that adds our entries, to the content that the file will have by then, if it is
-        not that of now.
-
-        Raises:
-            UsageError: there is no such agent.
-            ConfigError: the agent's file cannot be read.
-        """
+        not that of now."""
         file = self._file(agent)
         path = _resolved(file.path(self._installation))
         before = read_text(path)
@@ -187,12 +185,7 @@ class Installer:
 
     def uninstalling(self, agent: str, path: Path | None = None) -> FilePlan:
         """The plan that removes our entries from the agent's file, or from another file of the
-        agent (see `paths()`).
-
-        Raises:
-            UsageError: there is no such agent.
-            ConfigError: the agent's file cannot be read.
-        """
+        agent (see `paths()`)."""
         file = self._file(agent)
         path = _resolved(path or file.path(self._installation))
         before = read_text(path)
@@ -257,20 +250,11 @@ class Installer:
         return plugin_of(agent, self._installation)
 
     def text_of(self, agent: str) -> str:
-        """The content of an agent's file, or "" if there is no file.
-
-        Raises:
-            UsageError: there is no such agent.
-            ConfigError: the file cannot be read or is not UTF-8.
-        """
+        """The content of an agent's file, or "" if there is no file."""
         return read_text(_resolved(self.path_of(agent))) or ""
 
     def path_of(self, agent: str) -> Path:
-        """The path of an agent's file.
-
-        Raises:
-            UsageError: there is no such agent.
-        """
+        """The path of an agent's file."""
         return self._file(agent).path(self._installation)
 
     def _install(self, plan: FilePlan) -> str:

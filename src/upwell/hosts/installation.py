@@ -46,7 +46,8 @@ class Installation(Struct, frozen=True, kw_only=True):
 
 
 class AgentFile(Protocol):
-    """An agent's configuration file, to which our entries are added."""
+    """An agent's configuration file, to which our entries are added. What takes the file's `text`
+    raises `ConfigError` if that does not have the expected structure."""
 
     @property
     def next_step(self) -> str:
@@ -61,29 +62,17 @@ class AgentFile(Protocol):
 
     def with_ours(self, text: str, installation: Installation) -> str:
         """Return `text` with the entries of this installation. A server's entry that already runs
-        upwell, even another copy of it, stays as it is.
-
-        Raises:
-            ConfigError: the file does not have the expected structure.
-        """
+        upwell, even another copy of it, stays as it is."""
         ...
 
     def moved(self, text: str) -> str:
         """Return the servers in `text` that `with_ours()` moves to upwell, in the file's format, or
-        "" if it moves none.
-
-        Raises:
-            ConfigError: the file does not have the expected structure.
-        """
+        "" if it moves none."""
         ...
 
     def without_ours(self, text: str, moved: Sequence[str] = ()) -> str:
         """Return `text` without our entries, or "" if nothing else remains. `moved` are results of
-        `moved()`, whose servers are restored.
-
-        Raises:
-            ConfigError: the file does not have the expected structure.
-        """
+        `moved()`, whose servers are restored."""
         ...
 
 
@@ -104,9 +93,5 @@ class HookFile(AgentFile, Protocol):
 
     def command(self, text: str, event: str) -> Sequence[str]:
         """The command line that the host runs for `event` according to `text`, the content of the
-        file. Empty if there is none.
-
-        Raises:
-            ConfigError: the file does not have the expected structure.
-        """
+        file. Empty if there is none."""
         ...

@@ -126,46 +126,43 @@ class WrappingPlan(Struct):
     refused: dict[str, str] = field(default_factory=dict)
 
 
-class Wrapping:
+class Wrapping(Installer):
     """Wraps the servers in `files`, keyed by name. `installation.command` is upwell's launcher of
     servers."""
 
     def __init__(
         self, installation: Installation, record: Path, files: Mapping[str, ServerFile]
     ) -> None:
-        self._installation = installation
         # In the user's home, a project's file may be that of the user.
         names: dict[Path, str] = {}
         for name, file in files.items():
             names.setdefault(file.path(installation).resolve(), name)
-        self._files = {name: WrappedServers(files[name]) for name in names.values()}
-        self._installer = Installer(installation, record, self._files)
+        self._wrapped = {name: WrappedServers(files[name]) for name in names.values()}
+        super().__init__(installation, record, self._wrapped)
 
     def wrapping(self, given_back: Mapping[Path, str] | None = None) -> WrappingPlan:
         """The plan that wraps every server that can be wrapped. `given_back` is the content that
         some files will have by then."""
         plan = WrappingPlan()
-        for name in self._installer.present():
-            file, path = self._files[name], self._installer.path_of(name).resolve()
+        for name in self.present():
             try:
-                text = (given_back or {}).get(path)
-                now = self._installer.text_of(name) if text is None else text
-                places = file.places(now)
-                plan.files.append(self._installer.installing(name, text))
+                text = (given_back or {}).get(self.path_of(name).resolve())
+                places = self._wrapped[name].places(self.text_of(name) if text is None else text)
+                plan.files.append(self.installing(name, text))
                 plan.places += [ServerPlace(name, server, left) for server, left in places]
             except (UpwellError, OSError) as error:
-                plan.refused[str(self._installer.path_of(name))] = str(error)
+                plan.refused[str(self.path_of(name))] = str(error)
         return plan
 
     def unwrapping(self) -> WrappingPlan:
         """The plan that unwraps every server. It needs no record. Files on record are included even
         if they need no change, so that applying their plans clears the record."""
         plan = WrappingPlan()
-        for name, file in self._files.items():
-            recorded = self._installer.paths(name)
-            for path in dict.fromkeys([*recorded, file.path(self._installation)]):
+        for name in self._wrapped:
+            recorded = self.paths(name)
+            for path in dict.fromkeys([*recorded, self.path_of(name)]):
                 try:
-                    change = self._installer.uninstalling(name, path)
+                    change = self.uninstalling(name, path)
                 except (UpwellError, OSError) as error:
                     plan.refused[str(path)] = str(error)
                     continue
@@ -175,11 +172,7 @@ class Wrapping:
 
     def is_recorded(self, plan: FilePlan) -> bool:
         """True if the record names the file of this plan."""
-        return plan.path in self._installer.paths(plan.agent)
-
-    def apply(self, plan: FilePlan) -> str:
-        """See `Installer.apply()`."""
-        return self._installer.apply(plan)
+        return plan.path in self.paths(plan.agent)
 
 
 class AgentServer(Struct, frozen=True):
@@ -208,7 +201,7 @@ class Addition(Struct):
         return [server for server in self.servers if server.name and not server.known]
 
 
-class Clients:
+class Clients(Installer):
     """The agents on this machine and their servers. `project` adds the agents' files in that
     folder. `leave` names servers that stay as they are. `wrapping` changes servers in their
     places."""
@@ -222,17 +215,16 @@ class Clients:
         leave: Collection[str] = (),
     ) -> None:
         self._home = home
-        self._installation = installation
         files = {name: replace(file, leave=leave) for name, file in server_files(project).items()}
-        self._all_files = files
-        self._files: dict[str, ServerFile] = {}
+        self._servers = files
+        self._here: dict[str, ServerFile] = {}
         places: set[Path] = set()
         for name, client in files.items():
             path = client.path(installation).resolve()
             if path not in places and client.is_present(installation):
-                self._files[name] = client
+                self._here[name] = client
             places.add(path)
-        self._installer = Installer(installation, home.clients_file, files)
+        super().__init__(installation, home.clients_file, files)
         wrap = replace(installation, command=(str(home.server_launcher),))
         self.wrapping = Wrapping(wrap, home.wrapped_file, files)
 
@@ -246,9 +238,9 @@ class Clients:
         before = tomlkit.dumps(document) if self._home.config_file.exists() else None
         servers = document.setdefault("server", tomlkit.table(is_super_table=True))
         addition = Addition(FilePlan("config", self._home.config_file, None, None))
-        for name, client in self._files.items():
+        for name, client in self._here.items():
             try:
-                entries = client.entries(self._installer.text_of(name))
+                entries = client.entries(self.text_of(name))
             except (UpwellError, OSError) as error:
                 addition.refused[str(client.path(self._installation))] = str(error)
                 continue
@@ -277,10 +269,6 @@ class Clients:
                 raise ConfigError(f"{config.path} changed in the meantime", hint="try again")
             write_document(config.path, tomlkit.parse(config.after or ""))
 
-    def apply(self, plan: FilePlan) -> str:
-        """Write an agent's file. Returns the path of the backup, or "" if there is none."""
-        return self._installer.apply(plan)
-
     def giving_back(
         self, expected: Collection[str] = (), changed: Collection[str] = ()
     ) -> GivingBack:
@@ -303,7 +291,7 @@ class Clients:
                 continue
             if plan.changes:
                 back.plans.append(plan)
-            elif path in self._installer.paths(name):
+            elif path in self.paths(name):
                 back.settled.append(plan)
         files = server_files()
         back.files += [
@@ -322,8 +310,8 @@ class Clients:
         absent: Collection[str],
         lost: Collection[str],
     ) -> FilePlan:
-        plan, file = self._installer.uninstalling(name, path), self._all_files[name]
-        is_known = self._installer.moved(name, path) is not None
+        plan, file = self.uninstalling(name, path), self._servers[name]
+        is_known = self.moved(name, path) is not None
         if is_known or plan.before is None or not file.has_ours(plan.before):
             return plan
         return improvised(file, self._installation, plan, servers, absent, lost)
@@ -332,7 +320,7 @@ class Clients:
         """Those of these servers that no agent's file, no backup and no record has."""
         lost = list(names)
         for name, path in files if lost else ():
-            file, recorded = self._all_files[name], self._installer.moved(name, path) or ()
+            file, recorded = self._servers[name], self.moved(name, path) or ()
             texts = [*map(readable, (path, *backups_of(path))), *recorded]
             for text in filter(None, texts):
                 with contextlib.suppress(ConfigError):
@@ -349,32 +337,18 @@ class Clients:
         for name, path in back.files:
             with contextlib.suppress(ConfigError):
                 text = after[path] if path in after else readable(path) or ""
-                entries = replace(self._all_files[name], leave=()).entries(text)
+                entries = replace(self._servers[name], leave=()).entries(text)
                 held += [compared(entry.table) for entry in entries]
         servers = read_document(self._home.config_file).get("server", {})
         return [name for name in names if name in servers and compared(servers[name]) not in held]
-
-    @property
-    def damage(self) -> str:
-        """See `Installer.damage`."""
-        return self._installer.damage
-
-    def paths(self, agent: str) -> list[Path]:
-        """See `Installer.paths()`."""
-        return self._installer.paths(agent)
 
     def _written(self) -> list[tuple[str, Path]]:
         """The files that may have our entries, with their agents. Files in other projects are left
         out."""
         here = [
-            (name, client.path(self._installation).resolve())
-            for name, client in self._files.items()
+            (name, client.path(self._installation).resolve()) for name, client in self._here.items()
         ]
-        recorded = [
-            (name, path.resolve())
-            for name in server_files()
-            for path in self._installer.paths(name)
-        ]
+        recorded = [(name, path.resolve()) for name in server_files() for path in self.paths(name)]
         return list(dict.fromkeys([*here, *recorded]))
 
 
@@ -383,26 +357,19 @@ def _added(client: str, agent: str, entry: ServerEntry, servers: Any) -> AgentSe
     table = entry.table
     if not table:
         return AgentServer(client, entry.name, table, left=entry.left)
-    name, known = _name(entry.name, agent, table, servers)
-    if not known:
-        servers[name] = written(table)
-    return AgentServer(client, entry.name, table, name, known=known)
-
-
-def _name(
-    original: str, agent: str, table: Mapping[str, Any], servers: Mapping[str, Any]
-) -> tuple[str, bool]:
-    """A server's name behind upwell, and whether upwell already has this server. If the original
-    name is taken, the agent's name is added, then a number."""
-    for name in _names(original, agent):
-        if name not in servers:
-            return name, False
-        if compared(servers[name]) == compared(table):
-            return name, True
-    raise ConfigError(f"no free name for {original!r}", hint="remove some servers")
+    for name in _names(entry.name, agent):
+        known = name in servers
+        if known and compared(servers[name]) != compared(table):
+            continue
+        if not known:
+            servers[name] = written(table)
+        return AgentServer(client, entry.name, table, name, known=known)
+    raise ConfigError(f"no free name for {entry.name!r}", hint="remove some servers")
 
 
 def _names(original: str, agent: str) -> Iterable[str]:
+    """The names that a server may have behind upwell: its own, with the agent's name, with a
+    number."""
     base_name = re.sub(r"[^a-zA-Z0-9_-]+", "-", original)
     base_name = re.sub(r"([_-])[_-]+", r"\1", base_name).strip("_-") or agent
     endings = ["", f"-{agent}", *(f"-{agent}-{number}" for number in range(2, 100))]
