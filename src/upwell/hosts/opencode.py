@@ -211,15 +211,8 @@ def _invoke(question: HeadlessQuestion) -> Invocation:
     }
     return Invocation(
         args=(
-            "run",
-            "--pure",
-            *model,
-            "--agent",
-            "upwell",
-            "--format",
-            "json",
-            "--title",
-            "upwell",
+            *("run", "--pure", *model, "--agent", "upwell"),
+            *("--format", "json", "--title", "upwell"),
         ),
         env={"OPENCODE_CONFIG_CONTENT": json.dumps(settings)},
     )

@@ -253,8 +253,10 @@ class ServerFile(Struct, frozen=True, kw_only=True):
 
     def with_own_server(self, text: str, installation: Installation) -> str:
         """`text` with the server that `installation.command` runs, which the agent may use."""
-        own = self.own_entry(installation)
-        text = self.format.put(text, self.tables[0], OWN_SERVER, own)
+        program, *args = installation.command
+        home = installation.environment.get("UPWELL_HOME", "")
+        server = {"command": program, "args": args, "env": {"UPWELL_HOME": home} if home else {}}
+        text = self.format.put(text, self.tables[0], OWN_SERVER, self._raw(server))
         allowed = self._allowed(text)
         if not allowed or OWN_SERVER in allowed:
             return text
@@ -273,14 +275,14 @@ class ServerFile(Struct, frozen=True, kw_only=True):
             value = value.get(key) if isinstance(value, dict) else None
         return value if isinstance(value, list) else []
 
-    def raw_entries(self, text: str) -> list[tuple[Table, str, Any]]:
-        """The servers as they are written, in all tables, with those of projects.
+    def raw_entries(self, text: str, tables: Sequence[Table] = ()) -> list[tuple[Table, str, Any]]:
+        """The servers as they are written, in these tables, or in all with those of projects.
 
         Raises:
             ConfigError: the file does not have the expected structure.
         """
         root = self.format.value(text)
-        tables = self._all_tables(text)
+        tables = tables or self._all_tables(text)
         return [(table, *item) for table in tables for item in _servers(root, table).items()]
 
     def has_ours(self, text: str) -> bool:
@@ -322,14 +324,11 @@ class ServerFile(Struct, frozen=True, kw_only=True):
     def _entries(
         self, text: str, tables: Sequence[Table] = ()
     ) -> list[tuple[Table, ServerEntry, Any]]:
-        root = self.format.value(text)
         entries = []
-        for table in tables or self.tables:
+        for table, name, raw in self.raw_entries(text, tables or self.tables):
             folder = self.project or (table[1] if len(table) > 1 else "")
-            entries += [
-                (table, self.entry(name, raw, Path(folder) if folder else None), raw)
-                for name, raw in _servers(root, table).items()
-            ]
+            entry = self.entry(name, raw, Path(folder) if folder else None)
+            entries.append((table, entry, raw))
         return entries
 
     def _all_tables(self, text: str) -> list[Table]:
@@ -358,18 +357,6 @@ class ServerFile(Struct, frozen=True, kw_only=True):
         else:
             kind = "stdio" if self.shape == "typed" else ""
             entry = {"type": kind, "command": words[0], "args": words[1:], "env": env, "cwd": cwd}
-        return {key: value for key, value in entry.items() if value}
-
-    def own_entry(self, installation: Installation) -> dict[str, Any]:
-        """The agent's entry for the server that `installation.command` runs."""
-        program, *args = installation.command
-        home = installation.environment.get("UPWELL_HOME", "")
-        env = {"UPWELL_HOME": home} if home else {}
-        if self.shape == "listed":
-            entry = {"type": "local", "command": [program, *args], "environment": env}
-        else:
-            kind = {"type": "stdio"} if self.shape == "typed" else {}
-            entry = {**kind, "command": program, "args": args, "env": env}
         return {key: value for key, value in entry.items() if value}
 
 
