@@ -291,6 +291,14 @@ def table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def json_table(value: Any) -> dict[str, Any]:
+    """The object in a JSON text; empty for any other value."""
+    try:
+        return table(orjson.loads(value)) if isinstance(value, str | bytes) else {}
+    except orjson.JSONDecodeError:
+        return {}
+
+
 def array(value: Any) -> list[Any]:
     """The value if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []

@@ -14,13 +14,11 @@ versions record such ends as `exec_command_end` and the like, or not at all.
 Sources: rollouts of 0.169 and 0.171, and the protocol in its repository.
 """
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
 from msgspec import field
 
 from upwell.episodes.events import Kind, SessionEvent
@@ -34,6 +32,7 @@ from upwell.replay.transcripts.base import (
     closed,
     folder,
     holds,
+    json_table,
     records,
     table,
     text,
@@ -98,11 +97,9 @@ def _failed(output: Any, out: str, tool: str) -> bool:
     if tool not in _COMMANDS:
         return False
     if out.startswith('{"output"'):
-        # The form `{"output", "metadata": {"exit_code"}}`.
-        with contextlib.suppress(orjson.JSONDecodeError):
-            status = table(table(orjson.loads(out)).get("metadata")).get("exit_code")
-            if isinstance(status, int):
-                return status != 0
+        status = table(json_table(out).get("metadata")).get("exit_code")
+        if isinstance(status, int):
+            return status != 0
     head, mark, _ = out.partition(_OUTPUT_MARK)
     printed = _EXIT.search(head[:_EDGE_CHARS])
     if printed is None and not mark:

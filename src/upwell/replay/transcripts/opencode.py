@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import orjson
-
 from upwell.episodes.events import Kind, SessionEvent
 from upwell.hosts.events import COMMANDS
 from upwell.replay.transcripts.base import (
@@ -35,6 +33,7 @@ from upwell.replay.transcripts.base import (
     closed,
     document,
     folder,
+    json_table,
     merged,
     moment,
     table,
@@ -221,7 +220,7 @@ def _stored(path: Path, session: str) -> Iterator[Message]:
 def _file(path: Path) -> Mapping[str, Any]:
     """A message or part; empty if OpenCode is still writing the file."""
     try:
-        return _decoded(path.read_bytes())
+        return json_table(path.read_bytes())
     except OSError:
         return {}
 
@@ -283,7 +282,7 @@ def _of_session(
     _note_version(row, tally)
     rows = db.execute(_PARTS, (row["id"],))
     messages = (
-        ({"time": {"created": created}, **_decoded(message)}, [_decoded(part)])
+        ({"time": {"created": created}, **json_table(message)}, [json_table(part)])
         for _, created, message, part in rows
     )
     yield from closed(_events(str(row["id"]), row["directory"], messages, tally))
@@ -300,7 +299,7 @@ def _of_session_v2(
 def _messages(db: sqlite3.Connection, draft: SessionDraft) -> Iterator[SessionEvent]:
     for kind, created, data in db.execute(_MESSAGES_V2, (draft.session,)):
         draft.tally.records += 1
-        message = _decoded(data)
+        message = json_table(data)
         draft.now = moment(table(message.get("time")).get("created")) or moment(created)
         yield from _of_message(draft, kind, message)
 
@@ -309,13 +308,6 @@ def _note_version(row: sqlite3.Row, tally: ReadTally) -> None:
     """Take the version that wrote the session, which some databases do not record."""
     if "version" in row.keys() and isinstance(row["version"], str):  # noqa: SIM118
         tally.version = row["version"]
-
-
-def _decoded(value: Any) -> Mapping[str, Any]:
-    try:
-        return table(orjson.loads(value)) if isinstance(value, str | bytes) else {}
-    except orjson.JSONDecodeError:
-        return {}
 
 
 def _recognises(path: Path, head: bytes) -> bool:

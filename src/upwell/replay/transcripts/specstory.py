@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import orjson
 from msgspec import Struct
 
 from upwell.episodes.events import SessionEvent
@@ -28,6 +27,7 @@ from upwell.replay.transcripts.base import (
     between,
     closed,
     folder,
+    json_table,
     table,
     text,
     text_of,
@@ -264,10 +264,7 @@ def _parameters(body: str, fences: list[tuple[str, str]]) -> dict[str, Any]:
     """The arguments that VS Code recorded as JSON; empty if there are none."""
     if not fences or fences[0][0] != "json" or "Parameters:" not in body.split("```")[0]:
         return {}
-    try:
-        return table(orjson.loads(fences[0][1]))
-    except orjson.JSONDecodeError:
-        return {}
+    return json_table(fences[0][1])
 
 
 def _with_parameters(
@@ -277,13 +274,9 @@ def _with_parameters(
     body: str,
     fences: list[tuple[str, str]],
 ) -> SessionEvent:
-    line, ended = (
-        table(parameters.get("commandLine")),
-        table(parameters.get("terminalCommandState")),
-    )
-    command = (
-        text(line.get("userEdited")) or text(line.get("toolEdited")) or text(line.get("original"))
-    )
+    line, ended = (table(parameters.get(key)) for key in ("commandLine", "terminalCommandState"))
+    written = (text(line.get(key)) for key in ("userEdited", "toolEdited", "original"))
+    command = next(filter(None, written), "")
     out = text_of(parameters.get("terminalCommandOutput")) or fences[-1][1] * (len(fences) > 1)
     failed = bool(_UNSUCCESSFUL.search(body)) or ended.get("exitCode", 0) != 0
     args = {"command": html.unescape(command)} if command else parameters
