@@ -43,9 +43,9 @@ STAIRS = {
         options shapes eras clients upstreams calls routing front server
     """.split(),
     "app": """
-        shortening capture ltm lessons lesson_queue store review files memory surfacing reporting
-        setting_up local_copy relocating toolbox turns wiring team replaying running doctor
-        lesson_book lesson_offer login dashboard http daemon
+        shortening capture ltm lessons lesson_queue store review files memory reporting setting_up
+        local_copy relocating toolbox turns wiring team replaying running doctor lesson_book
+        lesson_offer login dashboard http daemon
     """.split(),
 }
 """The sub-packages and files of a package, from the lowest: each imports only from its own or from

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import batched
 from pathlib import Path
 
@@ -27,10 +27,6 @@ from upwell.replay.transcripts.base import ReadTally
 
 MAX_TURN_BYTES = 2_000_000
 """At most this many bytes from the end of a transcript are read after a turn."""
-Accepts = Callable[[Proposal], Trust | None]
-"""Decides whether to accept a proposal without asking a person. Returns the trust of the new
-memory, or None if a person has to decide.
-"""
 MAX_DELETED = 500
 MAX_HELD = 10_000_000
 READ_BY_MODEL = ("read:", "origin:", "due:")
@@ -96,7 +92,8 @@ class PastResults(Struct, frozen=True, kw_only=True):
 
 class SessionCapture:
     """Stores the findings of sessions. The places of files and symbols are stored immediately.
-    Other new findings become proposals in the inbox or, if `accepts()` returns a trust, memories.
+    Other new findings become proposals in the inbox or, with `accepts`, memories, as if the user
+    had accepted them.
     Past sessions in a folder for which `is_excluded()` is true are skipped.
 
     The TTL store records how far each transcript was read, and what shortening its results would
@@ -112,7 +109,7 @@ class SessionCapture:
         inbox: Inbox,
         ttl_store: TtlStore,
         *,
-        accepts: Accepts,
+        accepts: bool = False,
         is_excluded: Callable[[str | None], bool] | None = None,
         savings: Callable[[], Savings],
     ) -> None:
@@ -180,11 +177,13 @@ class SessionCapture:
             known = await self._library.store.get(proposal.id)
             if known is not None:
                 # The same session may be read again, or a copy of it, which confirms nothing.
-                if known.provenance.session != proposal.session and _is_later(proposal, known):
-                    await self._library.store.add([_strengthened(known, proposal)])
+                # Forked and copied sessions repeat the times of their originals.
+                is_later = not proposal.at or proposal.at > (known.updated_at or 0.0)
+                if known.provenance.session != proposal.session and is_later:
+                    await self._library.store.add([strengthened(known, proposal.at or 0.0)])
                     gain.strengthened += 1
-            elif (trust := self._accepts(proposal)) and not self._inbox.is_settled(proposal):
-                added = await self._library.add(proposal.memory(trust))
+            elif self._accepts and not self._inbox.is_settled(proposal):
+                added = await self._library.add(proposal.memory(Trust.USER))
                 gain.add(Gain(stored=1, redacted=added.redacted))
             else:
                 open_proposals.append(proposal)
@@ -313,15 +312,6 @@ def _reading(value: bytes) -> _Reading:
     return _Reading(*map(int, fields)) if all(map(bytes.isdigit, fields)) else _Reading()
 
 
-def no_proposal(proposal: Proposal) -> None:
-    """Accept no proposal, so that a person decides about each one."""
-
-
-def every_proposal(proposal: Proposal) -> Trust:
-    """Accept every proposal, as if the user had done so."""
-    return Trust.USER
-
-
 def _is_learned(memory: Memory) -> bool:
     if memory.provenance.door == LESSON:
         return memory.trust is Trust.AGENT and not memory.pinned
@@ -334,7 +324,7 @@ def _findings_of(
     """The findings of each session in a transcript, without what it did in excluded projects. A
     session whose folder is gone is skipped, because its findings could not be checked.
     """
-    for recorded in _by_session(events):
+    for recorded in by_session(events).values():
         session = without_excluded(recorded, is_excluded)
         cwd = next((event.cwd for event in session if event.cwd), None)
         project = project_of(cwd)
@@ -342,11 +332,12 @@ def _findings_of(
             yield findings_in(session, project, f"{SESSION}{session[0].session[:40]}")
 
 
-def _by_session(events: Iterable[SessionEvent]) -> Sequence[Sequence[SessionEvent]]:
+def by_session(events: Iterable[SessionEvent]) -> dict[str, list[SessionEvent]]:
+    """The events of each session, by its name."""
     sessions: dict[str, list[SessionEvent]] = {}
     for event in events:
         sessions.setdefault(event.session, []).append(event)
-    return list(sessions.values())
+    return sessions
 
 
 def _masked(place: Memory) -> Memory:
@@ -354,14 +345,9 @@ def _masked(place: Memory) -> Memory:
     return masked(place)[0] if has_secret("\n".join(fields)) else place
 
 
-def _is_later(proposal: Proposal, known: Memory) -> bool:
-    """True unless the session is older than the memory's latest confirmation. Forked and copied
-    sessions repeat the times of their originals."""
-    return not proposal.at or proposal.at > (known.updated_at or 0.0)
-
-
-def _strengthened(known: Memory, proposal: Proposal) -> Memory:
-    last = max(known.updated_at or 0.0, proposal.at or 0.0)
+def strengthened(known: Memory, at: float) -> Memory:
+    """The memory after another session confirmed it at the time `at`."""
+    last = max(known.updated_at or 0.0, at)
     return replace(known, occurrences=known.occurrences + 1, updated_at=last)
 
 

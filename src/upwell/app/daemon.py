@@ -6,18 +6,18 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from upwell import __version__
 from upwell.app import shortening
+from upwell.app.memory import forget_notes
+from upwell.app.running import follow_config
 from upwell.app.store import Settings
-from upwell.app.surfacing import forget_notes
 from upwell.app.wiring import App, build
+from upwell.config import Config, read_valid
 from upwell.ground.background import BackgroundTasks, Receipt
-from upwell.ground.errors import ConfigError, StoreError, UpwellError
-from upwell.ground.files import Stamp, stamp
+from upwell.ground.errors import UpwellError
 from upwell.ground.trace import LOG, export_spans, send_last_spans
 from upwell.hook.control import daemon_at, end, refresh_installed
 from upwell.hook.daemon import WRAP, AlreadyRunning, Daemon, HookRequest
@@ -25,9 +25,6 @@ from upwell.hook.door import HookDoor
 from upwell.hook.place import DaemonPlace
 from upwell.wrap.asking import TOOLS
 from upwell.wrap.door import ToolDoor, WrapDoor
-
-if TYPE_CHECKING:
-    from upwell.web.tokens import Tokens
 
 CHORES_SECONDS = 3600.0
 IDLE_SECONDS = 1800.0
@@ -59,12 +56,11 @@ class Warm:
             self._has_own_tools,
         )
         self._earlier_events = 0
-        self._stamp: Stamp | None = None
         self._tasks = BackgroundTasks("daemon")
         self._http: asyncio.Task[None] | None = None
         self._following: set[asyncio.Task[None]] = set()
         self._port = 0
-        self.on_request: Callable[[], None] = _do_nothing
+        self.on_request: Callable[[], None] = lambda: None
         """Called on each hook event and each use of the dashboard over HTTP. The daemon itself sees
         only requests on its socket. Without this call, it would count as idle and stop."""
 
@@ -99,8 +95,8 @@ class Warm:
         refresh_installed(self._app.config.home)
         self._door = self._open_door(self._app)
         self._wrap_door = _wrap_door_of(self._app)
-        self._stamp = stamp(self.app.config.home.config_file)
         self._tasks.start(self._run_housekeeping())
+        self._tasks.start(follow_config(self._app.config, self._adopt))
 
     async def answer(self, request: HookRequest, body: bytes, receipt: Receipt) -> bytes:
         if request.host == WRAP:
@@ -116,21 +112,8 @@ class Warm:
             receipt=receipt,
         )
 
-    async def refresh(self) -> None:
-        """Apply a changed configuration."""
-        now = stamp(self.app.config.home.config_file)
-        if now == self._stamp:
-            return
-        self._stamp = now
-        try:
-            fresh = await build(Settings(tolerant=True))
-        except (ConfigError, StoreError) as error:
-            LOG.warning("the changed configuration cannot be used; the old one stays: %s", error)
-            return
-        if fresh.mistakes:
-            LOG.warning("the changed configuration has mistakes; the old one stays")
-            await fresh.aclose()
-            return
+    async def _adopt(self, _: Config) -> None:
+        fresh = await build(Settings(tolerant=True))
         for task in self._following:
             task.cancel()
         await asyncio.wait(self._following)
@@ -141,7 +124,6 @@ class Warm:
         await old_door.aclose()
         await old_wrap_door.aclose()
         await old_app.aclose()
-        LOG.info("the changed configuration is in effect")
         await self.serve_http()
 
     def _open_door(self, app: App) -> HookDoor:
@@ -153,9 +135,10 @@ class Warm:
         if not app.config.lessons.model:
             return app.hooks()
         # Imported here, because the transcript readers load slowly.
-        from upwell.app.lesson_queue import queue_of
+        from upwell.app.lesson_queue import LessonQueue, Models
 
-        queue = queue_of(app.config, app.lessons)
+        models = Models(app.config)
+        queue = LessonQueue(app.lessons(models), models.close)
         self._following.add(self._tasks.start(queue.run()))
         return app.hooks(queue.note)
 
@@ -164,7 +147,10 @@ class Warm:
         port = self.app.config.hook.port
         if port == self._port:
             return
-        await self._stop_http()
+        if self._http:
+            self._http.cancel()
+            await asyncio.wait({self._http})
+            self._http = None
         self._port = port
         if port:
             self._http = self._tasks.start(_serve_hooks(self, port))
@@ -186,12 +172,6 @@ class Warm:
             await self._wrap_door.aclose()
         if self._app:
             await self._app.aclose()
-
-    async def _stop_http(self) -> None:
-        if self._http:
-            self._http.cancel()
-            await asyncio.wait({self._http})
-            self._http = None
 
     async def _run_housekeeping(self) -> None:
         await asyncio.sleep(WARM_AFTER_SECONDS)
@@ -224,21 +204,6 @@ async def _follow_folder(app: App) -> None:
         await asyncio.sleep(FOLDER_SECONDS + FOLDER_SHARE * (time.monotonic() - began))
 
 
-def _do_nothing() -> None:
-    return None
-
-
-@asynccontextmanager
-async def opened() -> AsyncIterator[Warm]:
-    """Open a warm app, and close it at the end."""
-    warm = Warm()
-    await warm.open()
-    try:
-        yield warm
-    finally:
-        await warm.aclose()
-
-
 async def run_daemon() -> bool:
     """Run the home's daemon until it is stopped or idle. Returns False if another daemon is running
     already.
@@ -246,7 +211,9 @@ async def run_daemon() -> bool:
     Raises:
         UpwellError: the daemon cannot start.
     """
-    async with opened() as warm:
+    warm = Warm()
+    await warm.open()
+    async with contextlib.aclosing(warm):
         config = warm.app.config
         export_spans(config.environment, __version__)
         place = DaemonPlace(str(config.home.root))
@@ -288,8 +255,6 @@ def main() -> int:
 
 
 def _end_hung() -> bool:
-    from upwell.config import read_valid
-
     config, _ = read_valid()
     daemon = daemon_at(str(config.home.root))
     return daemon is not None and not daemon.answers and end(daemon)
@@ -302,9 +267,12 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
     from upwell.web.guard import Admission
     from upwell.web.routes import http_app
     from upwell.web.server import http_server, listen
+    from upwell.web.tokens import Tokens, token_of
 
     try:
-        app = http_app(_routes(warm), Admission(_tokens(warm).principal_of))
+        home = warm.app.config.home
+        tokens = Tokens(token_of(home.token_file), home.tokens_file)
+        app = http_app(_routes(warm), Admission(tokens.principal_of))
         server = http_server(app)
         with contextlib.closing(listen("127.0.0.1", port)) as listening:
             await server.serve(sockets=[listening])
@@ -348,10 +316,3 @@ def _routes(warm: Warm) -> list[Any]:
         *dashboard_routes(desk_of(app_now)),
         *health_routes(lambda: {"version": __version__}, metrics),
     ]
-
-
-def _tokens(warm: Warm) -> "Tokens":
-    from upwell.web.tokens import Tokens, token_of
-
-    home = warm.app.config.home
-    return Tokens(token_of(home.token_file), home.tokens_file)

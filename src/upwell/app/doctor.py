@@ -121,18 +121,14 @@ def _transcripts(cwd: str | None) -> Ping | None:
 async def _servers(config: Config) -> AsyncIterator[tuple[str, Ping]]:
     async def examined(server: ServerOptions) -> tuple[str, Ping]:
         state = await probe(server, config.gateway, connecting(config))
-        return f"server {server.name}", _with_login(config, server, state)
+        if state.ok and server.auth is Auth.OAUTH:
+            login = Logins(config.home.logins_file).described(server.name, server.url)
+            state = replace(state, detail=f"{state.detail}; login: {login}")
+        return f"server {server.name}", state
 
     probes = [examined(server) for server in config.servers if server.enabled]
     for done in asyncio.as_completed(probes):
         yield await done
-
-
-def _with_login(config: Config, server: ServerOptions, state: Ping) -> Ping:
-    if not state.ok or server.auth is not Auth.OAUTH:
-        return state
-    login = Logins(config.home.logins_file).described(server.name, server.url)
-    return replace(state, detail=f"{state.detail}; login: {login}")
 
 
 def lost_hooks(config: Config) -> set[str]:
@@ -155,7 +151,7 @@ def _installed(config: Config) -> "tuple[Installer, Installation, list[str]]":
     from upwell.hosts.installation import Installation
 
     hosts = [host for host in installed_entries(config.home.hooks_file) if host in HOSTS]
-    own = Installation(user_folder=Path.home(), environment=config.environment, command=())
+    own = Installation.of_user(config.environment)
     hooks = {name: HOSTS[name].hooks for name in hosts}
     return Installer(own, config.home.hooks_file, hooks), own, hosts
 
@@ -184,7 +180,7 @@ def _plugins(config: Config) -> list[tuple[str, Ping]]:
     from upwell.hosts.installation import Installation
     from upwell.hosts.plugins import plugin_of
 
-    own = Installation(user_folder=Path.home(), environment=config.environment, command=())
+    own = Installation.of_user(config.environment)
     found = {host: plugin_of(host, own) for host in HOSTS}
     return [(f"plugin {host}", _plugin(plugin)) for host, plugin in found.items() if plugin]
 

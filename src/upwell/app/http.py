@@ -1,6 +1,5 @@
-"""`upwell serve --http`: the gateway for any number of agents, and the other HTTP endpoints.
-
-The metrics of a running gateway: its work, its servers, the team's database, and the process.
+"""`upwell serve --http`: the gateway for any number of agents, and the other HTTP endpoints. Among
+them are the metrics of its work, its servers, the team's database, and the process.
 """
 
 import asyncio
@@ -8,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,10 +60,13 @@ def gateway_metrics(app: App, gateway: Gateway) -> list[Metric]:
 def process_metrics() -> list[Metric]:
     """Memory, processor time, open files and start time of this process, under the names that
     Prometheus clients use."""
+    open_files = 0
+    with suppress(OSError):
+        open_files = len(os.listdir("/proc/self/fd"))
     return [
         gauge("process_resident_memory_bytes", "Resident memory", rss_bytes()),
         counted("process_cpu_seconds_total", "Processor time of this process", time.process_time()),
-        gauge("process_open_fds", "Open files and connections", _open_files()),
+        gauge("process_open_fds", "Open files and connections", open_files),
         gauge("process_start_time_seconds", "Start time, in seconds since 1970", _STARTED_AT),
     ]
 
@@ -97,41 +100,15 @@ def _server(name: str) -> tuple[tuple[str, str], ...]:
 def _of_database(app: App) -> Sequence[Metric]:
     if app.postgres is None:
         return []
-    use = app.postgres.use
-    return [
-        gauge(
-            "upwell_database_up",
-            "0 while there is no connection to the team's database",
-            float(not use.is_lost),
-        ),
-        gauge(
-            "upwell_database_connections",
-            "Open connections to the team's database",
-            use.connections,
-        ),
-        gauge(
-            "upwell_database_connections_busy",
-            "Connections to the team's database in use",
-            use.busy,
-        ),
-        gauge(
-            "upwell_database_connections_max",
-            "Maximum number of connections to the team's database",
-            use.most,
-        ),
-        gauge(
-            "upwell_database_waiting",
-            "Requests waiting for a connection to the team's database",
-            use.waiting,
-        ),
-    ]
-
-
-def _open_files() -> int:
-    try:
-        return len(os.listdir("/proc/self/fd"))
-    except OSError:
-        return 0
+    use, of_team = app.postgres.use, "to the team's database"
+    figures = (
+        ("up", f"0 while there is no connection {of_team}", float(not use.is_lost)),
+        ("connections", f"Open connections {of_team}", use.connections),
+        ("connections_busy", f"Connections {of_team} in use", use.busy),
+        ("connections_max", f"Maximum number of connections {of_team}", use.most),
+        ("waiting", f"Requests waiting for a connection {of_team}", use.waiting),
+    )
+    return [gauge(f"upwell_database_{name}", text, value) for name, text, value in figures]
 
 
 async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None:

@@ -1,11 +1,10 @@
-"""The lessons as a person sees them: written of past sessions, listed, edited, pinned, dropped.
-
-What past sessions taught: how much of each kind, what matters most, and what each one taught.
+"""What past sessions taught: how much of each kind, what matters most, and what each one taught.
+The lessons as a person sees them: written of past sessions, listed, edited, pinned, dropped.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from typing import Any
@@ -13,9 +12,18 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.app.lesson_queue import Models, by_session
-from upwell.app.lessons import ID, NAMESPACE, LessonGain, LessonReader, SessionRead, Work, is_lesson
-from upwell.app.surfacing import LearningApp
+from upwell.app.lesson_queue import Models
+from upwell.app.lessons import (
+    ID,
+    NAMESPACE,
+    LessonGain,
+    LessonReader,
+    SessionRead,
+    Work,
+    is_lesson,
+    sessions_of,
+)
+from upwell.app.memory import MemoryApp
 from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.text.words import counted, iso
@@ -107,7 +115,7 @@ def taught_by_session(found: Iterable[Taught]) -> dict[str, list[Taught]]:
     return dict(sessions)
 
 
-async def sessions_read(app: LearningApp) -> int:
+async def sessions_read(app: MemoryApp) -> int:
     """How many past sessions were read: those in the index, or else the transcripts."""
     if app.config.home.sessions_db.exists():
         with suppress(StoreError):
@@ -115,7 +123,7 @@ async def sessions_read(app: LearningApp) -> int:
     return (await app.session_capture().past()).transcripts
 
 
-async def everything_taught(app: LearningApp) -> list[Taught]:
+async def everything_taught(app: MemoryApp) -> list[Taught]:
     """The lessons, commands and rules from sessions, including proposals.
 
     Raises:
@@ -131,7 +139,7 @@ async def everything_taught(app: LearningApp) -> list[Taught]:
     return [*stored, *(taught for taught in waiting if taught)]
 
 
-async def learned(app: LearningApp) -> LearnedFromSessions:
+async def learned(app: MemoryApp) -> LearnedFromSessions:
     """What this home learned from past sessions.
 
     Raises:
@@ -162,7 +170,7 @@ async def learned(app: LearningApp) -> LearnedFromSessions:
     )
 
 
-async def _states(app: LearningApp) -> list[Taught]:
+async def _states(app: MemoryApp) -> list[Taught]:
     """Where the latest sessions that came to a conclusion left their work."""
     if not app.config.home.sessions_db.exists():
         return []
@@ -224,14 +232,8 @@ MAX_FAULTS = 3
 """After so many failures of a model, the remaining sessions are left for another time."""
 
 
-class _Session(Struct, frozen=True):
-    ended_at: float
-    name: str
-    transcript: Transcript
-
-
 async def write_past(
-    app: LearningApp,
+    app: MemoryApp,
     transcripts: Sequence[Transcript],
     show: Callable[[int, int], None],
     *,
@@ -262,10 +264,10 @@ async def write_past(
     try:
         if newest is not None:
             sessions = await _newest(lessons, sessions, newest)
-        for done, session in enumerate(sessions):
+        for done, (transcript, name) in enumerate(sessions):
             show(done, len(sessions))
-            read = await asyncio.to_thread(_read, session)
-            await lessons.read(read, gain, max_tokens=max_tokens)
+            session = await asyncio.to_thread(_read, transcript, name)
+            await lessons.read(session, gain, max_tokens=max_tokens)
             if gain.is_over_budget or len(gain.faults) >= MAX_FAULTS:
                 break
     finally:
@@ -275,43 +277,41 @@ async def write_past(
 
 def _ended(
     transcripts: Sequence[Transcript], since: float, until: float, unreadable: list[str]
-) -> list[_Session]:
-    """The sessions that ended between these times, in order. Their events are read again later,
-    because those of all sessions may not fit in memory."""
-    found: list[_Session] = []
+) -> list[tuple[Transcript, str]]:
+    """The transcripts and names of the sessions that ended between these times, in order. Their
+    events are read again later, because those of all sessions may not fit in memory."""
+    found: list[tuple[float, str, Transcript]] = []
     for transcript in transcripts:
         try:
             ends = {event.session: event.t for event in transcript.events()}
         except (UsageError, OSError) as error:
             unreadable.append(f"{transcript.path} is left out: {error}")
             continue
-        found += [
-            _Session(at, name, transcript) for name, at in ends.items() if since <= at <= until
-        ]
-    return sorted(found, key=lambda session: (session.ended_at, session.name))
+        found += [(at, name, transcript) for name, at in ends.items() if since <= at <= until]
+    return [(transcript, name) for _, name, transcript in sorted(found, key=lambda one: one[:2])]
 
 
-def _read(session: _Session) -> SessionRead:
+def _read(transcript: Transcript, name: str) -> SessionRead:
     # The file may have been rewritten since it was first read.
-    events = by_session(session.transcript.events()).get(session.name, [])
-    return SessionRead(events=events, transcript=str(session.transcript.path))
+    nothing = SessionRead(events=(), transcript=str(transcript.path))
+    return next((one for one in sessions_of(transcript) if one.name == name), nothing)
 
 
 async def _newest(
-    lessons: LessonReader, sessions: Sequence[_Session], number: int
-) -> list[_Session]:
+    lessons: LessonReader, sessions: Sequence[tuple[Transcript, str]], number: int
+) -> list[tuple[Transcript, str]]:
     """The last `number` of the sessions that a model would read, in order."""
-    chosen: list[_Session] = []
-    for session in reversed(sessions):
+    chosen: list[tuple[Transcript, str]] = []
+    for transcript, name in reversed(sessions):
         if len(chosen) == number:
             break
-        work = await lessons.work_on(await asyncio.to_thread(_read, session))
+        work = await lessons.work_on(await asyncio.to_thread(_read, transcript, name))
         if isinstance(work, Work):
-            chosen.append(session)
+            chosen.append((transcript, name))
     return chosen[::-1]
 
 
-async def rows(app: LearningApp, project: str | None = None) -> list[dict[str, Any]]:
+async def rows(app: MemoryApp, project: str | None = None) -> list[dict[str, Any]]:
     """The lessons that a project sees (None for those of all projects), newest first."""
     memories = await _listed(app, project)
     superseded = await app.memory.store.superseded([memory.id for memory in memories])
@@ -333,71 +333,64 @@ async def rows(app: LearningApp, project: str | None = None) -> list[dict[str, A
     ]
 
 
-async def edit(app: LearningApp, memory_id: str, text: str) -> Memory:
+async def edit(app: MemoryApp, memory_id: str, text: str) -> Memory:
     """Change a lesson's text. It is then the user's own: no session replaces it.
 
     Raises:
         StoreError: there is no such lesson.
         UsageError: the text is empty.
     """
-    return await _update(app, memory_id, text=text)
+    changed = replace(await _lesson(app, memory_id), trust=Trust.USER, text=text)
+    await app.memory.update(changed)
+    return changed
 
 
-async def pin(app: LearningApp, memory_id: str) -> Memory:
+async def pin(app: MemoryApp, memory_id: str) -> Memory:
     """Make a lesson a standing rule of its project.
 
     Raises:
         StoreError: there is no such lesson.
     """
-    return await _update(app, memory_id, pinned=True)
+    changed = replace(await _lesson(app, memory_id), trust=Trust.USER, pinned=True)
+    await app.memory.update(changed)
+    return changed
 
 
-async def drop(app: LearningApp, memory_id: str) -> Memory:
+async def drop(app: MemoryApp, memory_id: str) -> Memory:
     """Move a lesson to the trash. No later session brings it back.
 
     Raises:
         StoreError: there is no such lesson.
     """
     memory = await _lesson(app, memory_id)
-    await app.lessons().drop(memory.id)
+    await app.lessons().records.refuse(memory.id)
+    await app.memory.delete(memory.id)
     return memory
 
 
-async def origin_lines(app: LearningApp, memory_id: str) -> list[str]:
+async def origin_lines(app: MemoryApp, memory_id: str) -> list[str]:
     """Where a lesson comes from, line by line: its session, and the events that show it.
 
     Raises:
         StoreError: there is no such lesson.
     """
     memory = await _lesson(app, memory_id)
-    origin = await app.lessons().origin(memory.id)
-    return list(_origin_lines(memory, origin))
-
-
-def _origin_lines(memory: Memory, origin: Any) -> Iterator[str]:
-    yield memory.text
+    origin = await app.lessons().records.origin(memory.id)
     host = f" of {origin['host']}" if origin.get("host") else ""
     at = f", ended {iso(memory.created_at)}" if memory.created_at else ""
-    yield f"session {memory.provenance.session}{host}{at}"
+    lines = [memory.text, f"session {memory.provenance.session}{host}{at}"]
     if memory.occurrences > 1:
-        yield f"{memory.occurrences} sessions taught it"
+        lines.append(f"{memory.occurrences} sessions taught it")
     if memory.supersedes:
-        yield f"replaces {memory.supersedes}"
+        lines.append(f"replaces {memory.supersedes}")
     if origin.get("until"):
-        yield f"holds until: {origin['until']}"
+        lines.append(f"holds until: {origin['until']}")
     if origin.get("transcript"):
-        yield f"transcript {origin['transcript']}"
-    yield from (f"  {line}" for line in origin.get("lines", ()))
+        lines.append(f"transcript {origin['transcript']}")
+    return [*lines, *(f"  {line}" for line in origin.get("lines", ()))]
 
 
-async def _update(app: LearningApp, memory_id: str, **changes: Any) -> Memory:
-    memory = await _lesson(app, memory_id)
-    changed = replace(memory, trust=Trust.USER, **changes)
-    await app.memory.update(changed)
-    return changed
-
-
-async def _lesson(app: LearningApp, memory_id: str) -> Memory:
+async def _lesson(app: MemoryApp, memory_id: str) -> Memory:
     """The lesson with this id, or the only one whose id begins so, with or without its `l_`."""
     memory = await app.memory.get(memory_id)
     if memory is not None and is_lesson(memory):
@@ -416,6 +409,6 @@ async def _lesson(app: LearningApp, memory_id: str) -> Memory:
     return found[0]
 
 
-async def _listed(app: LearningApp, project: str | None) -> list[Memory]:
+async def _listed(app: MemoryApp, project: str | None) -> list[Memory]:
     listed = await app.memory.list(project=project, namespaces=[NAMESPACE], limit=MAX_LISTED)
     return [memory for memory in listed if is_lesson(memory)]

@@ -5,15 +5,15 @@ sessions.
 import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from statistics import fmean
 
 from msgspec import Struct
 
-from upwell.app.lesson_queue import Models, by_session
-from upwell.app.lessons import SessionRead, Work
+from upwell.app.lesson_queue import Models
+from upwell.app.lessons import SessionRead, Work, sessions_of
+from upwell.app.memory import MemoryApp
 from upwell.app.shortening import Savings
-from upwell.app.surfacing import LearningApp
-from upwell.config import Config
 from upwell.ground.errors import UsageError
 from upwell.replay.transcripts import Transcript
 
@@ -66,7 +66,7 @@ class _Survey(Struct):
 
 
 async def offered(
-    app: LearningApp,
+    app: MemoryApp,
     transcripts: Sequence[Transcript],
     hosts: Iterable[str],
     show: Callable[[int, int], None],
@@ -77,7 +77,8 @@ async def offered(
         StoreError: the store cannot be read.
     """
     options = app.config.lessons
-    models = Models(_with_lessons(app.config))
+    asking = dataclasses.replace(options, model=options.model or "agent")
+    models = Models(dataclasses.replace(app.config, lessons=asking))
     survey = await _surveyed(app, models, transcripts, show)
     asked = dict.fromkeys([*survey.hosts, *hosts])
     usable = [model for host in asked if (model := models.of(host))]
@@ -97,47 +98,30 @@ async def offered(
     )
 
 
-def _with_lessons(config: Config) -> Config:
-    model = config.lessons.model or "agent"
-    return dataclasses.replace(config, lessons=dataclasses.replace(config.lessons, model=model))
-
-
 async def _surveyed(
-    app: LearningApp,
+    app: MemoryApp,
     models: Models,
     transcripts: Sequence[Transcript],
     show: Callable[[int, int], None],
 ) -> _Survey:
     survey, lessons = _Survey(Savings(app.config)), app.lessons(models)
-    newest = sorted(filter(None, map(_stat, transcripts)), key=lambda known: -known[0])
-    size, seen = sum(known[1] for known in newest), 0
-    for _, bytes_read, transcript in newest:
-        for session in await asyncio.to_thread(_sessions, transcript, survey.savings):
+    stats = [(transcript, found) for transcript in transcripts if (found := transcript.stat())]
+    size, seen = sum(found.st_size for _, found in stats), 0
+    for transcript, found in sorted(stats, key=lambda known: -known[1].st_mtime):
+        sessions: list[SessionRead] = []
+        with suppress(UsageError, OSError):
+            events = survey.savings.watch(transcript.events())
+            sessions = await asyncio.to_thread(sessions_of, transcript, events)
+        for session in sessions:
             work = await lessons.work_on(session)
             if isinstance(work, Work):
                 survey.found += 1
                 survey.hosts[session.host] = None
                 if len(survey.tokens) < AT_ONCE:
                     survey.tokens.append((await asyncio.to_thread(work.prompt))[1])
-        seen += bytes_read
+        seen += found.st_size
         show(seen, min(size, SURVEYED_BYTES))
         if seen >= SURVEYED_BYTES:
             break
     survey.share = seen / size if size else 1.0
     return survey
-
-
-def _stat(transcript: Transcript) -> tuple[float, int, Transcript] | None:
-    try:
-        found = transcript.path.stat()
-    except OSError:
-        return None
-    return found.st_mtime, found.st_size, transcript
-
-
-def _sessions(transcript: Transcript, savings: Savings) -> list[SessionRead]:
-    try:
-        sessions = by_session(savings.watch(transcript.events()))
-    except (UsageError, OSError):
-        return []
-    return [SessionRead(events=events) for events in sessions.values()]

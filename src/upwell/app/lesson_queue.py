@@ -1,14 +1,12 @@
 """The sessions whose lessons are due. The daemon has a model read each in the background, once the
 session has ended or has been idle for a while; no hook waits for it. What is due survives a restart
-of the daemon, so the last sessions are read at the start of the next one.
-
-The models that write lessons: that of the agent that held the session, or the endpoint.
+of the daemon. The model is that of the agent that held the session, or the endpoint.
 """
 
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,13 +21,12 @@ from upwell.app.lessons import (
     Model,
     SessionRead,
     digest,
+    sessions_of,
 )
 from upwell.config import Config
-from upwell.episodes.events import SessionEvent
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError, UpwellError, UsageError
 from upwell.ground.invocation import Invocation
-from upwell.ground.ledger import TtlStore
 from upwell.ground.limits import Breaker
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import HEADLESS_FOLDER
@@ -38,9 +35,7 @@ from upwell.hosts import HOSTS
 from upwell.hosts.base import Headless, HeadlessQuestion, Host, server_names
 from upwell.hosts.events import EventKind, HostEvent
 from upwell.hosts.installation import Installation
-from upwell.memory.library import Library
 from upwell.replay.transcripts import own_bytes, transcripts_at, transcripts_of_user
-from upwell.usage.events import Counts
 from upwell.usage.report import FREE, prices_of
 from upwell.wire.headless import HeadlessChat
 
@@ -127,20 +122,17 @@ class LessonQueue:
                 continue
             if gain.is_over_budget or not self._breaker.allow():
                 break
-            await self._read(due, gain)
+            try:
+                await self._read(due, gain)
+            except (UpwellError, OSError):
+                raise
+            except Exception as error:
+                # A transcript is untrusted. One that cannot be read must not hold up those behind.
+                LOG.error("the session %s teaches no lessons", due.session, exc_info=error)
+                await self._records.read_due(due.key)
         return gain
 
     async def _read(self, due: DueSession, gain: LessonGain) -> None:
-        try:
-            await self._read_sessions(due, gain)
-        except (UpwellError, OSError):
-            raise
-        except Exception as error:
-            # A transcript is untrusted. One that cannot be read must not hold up those behind it.
-            LOG.error("the session %s teaches no lessons", due.session, exc_info=error)
-            await self._records.read_due(due.key)
-
-    async def _read_sessions(self, due: DueSession, gain: LessonGain) -> None:
         faults, waiting = len(gain.faults), gain.skipped[OVER_BUDGET] + gain.skipped[BUSY]
         sessions = await asyncio.to_thread(lambda: list(_sessions_of(due)))
         for session in sessions:
@@ -173,40 +165,20 @@ class LessonQueue:
 def _sessions_of(due: DueSession) -> Iterator[SessionRead]:
     """The session as its transcript has it. A host that does not tell the transcript has the
     session's id in the file's name, or one database."""
-    paths = [due.transcript] if due.transcript else _transcripts_naming(due.session)
-    for path in paths:
-        for session in sessions_in(path):
+    paths = [Path(due.transcript)]
+    if not due.transcript:
+        known = [each.path for each in transcripts_of_user(Path.home(), Path.home(), None)]
+        paths = [path for path in known if due.session in str(path) or path.suffix == ".db"]
+    for path in filter(own_bytes, map(str, paths)):
+        try:
+            (transcript,) = transcripts_at([Path(path)])
+            sessions = sessions_of(transcript)
+        except (UsageError, OSError) as error:
+            LOG.info("a session was not read for lessons: %s", error)
+            continue
+        for session in sessions:
             if session.name == due.session or due.transcript:
                 yield session
-
-
-def _transcripts_naming(session: str) -> list[str]:
-    known = transcripts_of_user(Path.home(), Path.home(), None)
-    paths = [each.path for each in known]
-    return [str(path) for path in paths if session in str(path) or path.suffix == ".db"]
-
-
-def sessions_in(transcript: str) -> Iterator[SessionRead]:
-    """The sessions in a transcript that belongs to this user. Yields nothing if the file cannot be
-    read."""
-    if not own_bytes(transcript):
-        return
-    try:
-        (known,) = transcripts_at([Path(transcript)])
-        sessions = by_session(known.events())
-    except (UsageError, OSError) as error:
-        LOG.info("a session was not read for lessons: %s", error)
-        return
-    for events in sessions.values():
-        yield SessionRead(events=events, transcript=transcript)
-
-
-def by_session(events: Iterable[SessionEvent]) -> dict[str, list[SessionEvent]]:
-    """The events of each session, by its name."""
-    sessions: dict[str, list[SessionEvent]] = {}
-    for event in events:
-        sessions.setdefault(event.session, []).append(event)
-    return sessions
 
 
 SAME_VENDOR = {"vscode": "copilot"}
@@ -253,7 +225,7 @@ class Models:
 
     def _chat(self, host: Host, headless: Headless, program: str) -> HeadlessChat:
         environment = self._config.environment
-        installation = Installation(user_folder=Path.home(), environment=environment, command=())
+        installation = Installation.of_user(environment)
 
         def invoke(system: str, folder: Path) -> Invocation:
             question = HeadlessQuestion(
@@ -266,34 +238,3 @@ class Models:
 
         folder = self._config.home.root / HEADLESS_FOLDER
         return HeadlessChat(program, invoke, headless.answer, folder, environment)
-
-
-def lessons_by(
-    models: Models | None,
-    config: Config,
-    library: Library,
-    ttl_store: TtlStore,
-    counts: Counts,
-    clock: Clock,
-) -> LessonReader:
-    """The lessons of a home, written by these models, or by none."""
-    return LessonReader(
-        library,
-        ttl_store,
-        counts,
-        config.lessons,
-        models.of if models else _no_model,
-        is_excluded=config.projects.excludes,
-        clock=clock,
-    )
-
-
-def _no_model(host: str) -> None:
-    """Return None, for every host."""
-    del host
-
-
-def queue_of(config: Config, lessons: Callable[[Models], LessonReader]) -> LessonQueue:
-    """The sessions whose lessons are due, for a home in which a model writes lessons."""
-    models = Models(config)
-    return LessonQueue(lessons(models), models.close)

@@ -3,9 +3,6 @@
 A lesson is a memory in the namespace `lessons` with the trust of an agent. It belongs to the
 project of its session, and begins to exist when that session ends. A lesson that the user has
 edited or pinned is the user's own: no session replaces it or takes it back.
-
-What is recorded about the sessions that a model has read, and about their lessons: derived data,
-kept in the TTL store.
 """
 
 import asyncio
@@ -13,12 +10,14 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from upwell.app.capture import by_session, strengthened
 from upwell.capture.evidence import condensed, is_worth_reading, line_of
 from upwell.capture.lesson_writing import (
     IN_WORDS,
@@ -47,13 +46,13 @@ from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import LESSON, Memory, Provenance, Trust
 from upwell.memory.library import Library
+from upwell.replay.transcripts import Transcript
 from upwell.usage.events import CountedEvent as Counted
 from upwell.usage.events import Counts
 
 RECORD_SECONDS = 400 * 86_400.0
 SPENT_SECONDS = 3 * 86_400.0
 DUE_SECONDS = 14 * 86_400.0
-_DUE = "due:"
 CLAIM_SECONDS = 400.0
 """How long a session stays claimed by a process that was killed."""
 COMPARED_EVENTS = 12
@@ -94,8 +93,22 @@ class SessionRead(Struct, frozen=True, kw_only=True):
         return digest(*map(repr, told[:COMPARED_EVENTS]))
 
 
+def sessions_of(
+    transcript: Transcript, events: Iterable[SessionEvent] | None = None
+) -> list[SessionRead]:
+    """The sessions in a transcript, whose `events` may be read on the way.
+
+    Raises:
+        UsageError, OSError: the file cannot be read.
+    """
+    found = by_session(transcript.events() if events is None else events)
+    path = str(transcript.path)
+    return [SessionRead(events=own, transcript=path) for own in found.values()]
+
+
 class LessonRecords:
-    """What the TTL store knows about lessons."""
+    """What the TTL store knows about lessons, and about the sessions that a model has read: derived
+    data."""
 
     def __init__(self, ttl_store: TtlStore, clock: Clock) -> None:
         self._ttl_store = ttl_store
@@ -132,17 +145,17 @@ class LessonRecords:
 
     async def put_due(self, key: str, session: Mapping[str, object]) -> None:
         """Record a session whose lessons are due."""
-        values = {f"{_DUE}{key}": json.dumps(session).encode()}
+        values = {f"due:{key}": json.dumps(session).encode()}
         await self._ttl_store.put(EntryKind.LESSON, values, ttl_seconds=DUE_SECONDS)
 
     async def due(self) -> list[Mapping[str, object]]:
         """The sessions whose lessons are due, the longest due first."""
-        items = await self._ttl_store.scan(EntryKind.LESSON, _DUE)
+        items = await self._ttl_store.scan(EntryKind.LESSON, "due:")
         return [json.loads(item.value) for item in items]
 
     async def read_due(self, key: str) -> None:
         """Record that a session is no longer due."""
-        await self._ttl_store.delete(EntryKind.LESSON, [f"{_DUE}{key}"])
+        await self._ttl_store.delete(EntryKind.LESSON, [f"due:{key}"])
 
     async def spend(self, tokens: int) -> None:
         key = f"spent:{self._today()}"
@@ -164,12 +177,15 @@ class LessonRecords:
         }
         await self._put({f"from:{memory_id}": json.dumps(origin).encode()})
 
-    async def origin(self, memory_id: str) -> Mapping[str, object]:
+    async def origin(self, memory_id: str) -> Mapping[str, Any]:
+        """Where a lesson comes from: `session`, `host`, `transcript`, `until` and `lines`, the
+        events that show it. Empty if that is no longer recorded."""
         key = f"from:{memory_id}"
         item = (await self._ttl_store.get(EntryKind.LESSON, [key])).get(key)
         return dict(json.loads(item.value)) if item else {}
 
     async def refuse(self, memory_id: str) -> None:
+        """No later session brings this lesson's text back."""
         await self._put({f"dropped:{memory_id}": b"1"})
 
     async def is_refused(self, memory_id: str) -> bool:
@@ -305,16 +321,6 @@ class LessonReader:
             return NO_MODEL
         return Work(session, main_worktree_of(project) or project, model, is_copy=is_copy)
 
-    async def drop(self, memory_id: str) -> bool:
-        """Move a lesson to the trash for good: no later session brings its text back."""
-        await self.records.refuse(memory_id)
-        return await self._library.delete(memory_id)
-
-    async def origin(self, memory_id: str) -> Mapping[str, object]:
-        """Where a lesson comes from: `session`, `host`, `transcript`, `until` and `lines`, the
-        events that show it. Empty if that is no longer recorded."""
-        return await self.records.origin(memory_id)
-
     async def _read(self, work: "Work", gain: LessonGain, max_tokens: int | None) -> None:
         known = await self._known(work)
         prompt, expected = await asyncio.to_thread(work.prompt, known)
@@ -329,8 +335,13 @@ class LessonReader:
             return
         drafts = await asyncio.to_thread(drafts_in, completion.text)
         own = project_of(work.session.cwd)
+
+        def is_own(folder: str | None) -> bool:
+            """Whether a folder belongs to the project; one that is not known does."""
+            return folder is None or own is None or project_of(folder) == own
+
         result = await asyncio.to_thread(
-            lambda: checked(drafts, work.session.events, known, is_own=lambda cwd: _is_in(cwd, own))
+            lambda: checked(drafts, work.session.events, known, is_own=is_own)
         )
         for lesson in result.kept:
             await self._keep(lesson, work, gain)
@@ -372,7 +383,8 @@ class LessonReader:
         """The lessons of the project that are nearest to the session, and those that the session
         itself brought before it was resumed. Lessons of later sessions are not among them."""
         session, found = work.session, dict[str, Memory]()
-        for text in dict.fromkeys((session.prompts[0], session.prompts[-1], _last_words(session))):
+        said = [event.text for event in session.events if event.kind is StepKind.SAY]
+        for text in dict.fromkeys((session.prompts[0], session.prompts[-1], *said[-1:])):
             if text.strip():
                 hits = await self._library.search(
                     redact(text[:MAX_QUERY_CHARS])[0],
@@ -390,7 +402,7 @@ class LessonReader:
 
     async def _keep(self, lesson: Lesson, work: "Work", gain: LessonGain) -> None:
         target = await self._library.store.get(lesson.replaces) if lesson.replaces else None
-        if target is not None and not (_is_replaceable(target) and _is_on(target, lesson)):
+        if target is not None and not _is_replaceable_by(lesson, target):
             target = None
         if not lesson.text:
             if target is not None and await self._library.delete(target.id):
@@ -401,8 +413,10 @@ class LessonReader:
         if await self.records.is_refused(memory.id):
             return
         if (earlier := await self._library.store.get(memory.id)) is not None:
-            if not work.is_copy and _confirms(work.session, earlier):
-                await self._library.store.add([_strengthened(earlier, work.session)])
+            ended_at, name = work.session.ended_at, work.session.name
+            is_later = ended_at > (earlier.updated_at or 0.0)
+            if is_later and not work.is_copy and earlier.provenance.session != name:
+                await self._library.store.add([strengthened(earlier, ended_at)])
                 gain.confirmed += 1
                 self._count("confirmed")
             return
@@ -457,7 +471,8 @@ def _memory(lesson: Lesson, work: Work, target: Memory | None) -> Memory:
     cues = " ".join([lesson.text, *triggers])
     paths = dict.fromkeys(relative_to(path, project) for path in paths_in(cues))
     return Memory(
-        id=_id(project, lesson.text),
+        # The same for equal texts in one project.
+        id=f"{ID}{digest(project, ' '.join(lesson.text.lower().split()))[:20]}",
         text=lesson.text,
         namespace=NAMESPACE,
         tags=tuple(triggers)[:MAX_TAGS],
@@ -473,18 +488,11 @@ def _memory(lesson: Lesson, work: Work, target: Memory | None) -> Memory:
     )
 
 
-def _id(project: str, text: str) -> str:
-    """An id that is the same for equal texts in one project."""
-    return f"{ID}{digest(project, ' '.join(text.lower().split()))[:20]}"
-
-
-def _is_replaceable(memory: Memory) -> bool:
-    return is_lesson(memory) and memory.trust is Trust.AGENT and not memory.pinned
-
-
-def _is_on(target: Memory, lesson: Lesson) -> bool:
-    """Whether a lesson is about the same as the one that it is said to replace: models mix up keys.
-    A lesson that takes another back has no text, and is believed."""
+def _is_replaceable_by(lesson: Lesson, target: Memory) -> bool:
+    """Whether `target` is a model's lesson about the same: models mix up keys. A lesson that takes
+    another back has no text, and is believed."""
+    if not is_lesson(target) or target.trust is not Trust.AGENT or target.pinned:
+        return False
     if not lesson.text:
         return True
     old = telling_stems((target.text, *target.tags))
@@ -496,22 +504,3 @@ def _is_before(memory: Memory, work: Work) -> bool:
     """Whether a lesson existed when the session ended, in the session's own project."""
     at = memory.created_at or 0.0
     return is_lesson(memory) and memory.project == work.project and at <= work.session.ended_at
-
-
-def _confirms(session: SessionRead, known: Memory) -> bool:
-    is_later = session.ended_at > (known.updated_at or 0.0)
-    return is_later and known.provenance.session != session.name
-
-
-def _strengthened(known: Memory, session: SessionRead) -> Memory:
-    return replace(known, occurrences=known.occurrences + 1, updated_at=session.ended_at)
-
-
-def _last_words(session: SessionRead) -> str:
-    said = [event.text for event in session.events if event.kind is StepKind.SAY]
-    return said[-1] if said else ""
-
-
-def _is_in(folder: str | None, project: str | None) -> bool:
-    """Whether a folder belongs to the project; one that is not known does."""
-    return folder is None or project is None or project_of(folder) == project

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 
 from upwell.app.running import clear_cached_responses
-from upwell.config import Config, load
-from upwell.gateway.options import Auth, ServerOptions
+from upwell.config import load
+from upwell.gateway.options import Auth
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.wire.logins import Login, Logins
 
@@ -35,7 +35,9 @@ async def log_in(
     from upwell.setup.login import log_in as with_sdk
 
     config = load()
-    server = _server(config, name)
+    server = next((server for server in config.servers if server.name == name), None)
+    if server is None:
+        raise ConfigError(f"there is no server {name!r}", hint="`upwell list` shows them")
     if not server.url:
         raise UsageError(f"{name!r} is a program, not a URL", hint="pass its credentials as env")
     logins = Logins(config.home.prepare().logins_file)
@@ -73,10 +75,3 @@ async def log_out(name: str) -> bool:
     was_signed_in = Logins(load().home.prepare().logins_file).put(name, None)
     await clear_cached_responses()
     return was_signed_in
-
-
-def _server(config: Config, name: str) -> ServerOptions:
-    for server in config.servers:
-        if server.name == name:
-            return server
-    raise ConfigError(f"there is no server {name!r}", hint="`upwell list` shows them")

@@ -1,31 +1,36 @@
-"""Everything that a home recalls from: its memories, notes, imported documents, past sessions and
-other programs. For commands that search.
-
-Past sessions, for the command line and for upwell's MCP tools.
-
-Reads the texts to which keys and citations refer: originals of shortened results, memories,
-documents and past sessions.
+"""What a home remembers, what is said of it, and what is learned from that: for commands that
+search, say something or report on it. The texts to which keys and citations refer, among them past
+sessions.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from upwell.app.files import export_key, open_notes, open_ttl_store
-from upwell.app.shortening import FollowUp
-from upwell.app.store import Settings, StoreApp, has_ltm, ltm_mistakes
-from upwell.compress.originals import Originals
+from upwell.app.files import (
+    export_key,
+    open_notes,
+    open_originals,
+    open_ttl_store,
+    private_ttl_store,
+)
+from upwell.app.shortening import Cuts, FollowUp
+from upwell.app.store import Chore, Settings, StoreApp, has_ltm, ltm_mistakes
 from upwell.config import Config
-from upwell.ground.clock import Clock
 from upwell.ground.errors import KeyUnknown, StoreError, UsageError
-from upwell.ground.home import Home
-from upwell.ground.ledger import TtlStore
+from upwell.ground.ledger import EntryKind, TtlStore
+from upwell.ground.llm import OpenAIChat
 from upwell.ground.names import QMD_SCHEME, SESSION_LOCATOR, STM_ID, memory_id, memory_uri
+from upwell.ground.pause import Pause
 from upwell.ground.project import is_seen, project_of
 from upwell.ground.trace import LOG, contained
 from upwell.ground.types.memory import Memory
+from upwell.learn.budgets import Budgets
+from upwell.learn.implicit import Uses
+from upwell.learn.learned import Learned, LearnedLimits
 from upwell.memory.base import FallBack, Recall, Recalls, StoreRecall
 from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
@@ -37,78 +42,45 @@ from upwell.memory.meaning import Embeddings, VectorIndex
 from upwell.memory.notes.stm import ShortTerm
 from upwell.memory.options import Backend
 from upwell.memory.places import Places
-from upwell.memory.topics import Topics
+from upwell.memory.topics import Rarity, Topics
 from upwell.memory.transfer import Imports, exported
 from upwell.replay.transcripts import transcripts_of_user
 from upwell.sessions.answer import answers_to, lines_of, page_of, turn_at
 from upwell.sessions.index import SessionIndex, SessionScope
 from upwell.sessions.recall import States
-from upwell.tools.recall import LINES_CITED, Viewed, get_tool
+from upwell.surface.learning import Learning
+from upwell.surface.options import SurfaceOptions
+from upwell.surface.pipeline import Surfacer
+from upwell.tools.recall import LINES_CITED, get_tool
+from upwell.usage.events import MAX_EVENTS, Events
 
 if TYPE_CHECKING:
+    from upwell.app.capture import SessionCapture
+    from upwell.app.lesson_queue import Models
+    from upwell.app.lessons import LessonReader
+    from upwell.app.review import Review
     from upwell.memory.external.ltm import LtmRecall
 
+MAX_TRASH = 1_000_000
 INCOMPLETE = "[upwell] older sessions are not indexed yet; the next search continues with them"
 REFRESH_SECONDS = 2.0
 """A search by an agent first reads new transcripts for at most this long. The next search continues
 from there.
 """
-
-
-def index_of_user(
-    home: Home, cwd: str | None, excludes: Callable[[str], bool], clock: Clock
-) -> SessionIndex:
-    """The index of this user's sessions with every agent, and of the SpecStory histories in the
-    folder `cwd`. Folders for which `excludes()` is true are left out."""
-    folder = Path(cwd) if cwd else Path.home()
-    transcripts = partial(transcripts_of_user, Path.home(), folder, None)
-    return SessionIndex(home.sessions_db, transcripts, excludes=excludes, clock=clock)
-
-
-class SeenSessions:
-    """The past sessions that an agent working in `project` may see, as text. git runs with the
-    variables in `environment`."""
-
-    def __init__(
-        self, index: SessionIndex, project: str | None, environment: Mapping[str, str]
-    ) -> None:
-        self._index = index
-        self._project = project
-        self._environment = environment
-
-    async def search(self, question: str, limit: int) -> Sequence[str]:
-        """A few lines for each of the sessions most relevant to the question. The last text is a
-        remark if some transcripts have not been read yet.
-        """
-        is_complete = await self._index.refresh(seconds=REFRESH_SECONDS)
-        scope = SessionScope(project=self._project)
-        answers = await answers_to(self._index, question, scope, limit, self._environment)
-        texts = ["\n".join(lines_of(answer, question)) for answer in answers]
-        return texts if is_complete else [*texts, INCOMPLETE]
-
-    async def page(self, locator: str) -> str:
-        """The whole text of a turn.
-
-        Raises:
-            UsageError: this project has no session with that locator.
-        """
-        answer = await turn_at(self._index, locator, self._environment)
-        if not is_seen(answer.match.session.project, self._project):
-            raise UsageError(f"{locator} belongs to another project", hint="open it from there")
-        return page_of(answer)
-
-
-MAX_TRASH = 1_000_000
+MAX_TRANSCRIPT_BYTES = 20_000_000
+"""How many bytes are read from the end of a transcript, where the latest compaction is recorded."""
+_DAY_SECONDS, _HOUR_SECONDS = 86_400.0, 3_600.0
 
 
 class MemoryApp(StoreApp):
-    """The memory of a home. Close it with `aclose()`."""
+    """A home's memories, notes, imported documents, past sessions and other places to recall from,
+    with surfacing and learning. Close it with `aclose()`."""
 
     def __init__(self, settings: Settings) -> None:
-        """Like `StoreApp`, and open the other places to recall from. If `ledger.db` cannot be used,
-        a store in memory takes over."""
+        """Like `StoreApp`, and open everything else. If `ledger.db` cannot be used, a store in
+        memory takes over."""
         super().__init__(settings)
-        config, clock, store = self.config, self._clock, self.memory.store
+        config, clock, store = self.config, settings.clock, self.memory.store
         self._ttl_store = open_ttl_store(config, self._files, clock)
         self.notes = open_notes(config, settings.cwd)
         catalog = DocumentCatalog(
@@ -147,15 +119,75 @@ class MemoryApp(StoreApp):
         self.topics = Topics(self._files.indexed, catch_up=self.documents.catch_up)
         self._files.closing.append(states.aclose)
         self._past_sessions: SessionIndex | None = None
+        self.pause = Pause(config.home.pause_file)
+        self.learning = self._open_learning()
+        self.surfacer = self._open_surfacer(waits_for_judge=settings.waits_for_judge)
+        self._private = private_ttl_store()
+        self.originals = open_originals(config, self._ttl_store, self._private)
+        self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune, clock=clock)
+        self.events = Events(self._ttl_store, clock)
+        self.cuts = Cuts(self._ttl_store, self.originals, self.surfacer.journal, clock)
+        self.follow_up = FollowUp(self.budgets, self.learning, self.cuts)
+        self.texts = CitedTexts(self, self._cwd)
 
-    def past_sessions(self) -> "SessionIndex":
-        """The sessions of every agent on this machine."""
-        # Imported here, because the transcript readers load slowly.
+    def _open_learning(self) -> Learning:
+        surface = self.config.surface
+        limits = LearnedLimits(
+            min_score=surface.min_score,
+            negatives=surface.feedback_demotion_negative_threshold,
+            of_tool=lambda tool: self._surface_of(tool, None).min_score,
+        )
+        options, uses = self.config.learn, Uses(self._ttl_store)
+        learned = Learned(self._ratings, uses, options, limits, self._clock)
+        rare = Rarity(self._files.indexed).rare if options.auto_tune else None
 
+        async def used(ids: Sequence[str]) -> None:
+            await asyncio.to_thread(mark_viewed, self.notes, ids)
+
+        return Learning(learned, self._ttl_store, rare=rare, mark_used=used, clock=self._clock)
+
+    def _open_surfacer(self, *, waits_for_judge: bool) -> Surfacer:
+        config, options = self.config, self.config.surfacing()
+        return Surfacer(
+            self.memory.reader,
+            self._ttl_store,
+            dataclasses.replace(
+                options,
+                of_cue=self._surface_of,
+                is_paused=self.pause.holds,
+                commands_in=commands_in,
+                judge=dataclasses.replace(options.judge, waits=waits_for_judge),
+            ),
+            chat=OpenAIChat(config.llm) if config.llm.base_url else None,
+            learning=self.learning,
+            clock=self._clock,
+        )
+
+    def _surface_of(self, tool: str | None, window: int | None) -> SurfaceOptions:
+        # `config` is read on each call, because a hot reload replaces it.
+        return self.config.surface_of(tool, window)
+
+    async def open(self) -> None:
+        """Load the learned values. If this fails, a tolerant app starts without them and loads them
+        later."""
+        try:
+            await self.learning.learned.load_learned()
+        except StoreError as error:
+            if not self._is_tolerant:
+                raise
+            LOG.warning("learned values are not known yet: %s", error)
+
+    def past_sessions(self) -> SessionIndex:
+        """The sessions of every agent on this machine, and the SpecStory histories in the app's
+        folder."""
         if self._past_sessions is None:
-            excludes = self.config.projects.excludes
-            home = self.config.home
-            self._past_sessions = index_of_user(home, self._cwd, excludes, self._clock)
+            folder = Path(self._cwd) if self._cwd else Path.home()
+            self._past_sessions = SessionIndex(
+                self.config.home.sessions_db,
+                partial(transcripts_of_user, Path.home(), folder, None),
+                excludes=self.config.projects.excludes,
+                clock=self._clock,
+            )
         return self._past_sessions
 
     async def viewed(self, memories: Sequence[Memory]) -> None:
@@ -190,7 +222,79 @@ class MemoryApp(StoreApp):
         stores = (self.memory.store, documents)
         return [store.vectors for store in stores if store is not None and store.vectors]
 
+    def session_capture(self, *, accepts: bool = False) -> "SessionCapture":
+        """Learns from sessions. With `accepts`, proposals become memories without asking."""
+        # Imported here, because the transcript readers load slowly.
+        from upwell.app.capture import SessionCapture
+        from upwell.app.shortening import Savings
+
+        return SessionCapture(
+            self.memory,
+            self._places,
+            self.inbox(),
+            self._ttl_store,
+            accepts=accepts,
+            is_excluded=self.config.projects.excludes,
+            savings=partial(Savings, self.config),
+        )
+
+    def lessons(self, models: "Models | None" = None) -> "LessonReader":
+        """The lessons of sessions. Without `models`, no session can be read."""
+        from upwell.app.lessons import LessonReader
+
+        return LessonReader(
+            self.memory,
+            self._ttl_store,
+            self.learning.counts,
+            self.config.lessons,
+            models.of if models else lambda host: None,
+            is_excluded=self.config.projects.excludes,
+            clock=self._clock,
+        )
+
+    def review(self) -> "Review":
+        """Offers memories for removal."""
+        from upwell.app.review import Review
+
+        return Review(self.memory, self.learning, self._ttl_store, self.inbox(), self.notes)
+
+    async def decisions(
+        self, limit: int = MAX_EVENTS, session: str | None = None
+    ) -> list[dict[str, Any]]:
+        """The latest decisions of one session or of all sessions, oldest first."""
+        matching = {} if session is None else {"session": session}
+        return (await self.surfacer.journal.latest(limit, matching=matching))[::-1]
+
+    @property
+    def chores(self) -> Sequence[Chore]:
+        return [*super().chores, self.budgets.flush, self._tidy]
+
+    async def _tidy(self) -> None:
+        """Clear query texts that are too old, once a day, and adjust thresholds, once an hour."""
+        surface = self.config.surface
+        chore = f"queries {surface.query_retention_days} {surface.persist_query_text}"
+        if await self._is_due(chore, _DAY_SECONDS):
+            await self.surfacer.journal.clear_queries()
+        if await self._is_due("tune", _HOUR_SECONDS):
+            await self.learning.learned.tune()
+
+    async def _is_due(self, chore: str, seconds: float) -> bool:
+        """True if no process has done this chore within the last `seconds`. The chore then counts
+        as done, so the caller must do it."""
+        if await self._ttl_store.get(EntryKind.CHORE, [chore]):
+            return False
+        await self._ttl_store.put(EntryKind.CHORE, {chore: b""}, ttl_seconds=seconds)
+        return True
+
+    def is_housekeeping_due(self) -> bool:
+        """True: each use of what writes to `ledger.db` also removes what has expired from it."""
+        return True
+
     async def aclose(self) -> None:
+        await self.follow_up.aclose()
+        await self.budgets.flush()
+        await self.cuts.aclose()
+        await self.surfacer.aclose()
         for other in (self.qmd, self._ltm):
             if other:
                 await other.aclose()
@@ -198,6 +302,15 @@ class MemoryApp(StoreApp):
         if self._past_sessions:
             await self._past_sessions.aclose()
         await super().aclose()
+
+
+async def forget_notes(notes: ShortTerm) -> None:
+    """Move notes that nobody has read for `stm.retention_days` to the trash."""
+    try:
+        if removed := await asyncio.to_thread(notes.clear):
+            LOG.info("%d notes expired", removed)
+    except StoreError as error:
+        LOG.warning("expired notes cannot be cleared: %s", error)
 
 
 def mark_viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
@@ -242,25 +355,27 @@ def _patience_of(config: Config) -> Patience:
     )
 
 
-class CitedTexts:
-    """The texts that the owner of a home may read by a key or a citation. `cwd` determines the
-    project. `viewed()` is called with the memories that were read."""
+def commands_in(path: str) -> Sequence[str]:
+    """The commands that worked and are worth repeating; empty if the file is not a transcript that
+    belongs to this user, or if its end cannot be read alone, as with Gemini CLI.
+    """
+    # Imported here, because few sessions are compacted.
+    from upwell.episodes.failures import succeeded
+    from upwell.episodes.signatures import command_of
+    from upwell.replay.transcripts import events_at_end
+    from upwell.sessions.turns import Run, carried
 
-    def __init__(
-        self,
-        app: MemoryApp,
-        originals: Originals,
-        follow_up: FollowUp,
-        viewed: Viewed,
-        past: "Callable[[], SeenSessions]",
-        cwd: str | None,
-    ) -> None:
+    commands = ((command_of(event), event) for event in events_at_end(path, MAX_TRANSCRIPT_BYTES))
+    return carried(Run(command, succeeded(event)) for command, event in commands if command)
+
+
+class CitedTexts:
+    """The texts that the owner of a home may read by a key or a citation, for the project of the
+    folder `cwd`."""
+
+    def __init__(self, app: MemoryApp, cwd: str | None) -> None:
         self._app = app
-        self._originals = originals
-        self._follow_up = follow_up
-        self._viewed = viewed
-        self._past = past
-        self._cwd = cwd
+        self._project = project_of(cwd)
 
     async def read(self, key: str, lines: str = "") -> str:
         """The text behind `key`, which is the key of an original, the id of a memory, or a citation
@@ -275,15 +390,18 @@ class CitedTexts:
         from upwell.compress.folding import line_range, lines_of
 
         try:
-            text = await self._originals.get(key)
+            text = await self._app.originals.get(key)
         except KeyUnknown:
             if LINES_CITED.search(key):
                 return await self._cited(key)
-            if not await self._is_memory(memory_id(key)):
-                raise
+            if await self._app.memory.get(memory_id(key)) is None:
+                with contained("looking for new notes"):
+                    await self._app.documents.refresh()
+                if await self._app.memory.get(memory_id(key)) is None:
+                    raise
             return await self._cited(memory_uri(memory_id(key)))
         text = f"{lines_of(text, *line_range(lines))}\n" if lines else text
-        return await self._follow_up.read_again(key, text)
+        return await self._app.follow_up.read_again(key, text)
 
     async def lines(
         self, citation: str, project: str | None, namespaces: Sequence[str]
@@ -293,21 +411,28 @@ class CitedTexts:
         if citation.startswith(QMD_SCHEME) and self._app.qmd is not None:
             return await self._app.qmd.lines(citation, project)
         if citation.startswith(SESSION_LOCATOR):
-            return (await self._past().page(citation)).split("\n")
+            environment = self._app.config.environment
+            answer = await turn_at(self._app.past_sessions(), citation, environment)
+            if not is_seen(answer.match.session.project, self._project):
+                raise UsageError(
+                    f"{citation} belongs to another project", hint="open it from there"
+                )
+            return page_of(answer).split("\n")
         return await self._app.documents.lines(citation, project, namespaces)
 
     async def search_sessions(self, question: str, limit: int) -> Sequence[str]:
-        """The past sessions of this project that match a question, one text for each. A remark may
-        follow."""
-        return await self._past().search(question, limit)
-
-    async def _is_memory(self, memory_id: str) -> bool:
-        if await self._app.memory.get(memory_id) is None:
-            with contained("looking for new notes"):
-                await self._app.documents.refresh()
-        return await self._app.memory.get(memory_id) is not None
+        """The past sessions of this project that are most relevant to a question, a few lines for
+        each. The last text is a remark if some transcripts have not been read yet. git runs with
+        the app's environment."""
+        past, scope = self._app.past_sessions(), SessionScope(project=self._project)
+        is_complete = await past.refresh(seconds=REFRESH_SECONDS)
+        environment = self._app.config.environment
+        answers = await answers_to(past, question, scope, limit, environment)
+        texts = ["\n".join(lines_of(answer, question)) for answer in answers]
+        return texts if is_complete else [*texts, INCOMPLETE]
 
     async def _cited(self, citation: str) -> str:
-        cited = get_tool(self._app.memory, self.lines, project_of(self._cwd), viewed=self._viewed)
+        viewed = self._app.learning.viewed
+        cited = get_tool(self._app.memory, self.lines, self._project, viewed=viewed)
         result = await cited.run({"path": citation}, "")
         return f"{result['content'][0]['text']}\n"

@@ -13,7 +13,6 @@ from upwell.config import Config, load
 from upwell.ground.errors import UsageError
 from upwell.ground.files import exclusively
 from upwell.ground.secrets.mask import masked_address
-from upwell.ground.types.memory import Memory
 from upwell.learn.feedback import Ratings, copy_ratings
 from upwell.memory.meaning import Progress
 from upwell.memory.relocation import MoveJournal, MovePlan, Relocation, Verified
@@ -62,7 +61,9 @@ async def migrate(to: str, origin: str, *, apply: bool, notes: bool, progress: P
     source, target = reversed(names) if home_is_target else names
     async with _relocation(config, home_is_target) as relocation:
         plan = await relocation.plan()
-        copied = _notes_of(config) if notes else []
+        # With ids that cannot collide with those of other memories.
+        own = open_notes(config, None).memories() if notes else []
+        copied = [replace(note, id=f"note-{note.id}") for note in own]
         outcome = Outcome(source=source, target=target, plan=plan, notes=len(copied))
         if not apply:
             return outcome
@@ -104,8 +105,3 @@ async def _relocation(config: Config, home_is_target: bool) -> AsyncIterator[Rel
         finally:
             await team.aclose()
             await database.aclose()
-
-
-def _notes_of(config: Config) -> list[Memory]:
-    """The notes as memories, with ids that cannot collide with those of other memories."""
-    return [replace(note, id=f"note-{note.id}") for note in open_notes(config, None).memories()]

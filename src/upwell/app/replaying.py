@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -15,12 +15,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from tomlkit.exceptions import TOMLKitError
 
-from upwell.app.capture import SessionCapture, every_proposal
+from upwell.app.capture import SessionCapture
 from upwell.app.memory import MemoryApp
 from upwell.app.store import Settings
 from upwell.app.wiring import App, build
 from upwell.capture.git import proposals_of
-from upwell.capture.inbox import Proposal
 from upwell.capture.sessions import findings_in
 from upwell.config import Config, read_valid
 from upwell.episodes.events import SessionEvent
@@ -104,9 +103,15 @@ async def replaying(
         wants_notes = With.MEMORY in choices
         notes = await _memories_of(config, scratch / "copy") if wants_notes else []
         clock = SimulatedClock(timeline.begins)
+        variables = tuple(f"UPWELL_{section.upper()}__" for section in left_out)
+        environment = {
+            name: value
+            for name, value in config.environment.items()
+            if not name.startswith(variables)
+        }
         settings = Settings(
             home=_home_like(config.home, scratch / "home", left_out),
-            environment=_environment_like(config.environment, left_out),
+            environment=environment,
             flags={**_FLAGS, "surface.judge": judged},
             clock=clock,
             watches=False,
@@ -115,7 +120,7 @@ async def replaying(
         app = await build(settings)
         try:
             lacking: set[str] = set()
-            capture = app.session_capture(accepts=every_proposal)
+            capture = app.session_capture(accepts=True)
             product = _AppProduct(app, capture, config.environment, lacking)
             replay = Replay(product, clock, projects, choices, notes)
             yield Replaying(simulation=replay, projects=projects, app=app, lacking=lacking)
@@ -194,7 +199,7 @@ class _AppProduct(Struct, frozen=True):
         proposals, is_complete = proposals_of(root, COMMITS, self.environment)
         if not is_complete:
             self.lacking.add(root)
-        return _accepted(proposals)
+        return [proposal.memory() for proposal in proposals]
 
     async def learn(self, events: Sequence[SessionEvent], project: str) -> None:
         findings = findings_in(events, project, f"session:{events[0].session[:40]}")
@@ -204,10 +209,6 @@ class _AppProduct(Struct, frozen=True):
 
     async def keep_record(self, session: str) -> None:
         await self.app.past_sessions().add(self.turns.pop(session, []))
-
-
-def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:
-    return [proposal.memory() for proposal in proposals]
 
 
 @contextmanager
@@ -246,11 +247,6 @@ def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
             document.pop(section, None)
         scratch_home.config_file.write_text(tomlkit.dumps(document), encoding="utf-8")
     return folder
-
-
-def _environment_like(environment: Mapping[str, str], left_out: Sequence[str]) -> dict[str, str]:
-    prefixes = tuple(f"UPWELL_{section.upper()}__" for section in left_out)
-    return {name: value for name, value in environment.items() if not name.startswith(prefixes)}
 
 
 async def _memories_of(config: Config, copy: Path) -> list[Memory]:

@@ -1,13 +1,6 @@
-"""The report of `upwell stats`, and the facts that it shares with the JSON from `overview`.
-
-The savings in tokens and money for `upwell stats` and the dashboard, net of what upwell itself
-costs: memories, descriptions of its tools, originals that were read after all, and
-the models that judge memories and write lessons.
-
-Statistics, learned values, decisions and memories as JSON, for the command line and the
-dashboard.
-
-Decisions and shortened results as `upwell explain --follow` and the dashboard show them.
+"""Statistics, savings, learned values and decisions, for the command line, the dashboard and
+upwell's own tool. Savings are net of what upwell itself costs: memories, descriptions of its tools,
+originals that were read after all, and the models that judge memories and write lessons.
 """
 
 import asyncio
@@ -16,15 +9,12 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from upwell.app.surfacing import LearningApp
+from upwell.app.memory import MemoryApp
 from upwell.config import Config
 from upwell.ground.text.words import counted, iso
 from upwell.ground.types.cue import SkipReason
 from upwell.ground.types.memory import Hit
-from upwell.learn.budgets import Budgets
-from upwell.memory.library import Library
 from upwell.surface.explain import REASONS, account_of_past, reason_of, why_shown
-from upwell.surface.learning import Learning
 from upwell.surface.render import preview
 from upwell.tools.recall import entry
 from upwell.usage.events import CUT, Count, CountedEvent
@@ -46,14 +36,14 @@ Models = Mapping[str, Counter[tuple[CountedEvent, str]]]
 """For each day, the tokens of each kind of question to a model, and their price."""
 
 
-async def gain(learning: Learning, config: Config, days: int) -> dict[str, Any]:
+async def gain(app: MemoryApp, days: int) -> dict[str, Any]:
     """The totals of the last `days` days, including today: `upwell stats gain --json`.
 
     Raises:
         StoreError: `ledger.db` cannot be read.
     """
-    counts = await learning.counts.since(days)
-    price = price_now(config)
+    counts = await app.learning.counts.since(days)
+    price = price_now(app.config)
     return {
         "days": days,
         "price": price
@@ -123,37 +113,35 @@ def _described_usage(
 ) -> dict[str, Any]:
     events = row[UsageMetric.EVENTS]
     tokens = {name: models[event, "tokens"] for event, name in _MODELS.items()}
+    money = None
+    if price is not None:
+        # Tokens of an unknown price are counted at the price of the agent.
+        cost = sum(
+            models[event, _MILLIONTHS] / 1_000_000 or price.of(models[event, "tokens"])
+            for event in _MODELS
+        )
+        money = round(price.of(row.net) - cost, 4)
     return {
         **row.described(),
         **tokens,
         "net": row.net - sum(tokens.values()),
         "per_100": round(100 * row[UsageMetric.MEMORIES] / events, 2) if events else 0.0,
-        "money": None if price is None else round(price.of(row.net) - _cost(models, price), 4),
+        "money": money,
     }
 
 
-def _cost(models: Counter[tuple[CountedEvent, str]], price: Price) -> float:
-    """What the models cost. Tokens of an unknown price are counted at the price of the agent."""
-    return sum(
-        models[event, _MILLIONTHS] / 1_000_000 or price.of(models[event, "tokens"])
-        for event in _MODELS
-    )
-
-
-async def report_of(learning: Learning, budgets: Budgets, memory: Library, days: int) -> list[str]:
+async def report_of(app: MemoryApp, days: int) -> list[str]:
     """The lines of `upwell stats` for the last `days` days, with each tool's learned values."""
-    counts = await learning.counts.since(days)
-    totals = stats_of(counts)
-    demoted = await demoted_memories(learning, memory)
-    lines = report(totals, demoted, days, in_words, total(counts))
+    counts = await app.learning.counts.since(days)
+    lines = report(stats_of(counts), await demoted(app), days, in_words, total(counts))
     lines += [
         f"  {row.tool}: threshold {row.min_score:.2f}, suggested {row.suggested:.2f} ({row.why})"
-        for row in await learning.learned.thresholds()
+        for row in await app.learning.learned.thresholds()
         if row.samples
     ]
     lines += [
         f"  {ratio.tool}: budget × {ratio.ratio:.2f} from {ratio.samples} reports"
-        for ratio in await budgets.learned()
+        for ratio in await app.budgets.learned()
         if ratio.samples
     ]
     return lines
@@ -164,34 +152,29 @@ def in_words(code: str) -> str:
     return REASONS[SkipReason(code)] if code in list(SkipReason) else code.replace("_", " ")
 
 
-async def demoted_memories(learning: Learning, memory: Library) -> list[dict[str, Any]]:
+async def demoted(app: MemoryApp) -> list[dict[str, Any]]:
     """The memories that no longer surface by themselves, worst rated first."""
-    demotions = sorted(learning.learned.demoted.items(), key=lambda pair: (-pair[1], pair[0]))
-    texts = await texts_by_id(memory, [memory_id for memory_id, _ in demotions])
+    demotions = sorted(app.learning.learned.demoted.items(), key=lambda pair: (-pair[1], pair[0]))
+    texts = await texts_of(app, [memory_id for memory_id, _ in demotions])
     return [
         {"id": memory_id, "negatives": negatives, "text": texts.get(memory_id, "")}
         for memory_id, negatives in demotions
     ]
 
 
-async def texts_by_id(memory: Library, ids: Sequence[str]) -> dict[str, str]:
+async def texts_of(app: MemoryApp, ids: Sequence[str]) -> dict[str, str]:
     """The texts of these memories, keyed by id, excluding deleted ones."""
-    found = {memory_id: await memory.get(memory_id) for memory_id in dict.fromkeys(ids)}
+    found = {memory_id: await app.memory.get(memory_id) for memory_id in dict.fromkeys(ids)}
     return {memory_id: entry.text for memory_id, entry in found.items() if entry}
 
 
-async def stats(app: LearningApp, days: int) -> dict[str, Any]:
+async def stats(app: MemoryApp, days: int) -> dict[str, Any]:
     """The totals of the last `days` days, including today: `upwell stats --json`."""
     totals = stats_of(await app.learning.counts.since(days))
     return {**described(totals, days), "demoted": await demoted(app)}
 
 
-async def demoted(app: LearningApp) -> list[dict[str, Any]]:
-    """The memories that no longer surface by themselves, worst rated first."""
-    return await demoted_memories(app.learning, app.memory)
-
-
-async def learned(app: LearningApp) -> dict[str, Any]:
+async def learned(app: MemoryApp) -> dict[str, Any]:
     """`upwell stats tune --json`: the threshold (in use and suggested) and the budget of each tool,
     and the memories that no longer surface by themselves.
 
@@ -225,16 +208,8 @@ async def learned(app: LearningApp) -> dict[str, Any]:
     return {"tools": tools, "demoted": await demoted(app)}
 
 
-async def decisions(
-    app: LearningApp, number: int, session: str | None = None
-) -> list[dict[str, Any]]:
-    """The latest decisions of one session or of all sessions, oldest first: `upwell explain
-    --json`."""
-    return await app.decisions(number, session)
-
-
 async def accounts(
-    app: LearningApp, recent: Sequence[Mapping[str, Any]]
+    app: MemoryApp, recent: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Mapping[str, Any], list[str]]]:
     """Each decision with its explanation in words."""
     texts = await texts_of(
@@ -244,14 +219,14 @@ async def accounts(
     return [(decision, account_of_past(decision, texts, is_empty=is_empty)) for decision in recent]
 
 
-async def memories(app: LearningApp, query: str, limit: int) -> list[dict[str, Any]]:
+async def memories(app: MemoryApp, query: str, limit: int) -> list[dict[str, Any]]:
     """The memories that match `query`, or the newest, like the hits of `upwell recall --json`."""
     if query.strip():
         return [entry(hit) for hit in await app.memory.search(query, limit=limit)]
     return [entry(Hit(memory=memory, score=0.0)) for memory in await app.memory.list(limit=limit)]
 
 
-async def is_memory_empty(app: LearningApp) -> bool:
+async def is_memory_empty(app: MemoryApp) -> bool:
     """True if there are no memories, notes or documents, and no memory server is configured.
 
     Raises:
@@ -265,11 +240,6 @@ async def is_memory_empty(app: LearningApp) -> bool:
     return files == 0
 
 
-async def texts_of(app: LearningApp, ids: Sequence[str]) -> dict[str, str]:
-    """The texts of these memories, keyed by id, excluding deleted ones."""
-    return await texts_by_id(app.memory, ids)
-
-
 EXACT = ("host", "project", "session", "tool")
 """A filter on one of these fields has to match the whole value."""
 POLL_SECONDS = 1.0
@@ -281,7 +251,7 @@ Event = dict[str, Any]
 
 
 async def events(
-    app: LearningApp,
+    app: MemoryApp,
     filters: Mapping[str, str],
     limit: int,
     before: float = math.inf,
@@ -307,12 +277,16 @@ async def events(
     )
     decisions = [app.surfacer.journal.described(row) for row in rows if row.kind != CUT]
     cuts = [app.cuts.described(row) for row in rows if row.kind == CUT]
-    shown = [*await _described_all(app, decisions), *cuts]
-    return sorted(shown, key=lambda event: event["at"], reverse=True)
+    texts = await texts_of(app, [name for item in decisions for name, _ in item["memories"]])
+    codes = {decision["outcome"] for decision in decisions}
+    is_empty = SkipReason.NO_CANDIDATES in codes and await is_memory_empty(app)
+    ratings = await app.learning.learned.ratings_given() if texts else {}
+    shown = [_described(decision, texts, ratings, is_empty) for decision in decisions]
+    return sorted([*shown, *cuts], key=lambda event: event["at"], reverse=True)
 
 
 async def following(
-    app: LearningApp, filters: Mapping[str, str], after: float
+    app: MemoryApp, filters: Mapping[str, str], after: float
 ) -> AsyncIterator[Sequence[Event]]:
     """Yield matching events written after the time `after`, oldest first, as they arrive. While
     there are none, yield an empty list from time to time. Never ends.
@@ -332,14 +306,6 @@ async def following(
         # Another process may still commit events that it wrote a moment ago.
         after = max([after, *(event["written"] - _COMMIT_SECONDS for event in latest)])
         await asyncio.sleep(POLL_SECONDS)
-
-
-async def _described_all(app: LearningApp, found: Sequence[Mapping[str, Any]]) -> list[Event]:
-    texts = await texts_of(app, [name for item in found for name, _ in item["memories"]])
-    codes = {decision["outcome"] for decision in found}
-    is_empty = SkipReason.NO_CANDIDATES in codes and await is_memory_empty(app)
-    ratings = await app.learning.learned.ratings_given() if texts else {}
-    return [_described(decision, texts, ratings, is_empty) for decision in found]
 
 
 def _described(

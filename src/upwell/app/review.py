@@ -1,7 +1,5 @@
-"""Memories that a person may want to remove, each with its reason.
-
-Carries out a person's answers to proposals and reviews, for the command line and the
-dashboard.
+"""Memories that a person may want to remove, each with its reason; and what a person answers to
+proposals and reviews, for the command line and the dashboard.
 """
 
 import os
@@ -39,12 +37,11 @@ async def accept(
         UsageError: a text is empty, or the tenant has too many memories.
         StoreError: nothing was stored, or the stored proposals are still in the inbox.
     """
-    memories = [
-        replace(_memory_of(proposal), text=text)
-        for proposal, text in zip(
-            proposals, texts or [item.text for item in proposals], strict=True
-        )
-    ]
+    memories = []
+    for proposal, text in zip(proposals, texts or [item.text for item in proposals], strict=True):
+        memory = replace(proposal.memory(), text=text)
+        is_rule = proposal.kind == "rule"
+        memories.append(standing(memory, scope_of(memory)) if is_rule else memory)
     added = await app.memory.add_many(memories)
     inbox.take([item.id for item in proposals])
     return memories, added
@@ -63,8 +60,8 @@ async def reword(app: StoreApp, memory: Memory, text: str) -> Added:
     return await app.memory.update(changed)
 
 
-async def change_rule(app: StoreApp, rule_id: str, change: Callable[[Memory], Memory]) -> Memory:
-    """Change a standing rule.
+async def rule_of(app: StoreApp, rule_id: str) -> Memory:
+    """The standing rule with this id.
 
     Raises:
         StoreError: there is no such rule.
@@ -72,7 +69,12 @@ async def change_rule(app: StoreApp, rule_id: str, change: Callable[[Memory], Me
     rule = await app.memory.get(rule_id)
     if rule is None or not rule.pinned:
         raise StoreError(f"no standing rule {rule_id!r}", hint="`upwell rules` lists them")
-    updated = change(rule)
+    return rule
+
+
+async def change_rule(app: StoreApp, rule_id: str, change: Callable[[Memory], Memory]) -> Memory:
+    """Change a standing rule. For errors, see `rule_of()`."""
+    updated = change(await rule_of(app, rule_id))
     await app.memory.update(updated)
     return updated
 
@@ -108,11 +110,6 @@ def described_rule(rule: Memory) -> dict[str, Any]:
     }
 
 
-def _memory_of(proposal: Proposal) -> Memory:
-    memory = proposal.memory()
-    return standing(memory, scope_of(memory)) if proposal.kind == "rule" else memory
-
-
 MAX_REVIEWED = 20_000
 MIN_SAID = 3
 """A memory that agents ignored this often and never used counts as useless."""
@@ -138,6 +135,16 @@ class RemovalOffer(Struct, frozen=True):
     memory: Memory
     reason: RemovalReason
     detail: str
+
+    def described(self) -> dict[str, str | None]:
+        """The offer as JSON: `upwell inbox review --json`."""
+        return {
+            "id": self.memory.id,
+            "reason": str(self.reason),
+            "detail": self.detail,
+            "text": self.memory.text,
+            "project": self.memory.project,
+        }
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -223,7 +230,14 @@ def forget_for_good(inbox: Inbox, memory: Memory, *, duplicates: bool = False) -
         StoreError: the inbox failed.
     """
     if duplicates:
-        inbox.ban([_as_proposal(memory)])
+        proposal = Proposal(
+            text=memory.text,
+            source=memory.source,
+            why=memory.provenance.tool,
+            triggers=memory.triggers,
+            project=memory.project,
+        )
+        inbox.ban([proposal])
     if memory.provenance.door == "capture":
         inbox.settle([memory.id])
 
@@ -329,16 +343,6 @@ def _is_unmatched(memory: Memory, evidence: Evidence, now: float) -> bool:
         and memory.id not in evidence.uses
         and began is not None
         and max(began, _age(memory)) < now - UNMATCHED_SECONDS
-    )
-
-
-def _as_proposal(memory: Memory) -> Proposal:
-    return Proposal(
-        text=memory.text,
-        source=memory.source,
-        why=memory.provenance.tool,
-        triggers=memory.triggers,
-        project=memory.project,
     )
 
 

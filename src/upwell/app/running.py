@@ -1,21 +1,20 @@
-"""Runs the gateway, its worker processes, and commands on a home.
-
-A running gateway applies changes in `config.toml` to servers, limits, tools and budgets. Other
-changed keys are reported, and take effect after a restart. A file that contains a mistake or is
-still being written has no effect.
+"""Runs the gateway, its worker processes, and commands on a home, and follows `config.toml`. The
+daemon replaces its whole app when that changes. A running gateway applies changes to servers,
+limits, tools and budgets; other changed keys are reported, and take effect after a restart.
 """
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from upwell import __version__
 from upwell.app.files import open_originals, open_ttl_store, private_ttl_store
+from upwell.app.memory import forget_notes
 from upwell.app.store import Settings, ltm_mistakes, open_files
-from upwell.app.surfacing import forget_notes
 from upwell.app.wiring import App, build, tools_of
 from upwell.config import Config, load, read, read_valid
 from upwell.gateway.calls.fit import Cut, Fitter
@@ -42,11 +41,7 @@ LOOK_SECONDS = 0.5
 SECTIONS_AT_ONCE = frozenset({"server", "tool", "gateway", "compress"})
 """Sections of the configuration whose changes take effect at once, except `KEYS_AT_START`."""
 KEYS_AT_ONCE = frozenset({"surface.race_ms", "surface.injection_mode"})
-KEYS_AT_START = frozenset(
-    """
-    compress.original_ttl_seconds gateway.hosts
-    """.split()
-)
+KEYS_AT_START = frozenset({"compress.original_ttl_seconds", "gateway.hosts"})
 
 
 async def serve(
@@ -79,7 +74,9 @@ async def housekeeping(app: App, gateway: Gateway) -> AsyncIterator[None]:
     await forget_notes(app.notes)
     # Not a TaskGroup, because a task that fails must not stop the gateway.
     tasks = BackgroundTasks("housekeeping")
-    for chore in (run_housekeeping(app), follow_config(app, gateway), app.follow_team()):
+    adopt, refuse = partial(_adopt, app, gateway), partial(_tell, gateway, "error")
+    following = follow_config(app.config, adopt, refuse)
+    for chore in (run_housekeeping(app), following, app.follow_team()):
         tasks.start(chore)
     try:
         yield
@@ -106,50 +103,49 @@ async def run_housekeeping(app: App) -> None:
         await asyncio.sleep(60.0)
 
 
-async def follow_config(app: App, gateway: Gateway) -> None:
-    """Watch `config.toml` until cancelled. A change is adopted once the file has stayed the same
-    for `LOOK_SECONDS`."""
-    path = app.config.home.config_file
+async def _log_refusal(message: str) -> None:
+    LOG.warning("%s", message)
+
+
+async def follow_config(
+    config: Config,
+    adopt: Callable[[Config], Awaitable[None]],
+    refuse: Callable[[str], Awaitable[None]] = _log_refusal,
+) -> None:
+    """Watch `config.toml` until cancelled, and `adopt()` what it says once it has stayed the same
+    for `LOOK_SECONDS`. A file with a mistake changes nothing; `refuse()` hears of it."""
+    path = config.home.config_file
     known = seen = stamp(path)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         now = stamp(path)
         if now != known and now == seen:
             known = now
-            await _apply_change(app, gateway)
+            try:
+                await adopt(load(config.home.root, environment=config.environment))
+                LOG.info("the changed configuration is in effect")
+            except (UpwellError, OSError) as error:
+                old_stays = "the changed configuration has a mistake; the old one stays in effect"
+                await refuse(f"{old_stays}: {error}")
         seen = now
 
 
-async def _apply_change(app: App, gateway: Gateway) -> None:
-    """Apply a changed configuration. The worker processes restart with the next large result."""
-    try:
-        before = app.config
-        app.config = fresh = load(before.home.root, environment=before.environment)
-        app.fitter.result_tokens = fresh.result_tokens()
-        gateway.apply_options(fresh.gateway)
-        await gateway.replace_servers(fresh.servers)
-        await app.worker_pool.aclose()
-        LOG.info("the changed configuration is in effect")
-    except (UpwellError, OSError) as error:
-        message = f"the changed configuration has a mistake; the old one stays in effect: {error}"
-        await _tell(gateway, "error", message)
-        return
-    if changed_keys := _keys_for_restart(before, fresh):
-        message = (
-            f"the configuration was changed; restart upwell to apply {', '.join(changed_keys)}"
-        )
-        await _tell(gateway, "warning", message)
-
-
-def _keys_for_restart(before: Config, fresh: Config) -> list[str]:
-    settings = [
+async def _adopt(app: App, gateway: Gateway, fresh: Config) -> None:
+    """Apply what a running gateway can: the clients' connections and the open files stay. The
+    worker processes restart with the next large result."""
+    before, app.config = app.config, fresh
+    app.fitter.result_tokens = fresh.result_tokens()
+    gateway.apply_options(fresh.gateway)
+    await gateway.replace_servers(fresh.servers)
+    await app.worker_pool.aclose()
+    old, new = (
         {key: entry.value for key, entry in config.values.items()} for config in (before, fresh)
-    ]
-    old, new = settings
-    changed = {
-        key for key in {*old, *new} if key not in old or key not in new or old[key] != new[key]
-    }
-    return sorted(key for key in changed if not _applies_at_once(key))
+    )
+    changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
+    if awaiting := sorted(key for key in changed if not _applies_at_once(key)):
+        keys = ", ".join(awaiting)
+        message = f"the configuration was changed; restart upwell to apply {keys}"
+        await _tell(gateway, "warning", message)
 
 
 def _applies_at_once(key: str) -> bool:

@@ -5,8 +5,8 @@ removed before them, so that undoing restores the original bytes of a file that 
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 
 import tomlkit
@@ -106,22 +106,12 @@ class SettingUp:
     def __init__(self, clients: Clients, installer: Installer, home: Home) -> None:
         self._clients = clients
         self._installer = installer
-        self._home = home
+        self.home = home
 
     @property
     def damage(self) -> list[str]:
         """What is wrong with the records of hooks and servers."""
         return [fault for fault in (self._installer.damage, self._clients.damage) if fault]
-
-    @property
-    def sessions_db(self) -> Path:
-        """The index of past sessions."""
-        return self._home.sessions_db
-
-    @property
-    def folder(self) -> Path:
-        """The folder that contains everything that upwell stores."""
-        return self._home.root
 
     def plan(self, parts: Collection[SetupPart] = USUAL, *, lessons: str = "") -> SetupPlan:
         """The changes that are still to be made. Hooks come with learning at the end of each turn.
@@ -131,9 +121,10 @@ class SettingUp:
         Raises:
             ConfigError: `config.toml` cannot be read.
         """
-        path = self._home.config_file
+        path = self.home.config_file
         text = tomlkit.dumps(read_document(path)) if path.exists() else None
-        shorten = self._shortening() if SetupPart.SHORTEN in parts else ()
+        present = self._installer.present() if SetupPart.SHORTEN in parts else ()
+        shorten = [agent for agent in present if agent in REPLACING]
         capture = SetupPart.HOOKS in parts
         config = config_plan(path, text, text, capture=capture, shorten=shorten, lessons=lessons)
         plan = SetupPlan(config, GivingBack(), WrappingPlan())
@@ -162,11 +153,11 @@ class SettingUp:
         """
         # Before the first change, so that even an interrupted setup can be undone, and no agent
         # calls a launcher that does not exist.
-        control.write_launchers(self._home)
-        add_to_record(self._home.setup_file, self._record_of(plan))
+        control.write_launchers(self.home)
+        add_to_record(self.home.setup_file, self._record_of(plan))
         if plan.config.changes:
             self._clients.take(plan.config)
-            report(str(self._home.config_file), "")
+            report(str(self.home.config_file), "")
             self._end_daemon()
         self._apply((*plan.back.plans, *plan.back.settled), self._clients.apply, (), report)
         # Planned again, because servers may just have been given back.
@@ -175,12 +166,14 @@ class SettingUp:
         self._apply(changed, self._clients.wrapping.apply, (), report)
         for hook_plan in plan.hooks:
             if hook_plan.changes:
-                _reported(partial(self._install, hook_plan.agent), hook_plan.path, report)
+                # Planned again, because some agents have servers and hooks in one file.
+                with _reporting(hook_plan.path, report):
+                    self._installer.apply(self._installer.installing(hook_plan.agent))
 
     def keep_learned(self, holdings: Holdings) -> None:
         """Record what setup learned from past sessions."""
         learned = {kind: tuple(sorted(keys)) for kind, keys in asdict(holdings).items()}
-        add_to_record(self._home.setup_file, SetupRecord(learned=learned))
+        add_to_record(self.home.setup_file, SetupRecord(learned=learned))
 
     def proofs(self, folder: str, environment: Mapping[str, str]) -> Iterator[Proof]:
         """Try upwell's hooks in each agent that has them, as if a session started in `folder`."""
@@ -208,8 +201,11 @@ class SettingUp:
         unwrapping = self._unwrapping(record, every=only_servers)
         plan.refused |= back.refused | unwrapping.refused
         plan.kept = self._kept(record, back, done=False)
-        change = None if only_servers else record.config
-        config = [self._config_undone(change, plan.kept)] if change else []
+        config: list[FilePlan] = []
+        if (change := record.config) and not only_servers:
+            path = self.home.config_file
+            before = read_regular_file(path).decode() if path.exists() else None
+            config = [FilePlan("config", path, before, change.after(path, plan.kept))]
         plan.hooks = [hooks for hooks in plan.hooks if hooks.changes]
         plan.files = [file for file in (*back.plans, *unwrapping.files, *config) if file.changes]
         plan.others = [] if only_servers else self._others(record)
@@ -249,7 +245,9 @@ class SettingUp:
         # In reverse order: if two agents share a folder, it was created for the first one, which
         # must therefore be undone last.
         for agent, file in () if only_servers else self._hook_files(record):
-            _reported(partial(self._uninstall, agent, file), file, reported)
+            # Even without a change, the record is updated: it may be that of an interrupted setup.
+            with _reporting(file, reported):
+                self._installer.apply(self._installer.uninstalling(agent, file))
         back = self._given_back(record, every=only_servers)
         self._apply((*back.plans, *back.settled), self._clients.apply, faulty, reported)
         # Planned now, because a file may have held upwell and wrapped servers.
@@ -260,12 +258,12 @@ class SettingUp:
         if only_servers:
             return
         if record.config:
-            undo_config = partial(self._write_config, record, back)
-            _reported(undo_config, self._home.config_file, reported)
+            with _reporting(self.home.config_file, reported):
+                self._write_config(record, back)
         if not self._installer.installed():
             self._end_daemon()
         if not faulty:
-            reduce_record(self._home.setup_file, undone=True)
+            reduce_record(self.home.setup_file, undone=True)
 
     def _apply(
         self,
@@ -278,7 +276,8 @@ class SettingUp:
         still has our hooks, its earlier content cannot be restored."""
         for plan in plans:
             if plan.path not in faulty:
-                _reported(partial(apply, plan), plan.path, report)
+                with _reporting(plan.path, report):
+                    apply(plan)
 
     def learned(self) -> Holdings:
         """What setup learned from past sessions, according to its record.
@@ -301,11 +300,11 @@ class SettingUp:
 
     def forgot_learned(self) -> None:
         """Remove what setup learned from past sessions from the record, because it was dropped."""
-        reduce_record(self._home.setup_file, forgotten=True)
+        reduce_record(self.home.setup_file, forgotten=True)
 
     def _record(self, *, tolerant: bool = False) -> SetupRecord:
         try:
-            return read_record(self._home.setup_file) or SetupRecord()
+            return read_record(self.home.setup_file) or SetupRecord()
         except StoreUnwritable:
             if tolerant:
                 return SetupRecord()
@@ -318,7 +317,7 @@ class SettingUp:
             (agent, Path(path))
             for agent, path in self._installer.installed().items()
             if agent not in record.hooks
-            and str(self._home.hook_launcher) in self._installer.text_of(agent)
+            and str(self.home.hook_launcher) in self._installer.text_of(agent)
             and Path(path) not in self._installer.paths(agent)
         ]
         for agent in reversed(record.hooks):
@@ -357,7 +356,7 @@ class SettingUp:
             if _changed(record, file)
             or (
                 file.changes
-                and str(self._home.server_launcher) in (file.before or "")
+                and str(self.home.server_launcher) in (file.before or "")
                 and not wrapping.is_recorded(file)
             )
         ]
@@ -389,25 +388,8 @@ class SettingUp:
             lessons=bool(change and change.lessons),
         )
 
-    def _shortening(self) -> list[str]:
-        """The agents on this machine that let a hook replace tool results."""
-        return [agent for agent in self._installer.present() if agent in REPLACING]
-
-    def _install(self, agent: str) -> None:
-        # Planned again, because some agents have servers and hooks in one file.
-        self._installer.apply(self._installer.installing(agent))
-
-    def _uninstall(self, agent: str, path: Path) -> None:
-        # Even without a change, the record is updated, which may be that of an interrupted setup.
-        self._installer.apply(self._installer.uninstalling(agent, path))
-
-    def _config_undone(self, change: ConfigChange, kept: Collection[str]) -> FilePlan:
-        path = self._home.config_file
-        before = read_regular_file(path).decode() if path.exists() else None
-        return FilePlan("config", path, before, change.after(path, kept))
-
     def _write_config(self, record: SetupRecord, back: GivingBack) -> None:
-        path = self._home.config_file
+        path = self.home.config_file
         with exclusively(path), writing(path):
             kept = self._kept(record, back, done=True)
             text = record.config.after(path, kept) if record.config else None
@@ -416,18 +398,19 @@ class SettingUp:
             else:
                 write_atomically(path, text)
         if kept:
+            stays = "this server stays" if len(kept) == 1 else "these servers stay"
             raise ConfigError(
-                f"no agent has {', '.join(kept)}, so {_these(kept)} in config.toml",
+                f"no agent has {', '.join(kept)}, so {stays} in config.toml",
                 hint="add what you need to your agents; `upwell remove NAME` then removes it here",
             )
 
     def _events_answered(self) -> int:
-        daemon = daemon_at(str(self._home.root))
+        daemon = daemon_at(str(self.home.root))
         return int(daemon.state.get("answered", 0)) if daemon else 0
 
     def _end_daemon(self) -> None:
         """End the daemon. The next event starts a new one with the current configuration."""
-        if daemon := daemon_at(str(self._home.root)):
+        if daemon := daemon_at(str(self.home.root)):
             end(daemon)
 
 
@@ -436,13 +419,10 @@ def _changed(record: SetupRecord, plan: FilePlan) -> bool:
     return plan.agent in record.clients and (not record.files or str(plan.path) in record.files)
 
 
-def _these(names: Sequence[str]) -> str:
-    return "this server stays" if len(names) == 1 else "these servers stay"
-
-
-def _reported(work: Callable[[], object], path: Path, report: Report) -> None:
+@contextmanager
+def _reporting(path: Path, report: Report) -> Iterator[None]:
     try:
-        work()
+        yield
     except (UpwellError, OSError) as error:
         report(str(path), str(error))
     else:

@@ -1,11 +1,6 @@
-"""Shortens the results from an agent's own tools, if the user turned that on (`hook.compress`).
-
-The record of shortened results: the call, the tokens before and after, the keys of the
-originals, and the texts that the agent saw.
-
-Records what agents do with shortened results, for learning and in the trace of the call.
-
-Estimates how many tokens `hook.compress` would have saved in past sessions.
+"""Shortens the results from an agent's own tools, if the user turned that on (`hook.compress`), and
+estimates how many tokens that would have saved in past sessions. The record of all shortened
+results, and of what agents do with them, for learning and in the trace of the call.
 """
 
 import asyncio
@@ -95,19 +90,17 @@ class Cuts:
         fails, the records are lost, and a warning is logged."""
         async with self._writing:
             pending, self._pending = self._pending, []
-            if pending:
-                await self._write(pending)
-
-    async def _write(self, pending: Sequence[_Pending]) -> None:
-        written = await asyncio.to_thread(lambda: [self._encoded(entry) for entry in pending])
-        texts = {event.id: text for event, text in written if text}
-        try:
-            await asyncio.gather(
-                self._events.put([event for event, _ in written]),
-                self._ttl_store.put(EntryKind.CUT, texts, ttl_seconds=CUT_SECONDS),
-            )
-        except StoreError as error:
-            LOG.warning("shortened results were not recorded: %s", error)
+            if not pending:
+                return
+            written = await asyncio.to_thread(lambda: [self._encoded(entry) for entry in pending])
+            texts = {event.id: text for event, text in written if text}
+            try:
+                await asyncio.gather(
+                    self._events.put([event for event, _ in written]),
+                    self._ttl_store.put(EntryKind.CUT, texts, ttl_seconds=CUT_SECONDS),
+                )
+            except StoreError as error:
+                LOG.warning("shortened results were not recorded: %s", error)
 
     def described(self, event: Event) -> dict[str, Any]:
         """A shortened result without its texts."""
@@ -139,8 +132,7 @@ class Cuts:
             return []
         row = orjson.loads(item.value)
         pairs = []
-        left_out = row.get("left_out") or [""] * len(row["keys"])  # recorded since 0.2
-        for key, shown, counts in zip(row["keys"], row["shown"], left_out, strict=False):
+        for key, shown, counts in zip(row["keys"], row["shown"], row["left_out"], strict=False):
             try:
                 original = await self._originals.get(key)
             except KeyUnknown:
@@ -253,7 +245,11 @@ class FollowUp:
 
         async def run(args: Mapping[str, Any], session: str) -> Result:
             key = str(args.get("key", ""))
-            trace_id = await self._trace_of(key) if is_tracing() else ""
+            trace_id = ""
+            if is_tracing():
+                with contained("looking up the trace of a result"):
+                    row = await self._cuts.call_of(key)
+                    trace_id = str(row["trace_id"]) if row else ""
             with span("upwell.read_on", trace_id=trace_id, tool=tool.name) as current:
                 result = await tool.run(args, session)
                 conclude(current, "read")
@@ -263,12 +259,6 @@ class FollowUp:
 
     async def aclose(self) -> None:
         await self._reading.drain()
-
-    async def _trace_of(self, key: str) -> str:
-        with contained("looking up the trace of a result"):
-            row = await self._cuts.call_of(key)
-            return str(row["trace_id"]) if row else ""
-        return ""
 
 
 class Savings(Struct):

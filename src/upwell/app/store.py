@@ -116,6 +116,7 @@ class StoreApp:
         self.config, self.mistakes = prepared(settings)
         self._cwd = settings.cwd
         self._clock = settings.clock
+        self._is_tolerant = settings.tolerant
         self._files = open_files(self.config, tolerant=settings.tolerant)
         self._embedder = embedder_of(self.config.embed)
         self._questions = QuestionVectors(self._embedder) if self._embedder else None
@@ -127,6 +128,13 @@ class StoreApp:
             clock=settings.clock,
         )
         self.memory = Library(store, clock=settings.clock)
+
+    async def open(self) -> None:
+        """Finish the opening, before the first use.
+
+        Raises:
+            StoreError: a store cannot be read.
+        """
 
     def kept_folder(self) -> "MemoryFolder | None":
         """The folder that holds every memory as a file, if there is one."""

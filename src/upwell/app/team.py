@@ -1,8 +1,5 @@
-"""`upwell team audit`: reads the audit log, and adds what the owner does on the command line.
-
-`upwell team`: joins a team with a token for its gateway, and leaves it.
-
-The team's memories behind a gateway's `/team`.
+"""`upwell team`: joins a team with a token for its gateway, leaves it, and reads the audit log. The
+team's memories behind a gateway's `/team`.
 """
 
 import asyncio

@@ -9,12 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from msgspec import Struct
-
+from upwell.app.memory import CitedTexts, MemoryApp
 from upwell.app.reporting import report_of
-from upwell.app.shortening import FollowUp
-from upwell.compress.originals import Originals
-from upwell.config import Config
 from upwell.gateway.clients import Client
 from upwell.gateway.options import ServerOptions
 from upwell.ground.errors import UsageError
@@ -22,17 +18,11 @@ from upwell.ground.project import project_of
 from upwell.ground.types.memory import DEFAULT_NAMESPACE
 from upwell.ground.types.rpc import OWNER, Principal, Reply
 from upwell.hosts import HOSTS
-from upwell.learn.budgets import Budgets
-from upwell.memory.documents.recall import Documents
-from upwell.memory.library import Library
-from upwell.memory.notes.stm import ShortTerm
-from upwell.surface.learning import Learning
-from upwell.surface.pipeline import Surfacer
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Record, Toolbox
 from upwell.tools.feedback import Served, compression_feedback_tool, feedback_tool, stats_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
-from upwell.tools.recall import Document, Sessions, context_tool, get_tool, search_tool
+from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
 MAX_TOOLBOXES = 500
@@ -89,36 +79,20 @@ class SeenResources:
 _TOOL_NAME = re.compile(r"[\w.:/-]{1,128}")
 
 
-class Parts(Struct, frozen=True, kw_only=True):
-    """The parts of an app that its tools use. `sessions` searches past sessions, `cited_lines`
-    reads the text behind a citation for the owner, and `record` writes the audit log."""
-
-    config: Config
-    cwd: str | None
-    memory: Library
-    notes: ShortTerm
-    documents: Documents
-    originals: Originals
-    surfacer: Surfacer
-    learning: Learning
-    budgets: Budgets
-    follow_up: FollowUp
-    sessions: Sessions
-    cited_lines: Document
-    record: Record
-
-
 def toolbox_of(
-    app: Parts,
+    app: MemoryApp,
+    cwd: str | None,
     principal: Principal,
     served: Served,
+    record: Record,
     *,
     few: bool,
 ) -> Toolbox:
-    """The tools for a principal. Only principals who see the default namespace get the tools for
-    short notes, and only the owner gets the statistics. `few`: see `ToolsOptions`."""
+    """The tools for a principal in the folder `cwd`. Only principals who see the default namespace
+    get the tools for short notes, and only the owner gets the statistics. `few`: see
+    `ToolsOptions`. `record` writes the audit log."""
     config = app.config
-    project, status = project_of(app.cwd), config.shows_status()
+    project, status, texts = project_of(cwd), config.shows_status(), CitedTexts(app, cwd)
     originals, follow_up = app.originals.of(principal.name), app.follow_up
     own = (app.notes, project, principal)
     alike = partial(note_tools.alike, app.memory, project, principal)
@@ -129,7 +103,6 @@ def toolbox_of(
         note_tools.delete_tool(*own, status=status, read_only=read_only),
     )
     is_owner = principal == OWNER
-    report = partial(report_of, app.learning, app.budgets, app.memory)
     tools = [
         *(
             follow_up.traced(tool(originals, follow_up.on_follow_up))
@@ -139,7 +112,7 @@ def toolbox_of(
         feedback_tool(partial(app.surfacer.ratings.rate_all, principal=principal)),
         context_tool(
             app.surfacer.surface,
-            app.cwd,
+            cwd,
             enabled=config.memory_context.enabled,
             principal=principal,
         ),
@@ -147,12 +120,12 @@ def toolbox_of(
             app.memory,
             project,
             principal,
-            app.sessions if is_owner else None,
+            texts.search_sessions if is_owner else None,
             app.learning.viewed,
         ),
         get_tool(
             app.memory,
-            app.cited_lines if is_owner else app.documents.lines,
+            texts.lines if is_owner else app.documents.lines,
             project,
             app.learning.opened,
             principal,
@@ -160,10 +133,10 @@ def toolbox_of(
             app.documents.refresh,
         ),
         *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
-        *([stats_tool(report)] if is_owner else []),
+        *([stats_tool(partial(report_of, app))] if is_owner else []),
     ]
     hidden = config.tools.hidden([tool.name for tool in tools], few=few)
-    return Toolbox(tools, principal, app.record, hidden)
+    return Toolbox(tools, principal, record, hidden)
 
 
 def known_tool(

@@ -1,13 +1,10 @@
-"""What happens when an agent's hooks report the end of a turn or session. No answer to an event
-waits for it.
-
-Facts for the hook that, at the end of a turn, asks the agent to store what it learned.
+"""What happens when an agent's hooks report the end of a turn or session; no answer to an event
+waits for it. Facts for the hook that then asks the agent to store what it learned.
 """
 
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +49,7 @@ async def tool_name(config: Config, host: Host, event: HostEvent) -> str:
     """The name under which the agent sees `add_memory`; "" if upwell is not among the agent's
     servers.
     """
-    user = Installation(user_folder=Path.home(), environment=config.environment, command=())
+    user = Installation.of_user(config.environment)
     if await asyncio.to_thread(plugin_of, host.name, user):
         return (host.export.plugin_tool_name or host.export.tool_name).format(OWN_TOOL)
     if host.servers is None:
@@ -87,20 +84,17 @@ async def has_noted(library: Library, notes: ShortTerm, event: HostEvent, since:
 async def commands_in(event: HostEvent, since: float) -> Sequence[tuple[str, bool]]:
     """The commands that the event's session has run since the time `since`, and whether each
     failed, as far as the end of the transcript shows them."""
-    return await asyncio.to_thread(_commands_in, event.transcript, since)
-
-
-def _commands_in(transcript: str, since: float) -> Sequence[tuple[str, bool]]:
+    recent = await asyncio.to_thread(events_at_end, event.transcript, MAX_TRANSCRIPT_BYTES)
     return [
-        (command, event.failed)
-        for event in events_at_end(transcript, MAX_TRANSCRIPT_BYTES)
-        if event.t >= since and (command := command_of(event))
+        (command, each.failed)
+        for each in recent
+        if each.t >= since and (command := command_of(each))
     ]
 
 
 def _tool(config: Config, file: ServerFile, cwd: str | None) -> str:
     """The name of `add_memory` in upwell's server: behind the gateway, or alone."""
-    installation = Installation(user_folder=Path.home(), environment=config.environment, command=())
+    installation = Installation.of_user(config.environment)
     project = project_of(cwd)
     files = [file, *(file.for_project(Path(project)) if project else ())]
     return next(filter(None, (_tool_in(each, installation) for each in files)), "")
@@ -138,9 +132,18 @@ async def end_turn(
         return
     if ended is not None:
         await ended(event)
-    written = partial(_written, event, time.time())
+    now = time.time()
+
+    def written(since: float) -> list[tuple[float, str]]:
+        last_message = [(now, event.text)] if event.text else []
+        earlier = written_in(event.transcript, since) if event.transcript else []
+        return [*last_message, *earlier]
+
     await learning.wrote(event.session, written, ended=event.kind is EventKind.END)
-    if not event.reports_compactions and await _has_lost_memories(event):
+    marks = (HEADING, TAG)  # they are no longer in a history that the host compacted
+    if not event.reports_compactions and await asyncio.to_thread(
+        has_lost_marks, event.transcript, marks
+    ):
         await surfacer.compacting(event.session)
     if capture is not None:
         try:
@@ -148,33 +151,16 @@ async def end_turn(
         except (StoreError, OSError) as error:
             LOG.warning("nothing was learned from a turn: %s", error)
     if past is not None:
-        await _keep_record(past, event)
-
-
-async def _keep_record(past: "SessionIndex", event: HostEvent) -> None:
-    try:
-        await past.read_one(event.transcript)
-        if event.kind is EventKind.END:
-            await past.close(event.session)
-    except (StoreError, OSError) as error:
-        LOG.warning("the record of a session is out of date: %s", error)
-
-
-async def _has_lost_memories(event: HostEvent) -> bool:
-    """True if the host compacted the history, so that the surfaced memories are no longer in it."""
-    return await asyncio.to_thread(has_lost_marks, event.transcript, (HEADING, TAG))
-
-
-def _written(event: HostEvent, now: float, since: float) -> list[tuple[float, str]]:
-    last_message = [(now, event.text)] if event.text else []
-    earlier = written_in(event.transcript, since) if event.transcript else []
-    return [*last_message, *earlier]
+        try:
+            await past.read_one(event.transcript)
+            if event.kind is EventKind.END:
+                await past.close(event.session)
+        except (StoreError, OSError) as error:
+            LOG.warning("the record of a session is out of date: %s", error)
 
 
 def answered_elsewhere(hooks_file: Path, host: str, payload: Mapping[str, Any]) -> bool:
     """True if Cursor, which also runs Claude Code's hooks, answers the event with its own hook."""
     if host != "claude" or "cursor_version" not in payload:
         return False
-    from upwell.hosts.install import installed_entries
-
     return "cursor" in installed_entries(hooks_file)

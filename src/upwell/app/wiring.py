@@ -1,8 +1,4 @@
-"""Builds every part of upwell and connects them.
-
-What tools' results need: the embedder and model of compression, cached results, and connections
-to servers.
-"""
+"""Builds every part of upwell and connects them."""
 
 import asyncio
 import dataclasses
@@ -14,10 +10,10 @@ from msgspec.structs import replace
 
 from upwell.app.files import open_audit_log, own_secret
 from upwell.app.local_copy import copy_ping, keep_copy
+from upwell.app.memory import MemoryApp
 from upwell.app.shortening import Shortening, read_command
 from upwell.app.store import Chore, Settings
-from upwell.app.surfacing import LearningApp, opened
-from upwell.app.toolbox import NameOf, Parts, SeenResources, Toolboxes, known_tool, toolbox_of
+from upwell.app.toolbox import NameOf, SeenResources, Toolboxes, known_tool, toolbox_of
 from upwell.app.turns import answered_elsewhere, end_turn
 from upwell.compress.base import Tools
 from upwell.compress.options import CompressOptions
@@ -77,7 +73,7 @@ def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
     return Cache(ttl_store, own_secret(config.home.secret_file), config.cache, has_secret)
 
 
-class App(LearningApp):
+class App(MemoryApp):
     """All parts of upwell for one home, wired together. Close it with `aclose()`."""
 
     def __init__(self, settings: Settings) -> None:
@@ -93,12 +89,12 @@ class App(LearningApp):
         )
         self._tools = tools_of(config, self._embedder)
         self.fitter = Fitter(
-            self._originals,
+            self.originals,
             self._compress_for,
             tools=self._tools,
             result_tokens=config.result_tokens(),
             ratios=self.budgets.ratios,
-            shortened=self._follow_up.delivered,
+            shortened=self.follow_up.delivered,
         )
         self.worker_pool = WorkerPool(
             {**config.environment, "UPWELL_HOME": str(config.home.root)},
@@ -106,22 +102,18 @@ class App(LearningApp):
             config.compress.original_ttl_seconds,
             options=self._compress_for,
             ratios=self.budgets.ratios,
-            shortened=self._follow_up.delivered,
+            shortened=self.follow_up.delivered,
             brief=self.fitter.brief,
         )
         self._cache = open_cache(config, self._ttl_store)
 
-    # The next two methods read `config` on each call, because a hot reload replaces it.
-
     def _compress_for(self, server: str, tool: str) -> CompressOptions:
+        # `config` is read on each call, because a hot reload replaces it.
         return self.config.compress_for(server, tool)
-
-    def _strategy_of(self, server: str, tool: str) -> str:
-        return self.config.compress_for(server, tool).strategy
 
     def may_shorten(self, server: str, tool: str) -> bool:
         """True if the results of a tool may be shortened."""
-        return self._strategy_of(server, tool) != "none"
+        return self._compress_for(server, tool).strategy != "none"
 
     async def compress(
         self,
@@ -156,29 +148,12 @@ class App(LearningApp):
     ) -> Toolbox:
         """upwell's own MCP tools for a principal. `name_of()` looks up a server's tools. `cwd` is
         the caller's folder, if it is not this app's. `few`: see `ToolsOptions`."""
-        cwd = cwd or self._cwd
-        texts = self._texts_of(cwd)
 
         def served(server: str, tool: str) -> str:
             own_name, names = name_of(server, tool) if name_of else (tool, ())
             return known_tool(self.config.servers, server, own_name, names)
 
-        parts = Parts(
-            config=self.config,
-            cwd=cwd,
-            memory=self.memory,
-            notes=self.notes,
-            documents=self.documents,
-            originals=self._originals,
-            surfacer=self.surfacer,
-            learning=self.learning,
-            budgets=self.budgets,
-            follow_up=self._follow_up,
-            sessions=texts.search_sessions,
-            cited_lines=texts.lines,
-            record=self.audit.record,
-        )
-        return toolbox_of(parts, principal, served, few=few)
+        return toolbox_of(self, cwd or self._cwd, principal, served, self.audit.record, few=few)
 
     @property
     def postgres(self) -> "Postgres | None":
@@ -201,7 +176,7 @@ class App(LearningApp):
             cwd=cwd,
             sessions=joined,
             guards=self.guards,
-            progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
+            progressive=lambda *name: self._compress_for(*name).strategy == "progressive",
         )
         return Pipeline(
             Fitting(self.fitter, self.worker_pool),
@@ -271,10 +246,10 @@ class App(LearningApp):
     def _shortening(self) -> Shortening:
         return Shortening(
             self.config,
-            self._originals,
+            self.originals,
             self._tools,
             self.pause.holds,
-            self._follow_up.shortened_by_hook,
+            self.follow_up.shortened_by_hook,
             self.surfacer.last_request,
         )
 
@@ -368,5 +343,6 @@ async def build(settings: Settings | None = None) -> App:
         StoreError: a file other than `ledger.db` cannot be used. If `ledger.db` cannot be used,
             a store in memory takes over.
     """
-    settings = settings or Settings()
-    return await opened(App(settings), settings)
+    app = App(settings or Settings())
+    await app.open()
+    return app

@@ -1,9 +1,4 @@
-"""The commands `team join|status|leave|audit`.
-
-The commands `login` and `logout`.
-
-The commands `token add|list|remove`.
-"""
+"""The commands `login`, `logout`, `token add|list|remove` and `team join|status|leave|audit`."""
 
 import sys
 import time

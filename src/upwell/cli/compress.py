@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from upwell.cli.command import Argument, Option
 from upwell.cli.output import Json, note, raw, say_json
-from upwell.cli.session import with_app, with_learning
+from upwell.cli.session import with_app, with_memory
 from upwell.ground.errors import UsageError
 from upwell.ground.text.words import counted
 
@@ -49,21 +49,17 @@ def compress(
     if not done.text.endswith("\n") and (sys.stdout.isatty() or done.omitted):
         note("")
     if done.omitted:
+        whole = (
+            f"whole text: upwell read {done.key}"
+            if done.key
+            else "the whole text was not stored: it contains a secret or is too large, or the disk "
+            "is full or read-only"
+        )
         left = "; ".join(f"{o.count:,} of {o.total:,} {o.what}" for o in done.omitted[:5])
         note(
             f"upwell: {done.strategy}, {done.before:,} to {done.after:,} characters "
-            f"({counted(done.tokens, 'token')}); left out: {left}; "
-            f"{_whole(done.key)}"
+            f"({counted(done.tokens, 'token')}); left out: {left}; {whole}"
         )
-
-
-def _whole(key: str) -> str:
-    if key:
-        return f"whole text: upwell read {key}"
-    return (
-        "the whole text was not stored: it contains a secret or is too "
-        "large, or the disk is full or read-only"
-    )
 
 
 def read(
@@ -76,7 +72,7 @@ def read(
     ] = None,
 ) -> None:
     """Print a whole text by the key in its notice, or a memory by its id or address."""
-    raw(with_learning(lambda app: app.texts.read(key, lines or "")))
+    raw(with_memory(lambda app: app.texts.read(key, lines or "")))
 
 
 def _text_of(file: Path | None) -> str:

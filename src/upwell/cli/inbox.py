@@ -2,7 +2,7 @@
 about them."""
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Json, note, note_masked, say, say_json, table
-from upwell.cli.session import read_config, with_learning, with_store
+from upwell.cli.session import read_config, with_memory, with_store
 from upwell.cli.triage import Card, TriageAnswer, TriageDecision, decisions, edited, has_terminal
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of, repository_of
@@ -20,10 +20,9 @@ from upwell.ground.types.memory import IMPORT
 
 if TYPE_CHECKING:
     from upwell.app import StoreApp
+    from upwell.app.memory import MemoryApp
     from upwell.app.review import RemovalOffer, RemovalReason, Review
-    from upwell.app.surfacing import LearningApp
     from upwell.capture.inbox import Inbox, Proposal
-    from upwell.ground.types.memory import Memory
 
 MAX_FILES = 8
 _HABIT = "a habit; `upwell rules keep {id}` makes it a standing rule"
@@ -163,16 +162,13 @@ async def _triage(
 async def _apply(
     app: "StoreApp", box: "Inbox", batch: "Sequence[TriageDecision[Proposal]]"
 ) -> None:
-    by_answer: dict[TriageAnswer, list[TriageDecision[Proposal]]] = defaultdict(list)
-    for decision in batch:
-        by_answer[decision.answer].append(decision)
-    if acceptances := by_answer[TriageAnswer.KEEP]:
+    if acceptances := [each for each in batch if each.answer is TriageAnswer.KEEP]:
         proposals = [decision.item for decision in acceptances]
         await _store(app, box, proposals, [decision.text for decision in acceptances])
-    if refusals := by_answer[TriageAnswer.DROP]:
-        box.take([decision.item.id for decision in refusals])
-    if bans := by_answer[TriageAnswer.NEVER]:
-        box.ban([decision.item for decision in bans])
+    if refusals := [each.item.id for each in batch if each.answer is TriageAnswer.DROP]:
+        box.take(refusals)
+    if bans := [each.item for each in batch if each.answer is TriageAnswer.NEVER]:
+        box.ban(bans)
 
 
 async def _store(
@@ -182,19 +178,15 @@ async def _store(
     texts: Sequence[str] | None = None,
 ) -> int:
     from upwell.app.review import accept
-
-    memories, added = await accept(app, box, proposals, texts)
-    _note_rules([memory for memory in memories if memory.pinned])
-    note_masked(sorted({rule for result in added for rule in result.redacted}))
-    return len(added)
-
-
-def _note_rules(rules: "Sequence[Memory]") -> None:
     from upwell.surface.scopes import scope_of
 
-    for scope, count in Counter(scope_of(rule).in_words() for rule in rules).items():
+    memories, added = await accept(app, box, proposals, texts)
+    scopes = Counter(scope_of(memory).in_words() for memory in memories if memory.pinned)
+    for scope, count in scopes.items():
         stored = counted(count, "standing rule")
         note(f"upwell: {stored} stored, for {scope}; `upwell rules` limits or pauses them")
+    note_masked(sorted({rule for result in added for rule in result.redacted}))
+    return len(added)
 
 
 def _chosen(
@@ -237,6 +229,7 @@ def _why(proposal: "Proposal") -> str:
 
 def _evidence(proposal: "Proposal", *, names_project: bool) -> "Sequence[str]":
     from upwell.episodes.triggers import in_words
+    from upwell.surface.scopes import scope_of
 
     date = (iso(proposal.at) or "")[:10]
     lines = [" ".join(filter(None, (f"from {proposal.source}", date and f"of {date}")))]
@@ -245,26 +238,20 @@ def _evidence(proposal: "Proposal", *, names_project: bool) -> "Sequence[str]":
     if proposal.paths:
         lines.append(f"files {', '.join(proposal.paths[:MAX_FILES])}")
     if proposal.kind == "rule" and proposal.source.startswith(IMPORT):
-        lines.append(f"for {proposal.project or 'every project'}, {_scope_of(proposal)}")
+        lines.append(
+            f"for {proposal.project or 'every project'}, {scope_of(proposal.memory()).in_words()}"
+        )
         return lines
     if proposal.triggers:
         lines.append(f"surfaces when {in_words(proposal.triggers[0])}")
-    lines.append(_past(proposal.occurrences))
+    if (count := proposal.occurrences) == 1:
+        lines.append("found in one past session")
+    else:
+        helped = "a memory would have helped all but the first"
+        lines.append(f"found in {count} past sessions; {helped}")
     if proposal.is_habit:
         lines.append(_HABIT.format(id=proposal.id))
     return lines
-
-
-def _scope_of(proposal: "Proposal") -> str:
-    from upwell.surface.scopes import scope_of
-
-    return scope_of(proposal.memory()).in_words()
-
-
-def _past(occurrences: int) -> str:
-    if occurrences == 1:
-        return "found in one past session"
-    return f"found in {occurrences} past sessions; a memory would have helped all but the first"
 
 
 @inbox.command("review")
@@ -290,32 +277,31 @@ def review(
         raise UsageError("--yes needs --reason", hint="upwell inbox review --reason stale --yes")
     owner = owner_of(project, every)
 
-    async def work(app: "LearningApp") -> None:
+    async def work(app: "MemoryApp") -> None:
         session = app.review()
         offers = await session.offers(owner, only)
         if yes:
-            await _remove_all(session, offers)
+            for offer in offers:
+                await session.remove(offer.memory)
+            removed = counted(len(offers), "memory", "memories")
+            say(
+                f"{removed} removed; `upwell recall --trash` lists them, `upwell restore ID` "
+                "restores one"
+            )
         elif as_json:
-            say_json({"offers": [_offer_row(offer) for offer in offers]})
+            say_json({"offers": [offer.described() for offer in offers]})
         elif has_terminal() and offers:
             await _ask_about(app, session, offers)
         else:
-            rows = [_offer_row(offer) for offer in offers]
+            rows = [offer.described() for offer in offers]
             table(("id", "reason", "detail", "text"), rows, "Nothing to remove.")
 
-    with_learning(work)
+    with_memory(work)
 
 
-async def _remove_all(session: "Review", offers: "Sequence[RemovalOffer]") -> None:
-    for offer in offers:
-        await session.remove(offer.memory)
-    removed = counted(len(offers), "memory", "memories")
-    say(f"{removed} removed; `upwell recall --trash` lists them, `upwell restore ID` restores one")
+async def _ask_about(app: "MemoryApp", session: "Review", offers: "Sequence[RemovalOffer]") -> None:
+    from upwell.app.review import reword
 
-
-async def _ask_about(
-    app: "LearningApp", session: "Review", offers: "Sequence[RemovalOffer]"
-) -> None:
     note(
         "upwell: `drop` moves a memory to the trash; `upwell restore ID` brings it back for 30 days"
     )
@@ -325,25 +311,13 @@ async def _ask_about(
     ]
     for batch in decisions(cards, lambda text: edited(text, app.config.environment)):
         for decision in batch:
-            await _carry_out(app, session, decision)
-
-
-async def _carry_out(
-    app: "LearningApp", session: "Review", decision: "TriageDecision[RemovalOffer]"
-) -> None:
-    offer, memory = decision.item, decision.item.memory
-    if decision.answer is TriageAnswer.KEEP:
-        if decision.text != memory.text:
-            await _reword(app, offer, decision.text)
-        await session.decline(offer)
-    elif decision.answer in (TriageAnswer.DROP, TriageAnswer.NEVER):
-        await session.remove(memory, duplicates=decision.answer is TriageAnswer.NEVER)
-
-
-async def _reword(app: "StoreApp", offer: "RemovalOffer", text: str) -> None:
-    from upwell.app.review import reword
-
-    note_masked((await reword(app, offer.memory, text)).redacted)
+            offer, memory = decision.item, decision.item.memory
+            if decision.answer is TriageAnswer.KEEP:
+                if decision.text != memory.text:
+                    note_masked((await reword(app, memory, decision.text)).redacted)
+                await session.decline(offer)
+            elif decision.answer in (TriageAnswer.DROP, TriageAnswer.NEVER):
+                await session.remove(memory, duplicates=decision.answer is TriageAnswer.NEVER)
 
 
 def _review_evidence(offer: "RemovalOffer") -> "Sequence[str]":
@@ -352,16 +326,6 @@ def _review_evidence(offer: "RemovalOffer") -> "Sequence[str]":
     origin = memory.source or memory.provenance.door
     lines = [offer.detail, " ".join(filter(None, (memory.id, origin, date)))]
     return [*lines, f"project {memory.project}"] if memory.project else lines
-
-
-def _offer_row(offer: "RemovalOffer") -> dict[str, str | None]:
-    return {
-        "id": offer.memory.id,
-        "reason": str(offer.reason),
-        "detail": offer.detail,
-        "text": offer.memory.text,
-        "project": offer.memory.project,
-    }
 
 
 def _reason(name: str | None) -> "RemovalReason | None":

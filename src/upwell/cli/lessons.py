@@ -1,6 +1,5 @@
-"""The `lessons` commands: what past sessions taught, as a model wrote it down.
-
-The commands `learn git` and `learn sessions`.
+"""The commands `learn git|sessions` and `lessons`: what history taught, also as a model wrote it
+down.
 """
 
 import time
@@ -24,7 +23,7 @@ from upwell.cli.output import (
     say_json,
     table,
 )
-from upwell.cli.session import folder, read_config, with_learning
+from upwell.cli.session import folder, read_config, with_memory
 from upwell.ground.errors import UsageError
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.text.words import counted, iso
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from upwell.app.capture import Gain
     from upwell.app.lesson_offer import LessonOffer
     from upwell.app.lessons import LessonGain
-    from upwell.app.surfacing import LearningApp
+    from upwell.app.memory import MemoryApp
     from upwell.replay.transcripts import Transcript
 
 MAX_COMMITS = 12
@@ -140,7 +139,7 @@ def sessions(
     if since or max_tokens:
         raise UsageError("--since and --max-tokens need --lessons")
     with progress("learning") as show:
-        gain = with_learning(lambda app: learned_from(app, transcripts, show, again=again))
+        gain = with_memory(lambda app: learned_from(app, transcripts, show, again=again))
     if as_json:
         say_json({"transcripts": len(transcripts), **asdict(gain)})
         return
@@ -158,7 +157,7 @@ def _write_lessons(
     from upwell.app.lesson_book import write_past
 
     with progress("reading sessions") as show:
-        gain, unreadable = with_learning(
+        gain, unreadable = with_memory(
             lambda app: write_past(
                 app, transcripts, show, since=since, max_tokens=max_tokens, now=time.time()
             )
@@ -176,7 +175,7 @@ def say_learned() -> None:
     """Print what past sessions taught, and what of it matters most."""
     from upwell.app.lesson_book import learned
 
-    known = with_learning(learned)
+    known = with_memory(learned)
     if not known.sessions:
         return
     say(f"{known.sentence}{'. What matters most:' if known.foremost else ''}")
@@ -205,7 +204,7 @@ def say_gain(transcripts: int, gain: "Gain") -> None:
 
 
 async def learned_from(
-    app: "LearningApp",
+    app: "MemoryApp",
     transcripts: "Sequence[Transcript]",
     show: Callable[[int, int], None],
     *,
@@ -241,10 +240,16 @@ def listed(
     as_json: Json = False,
 ) -> None:
     """List the lessons of this project, newest first."""
+    from upwell.app.lesson_book import rows
     from upwell.ground.project import project_of
 
     project = None if every_project else project_of(folder())
-    found, others = with_learning(lambda app: _found(app, project))
+
+    async def work(app: "MemoryApp") -> tuple[list[dict[str, Any]], int]:
+        found = await rows(app, project)
+        return found, 0 if found or project is None else len(await rows(app))
+
+    found, others = with_memory(work)
     if as_json:
         say_json({"lessons": found})
         return
@@ -263,14 +268,6 @@ def listed(
 lessons = Group("What past sessions taught, as a model wrote it down.", listed)
 
 
-async def _found(app: "LearningApp", project: str | None) -> "tuple[list[dict[str, Any]], int]":
-    """The lessons of a project; if there are none, how many other projects have."""
-    from upwell.app.lesson_book import rows
-
-    found = await rows(app, project)
-    return found, 0 if found or project is None else len(await rows(app))
-
-
 @lessons.command("edit")
 def edit(
     lesson: Id,
@@ -279,7 +276,7 @@ def edit(
     """Change a lesson's text. It is then yours: no later session replaces it."""
     from upwell.app.lesson_book import edit as changed
 
-    memory = with_learning(lambda app: changed(app, id_in(lesson), " ".join(text)))
+    memory = with_memory(lambda app: changed(app, id_in(lesson), " ".join(text)))
     say(memory.text)
 
 
@@ -288,7 +285,7 @@ def pin(lesson: Id) -> None:
     """Make a lesson a standing rule, which opens every session of its project."""
     from upwell.app.lesson_book import pin as pinned
 
-    memory = with_learning(lambda app: pinned(app, id_in(lesson)))
+    memory = with_memory(lambda app: pinned(app, id_in(lesson)))
     say(memory.text)
 
 
@@ -297,7 +294,7 @@ def drop(lesson: Id) -> None:
     """Move a lesson to the trash. No later session brings it back."""
     from upwell.app.lesson_book import drop as dropped
 
-    memory = with_learning(lambda app: dropped(app, id_in(lesson)))
+    memory = with_memory(lambda app: dropped(app, id_in(lesson)))
     say(f"dropped {memory.id}; `upwell restore` brings it back")
 
 
@@ -306,7 +303,7 @@ def origin(lesson: Id) -> None:
     """Show where a lesson comes from: its session, and the events that show it."""
     from upwell.app.lesson_book import origin_lines
 
-    for line in with_learning(lambda app: origin_lines(app, id_in(lesson))):
+    for line in with_memory(lambda app: origin_lines(app, id_in(lesson))):
         say(line)
 
 
@@ -348,7 +345,7 @@ def _past(offer: "LessonOffer") -> str:
 class Runs(Protocol):
     """Runs some work with an app, and returns its result."""
 
-    def __call__[T](self, work: "Callable[[LearningApp], Awaitable[T]]", /) -> T: ...
+    def __call__[T](self, work: "Callable[[MemoryApp], Awaitable[T]]", /) -> T: ...
 
 
 def write_past_lessons(

@@ -1,14 +1,11 @@
-"""The `upwell` command. It reports an error as one line and an exit status.
-
-The commands, in the sections of `upwell --help` and in the order in which a newcomer needs them.
-The module of a command is imported when the command is used.
-
-The version, with the commit that it was built from.
+"""The `upwell` command. It reports an error as one line and an exit status. The module of a command
+is imported when the command is used.
 """
 
 import shlex
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -71,7 +68,8 @@ GROUPS = {
         "config": "upkeep",
     },
 }
-"""The module in which each command is, and the function if it has another name."""
+"""The commands, in the sections of `upwell --help` and in the order in which a newcomer needs them:
+the module of each, and the function if it has another name."""
 PLACES = {name: place for group in GROUPS.values() for name, place in group.items()}
 OLD = {
     "init": "setup --only servers",
@@ -149,16 +147,11 @@ def _refuse_program(args: list[str]) -> None:
 
 def version_line() -> str:
     """For example `upwell 0.3.0 (1a2b3c4d5)`, without the parentheses if no commit is known."""
-    commit = _checked_out() or _built_from()
+    commit = _checked_out()
+    if not commit:
+        with suppress(OSError):  # the build writes this file into the package
+            commit = (Path(__file__).parents[1] / "COMMIT").read_text(encoding="ascii").strip()
     return f"upwell {__version__}" + (f" ({commit})" if commit else "")
-
-
-def _built_from() -> str:
-    """The commit that the build wrote into the package; empty if there is none."""
-    try:
-        return (Path(__file__).parents[1] / "COMMIT").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def _checked_out() -> str:
@@ -218,7 +211,11 @@ def main(args: Sequence[str]) -> int:
         say(error.message)
         return USAGE
     except click.ClickException as error:
-        return _complain(_complaint(error), _advice(args), USAGE)
+        likely = getattr(error, "possibilities", None)
+        message = error.format_message().rstrip(".")
+        if likely:
+            message = f"{error.message} Did you mean {likely[0]!r}?"
+        return _complain(message, _advice(args), USAGE)
     except UsageError as error:
         return _complain(error.message, error.hint, USAGE)
     except UpwellError as error:
@@ -229,12 +226,6 @@ def main(args: Sequence[str]) -> int:
         LOG.exception("the command failed: %s", " ".join(args[:1]))
         return _complain(f"internal error: {error!r}", "the log has the details", FAILED)
     return result if isinstance(result, int) else 0
-
-
-def _complaint(error: click.ClickException) -> str:
-    if likely := getattr(error, "possibilities", None):
-        return f"{error.message} Did you mean {likely[0]!r}?"
-    return error.format_message().rstrip(".")
 
 
 def _advice(args: Sequence[str]) -> str:

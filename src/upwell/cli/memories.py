@@ -1,7 +1,4 @@
-"""The commands `remember`, `recall`, `forget`, `restore` and `context`.
-
-The command `recall --sessions`.
-"""
+"""The commands `remember`, `recall`, `forget`, `restore` and `context`."""
 
 import os
 import sys
@@ -9,7 +6,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.cli.command import Argument, Option
@@ -24,7 +20,7 @@ from upwell.cli.output import (
     seconds_of,
     table,
 )
-from upwell.cli.session import folder, with_learning, with_memory, with_store
+from upwell.cli.session import folder, with_memory, with_store
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.names import SESSION_LOCATOR
 from upwell.ground.names import memory_id as id_in
@@ -35,11 +31,11 @@ from upwell.ground.types.memory import Hit, Memory, Provenance, Scope, Trust
 
 if TYPE_CHECKING:
     from upwell.app import MemoryApp, StoreApp
-    from upwell.app.surfacing import LearningApp
     from upwell.memory.base import Added
     from upwell.memory.meaning import Progress
     from upwell.memory.topics import Topic
     from upwell.sessions.answer import Answer
+    from upwell.sessions.index import SessionScope
 
 MAX_SESSIONS = 5
 PastSessions = Annotated[
@@ -64,19 +60,18 @@ SinceOption = Annotated[
 ]
 
 
-class Filters(Struct, frozen=True):
-    """The options that restrict a search."""
-
-    project: Path | None
-    host: str | None
-    since: str | None
-
-
 def recall_sessions(
-    question: str | None, file: str | None, filters: Filters, limit: int | None, *, as_json: bool
+    question: str | None, file: str | None, scope: "SessionScope", limit: int, *, as_json: bool
 ) -> None:
     """Search past sessions by a question or by a file, or read one turn by its locator."""
-    from upwell.sessions.answer import described, lines_of, page_of
+    from upwell.sessions.answer import (
+        answers_to,
+        changes_of,
+        described,
+        lines_of,
+        page_of,
+        turn_at,
+    )
 
     if (question is None) == (file is None):
         raise UsageError(
@@ -90,7 +85,14 @@ def recall_sessions(
                 await past.refresh(show)
             except StoreError as error:
                 failure = str(error)
-            answers = await _answers(app, question, file, filters, limit or MAX_SESSIONS)
+            environment = app.config.environment
+            if question is None:
+                path, here = os.path.expanduser(file or ""), folder() or "/"
+                answers = await changes_of(past, path, here, scope, limit, environment)
+            elif question.startswith(SESSION_LOCATOR):
+                answers = [await turn_at(past, question, environment)]
+            else:
+                answers = await answers_to(past, question, scope, limit, environment)
             if failure:
                 note(f"upwell: the index of sessions is out of date: {failure}")
             return answers
@@ -104,29 +106,6 @@ def recall_sessions(
         say("\n\n".join("\n".join(lines_of(answer, question or "")) for answer in answers))
     else:
         note("No past session found.")
-
-
-async def _answers(
-    app: "MemoryApp", question: str | None, file: str | None, filters: Filters, limit: int
-) -> "list[Answer]":
-    from upwell.sessions.answer import answers_to, changes_of, turn_at
-    from upwell.sessions.index import SessionScope
-
-    environment = app.config.environment
-    here, past = folder(), app.past_sessions()
-    scope = SessionScope(
-        project=project_of(str(filters.project)) if filters.project else None,
-        host=filters.host,
-        since=time.time() - seconds_of(filters.since) if filters.since else 0.0,
-        here=project_of(here),
-    )
-    if file is not None:
-        path = os.path.expanduser(file)
-        return await changes_of(past, path, here or "/", scope, limit, environment)
-    assert question is not None
-    if question.startswith(SESSION_LOCATOR):
-        return [await turn_at(past, question, environment)]
-    return await answers_to(past, question, scope, limit, environment)
 
 
 def index_sessions() -> None:
@@ -183,11 +162,13 @@ def remember(
         lambda app: _added(app, memory, share=share, everywhere=everywhere)
     )
     note_masked(added.redacted)
-    for absent in _absent(memory):
-        note(
-            f"upwell: there is no {absent} in {memory.project}; the memory is stored, and it "
-            "surfaces with that file once the file exists"
-        )
+    plain = [name for name in memory.paths if memory.project and not set(name) & set("*?[")]
+    for name in plain:
+        if not any((Path(place) / name).exists() for place in (memory.project or "", Path.cwd())):
+            note(
+                f"upwell: there is no {name} in {memory.project}; the memory is stored, and it "
+                "surfaces with that file once the file exists"
+            )
     for other in added.duplicates:
         if other != memory.supersedes:
             likeness = "has the same text" if other in identical_ids else "says nearly the same"
@@ -199,14 +180,6 @@ def remember(
         say_json({"id": added.id, "redacted": added.redacted, "duplicates": added.duplicates})
     else:
         say(added.id)
-
-
-def _absent(memory: Memory) -> list[str]:
-    if memory.project is None:
-        return []
-    places = (Path(memory.project), Path.cwd())
-    plain = [path for path in memory.paths if not set(path) & set("*?[")]
-    return [path for path in plain if not any((place / path).exists() for place in places)]
 
 
 async def _as_rule(app: "StoreApp", memory: Memory, *, everywhere: bool) -> Memory:
@@ -284,7 +257,15 @@ def recall(
     if past:
         if namespace or pinned or trash:
             raise UsageError("--sessions searches sessions, which have no namespace and no trash")
-        recall_sessions(query, file, Filters(project, host, since), limit, as_json=as_json)
+        from upwell.sessions.index import SessionScope
+
+        scope = SessionScope(
+            project=project_of(str(project)) if project else None,
+            host=host,
+            since=time.time() - seconds_of(since) if since else 0.0,
+            here=project_of(folder()),
+        )
+        recall_sessions(query, file, scope, limit or MAX_SESSIONS, as_json=as_json)
         return
     if file or project or host or since:
         raise UsageError("--file, --project, --host and --since need --sessions")
@@ -411,25 +392,10 @@ def forget(
     """Move a memory to the trash for 30 days, or with --project all memories of a project."""
     if (memory_id is None) == (project is None):
         raise UsageError("give the id of a memory, or --project DIR")
-    if memory_id is not None:
-        _forget_one(id_in(memory_id), now)
-    elif project is not None:
+    if project is not None:
         _forget_project(project, now)
-
-
-def _forget_project(folder: Path, now: bool) -> None:
-    project = project_named(folder)
-    memories, notes = with_memory(lambda app: app.forget_project(project, for_good=now))
-    what = counted(memories, "memory", "memories")
-    if notes:
-        what += f" and {counted(notes, 'note')}"
-    if now:
-        say(f"deleted {what} of {project} for good; daily backups expire within seven days")
-    else:
-        say(f"forgot {what} of {project}; `upwell recall --trash` lists the memories")
-
-
-def _forget_one(memory_id: str, now: bool) -> None:
+        return
+    memory_id = id_in(memory_id or "")
     # Only the whole memory knows the ids of documents and notes, which it refuses to forget.
     if not (
         with_store(lambda app: app.forget(memory_id, for_good=now))
@@ -443,6 +409,18 @@ def _forget_one(memory_id: str, now: bool) -> None:
         say(f"deleted {memory_id} for good; older daily backups expire within seven days")
     else:
         say(f"forgot {memory_id}; `upwell restore {memory_id}` restores it")
+
+
+def _forget_project(folder: Path, now: bool) -> None:
+    project = project_named(folder)
+    memories, notes = with_memory(lambda app: app.forget_project(project, for_good=now))
+    what = counted(memories, "memory", "memories")
+    if notes:
+        what += f" and {counted(notes, 'note')}"
+    if now:
+        say(f"deleted {what} of {project} for good; daily backups expire within seven days")
+    else:
+        say(f"forgot {what} of {project}; `upwell recall --trash` lists the memories")
 
 
 def restore(memory_id: Annotated[str, Argument(metavar="ID")]) -> None:
@@ -479,10 +457,10 @@ def context(
         raise UsageError("context needs a message", hint="only --door session works without one")
     text = sys.stdin.read() if message == "-" else message
     cue = Cue(door=Door(door), text=text or "", session=session, cwd=os.getcwd())
-    with_learning(lambda app: _show_context(app, cue, as_json or form == "json"))
+    with_memory(lambda app: _show_context(app, cue, as_json or form == "json"))
 
 
-async def _show_context(app: "LearningApp", cue: Cue, as_json: bool) -> None:
+async def _show_context(app: "MemoryApp", cue: Cue, as_json: bool) -> None:
     from upwell.app.reporting import is_memory_empty
     from upwell.surface.explain import account_of
     from upwell.surface.options import READ_COMMAND

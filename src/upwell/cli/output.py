@@ -1,10 +1,6 @@
-"""Output: tables on a terminal, plain text in a pipe, JSON on request.
-
-Durations and times as people write them.
-
-A progress bar on stderr, only on a terminal, and only for work that takes over a second.
-
-Arguments and options that several commands share.
+"""What commands print: tables on a terminal, plain text in a pipe, JSON on request, and a progress
+bar on stderr for work that takes over a second. Also durations and times as people write them, and
+arguments and options that several commands share.
 """
 
 import json
@@ -169,12 +165,12 @@ Json = Annotated[bool, Option("--json", help="Print JSON.")]
 
 def say(text: str = "") -> None:
     """Print a line on stdout. On a terminal, invisible characters are escaped."""
-    click.echo(_harmless(text) if sys.stdout.isatty() else _writable(text))
+    click.echo(visible(text) if sys.stdout.isatty() else _writable(text))
 
 
 def note(text: str) -> None:
     """Print a remark on stderr. On a terminal, invisible characters are escaped."""
-    click.echo(_harmless(text) if sys.stderr.isatty() else _writable(text), err=True)
+    click.echo(visible(text) if sys.stderr.isatty() else _writable(text), err=True)
 
 
 def note_masked(rules: Iterable[str]) -> None:
@@ -196,7 +192,7 @@ def raw(text: str) -> None:
     escaped, because the text may come from an untrusted server."""
     sys.stdout.flush()
     if sys.stdout.isatty():
-        text = _harmless(text)
+        text = visible(text)
     sys.stdout.buffer.write(text.encode("utf-8", "surrogatepass"))
     sys.stdout.buffer.flush()
 
@@ -227,7 +223,7 @@ def table(
 
     drawn = Table(*columns, box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        drawn.add_row(*(Text(_harmless(_cell(row[name]))) for name in columns))
+        drawn.add_row(*(Text(visible(_cell(row[name]))) for name in columns))
     Console().print(drawn)
 
 
@@ -244,10 +240,6 @@ def row(cells: Sequence[tuple[str, int]]) -> None:
 
 def _cell(value: Any) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
-def _harmless(text: str) -> str:
-    return visible(text)
 
 
 def _utf8() -> bool:

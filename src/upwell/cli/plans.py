@@ -1,5 +1,4 @@
-"""Shows planned changes of files, asks about them, and reports what became of them.
-
+"""Shows planned changes of files, asks about them, and reports what became of them. The command
 `upwell setup --undo`.
 """
 
@@ -11,7 +10,7 @@ from click.exceptions import Exit
 
 from upwell.cli.output import note, raw, say
 from upwell.cli.servers import say_improvised
-from upwell.cli.session import with_learning
+from upwell.cli.session import with_memory
 from upwell.ground.errors import UsageError
 from upwell.ground.text.words import counted
 
@@ -19,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from upwell.app.capture import Holdings
+    from upwell.app.memory import MemoryApp
     from upwell.app.setting_up import Report, SettingUp, UndoPlan
-    from upwell.app.surfacing import LearningApp
-    from upwell.ground.types.memory import Memory
     from upwell.hosts.install import FilePlan
 
 
@@ -122,7 +120,9 @@ def undo_setup(
     """Undo everything that setup changed; with `forget`, also drop what it learned. With
     `only_servers`, undo what concerns servers, in whichever way they came to upwell."""
     plans = setting_up.undoing(only_servers=only_servers)
-    learned = None if only_servers else _learned(setting_up)
+    learned = None if only_servers else setting_up.learned()
+    if learned and setting_up.has_lessons:
+        learned = _with_later(learned)
 
     def show() -> None:
         show_plans((*plans.files, *plans.hooks))
@@ -130,8 +130,8 @@ def undo_setup(
     if dry_run:
         show()
     _summarise_undo(plans)
-    count = with_learning(lambda app: _listed(app, learned)) if learned else 0
-    is_known = count > 0 or setting_up.sessions_db.exists()
+    count = with_memory(lambda app: _listed(app, learned)) if learned else 0
+    is_known = count > 0 or setting_up.home.sessions_db.exists()
     if not (plans.is_recorded or plans.refused or (forget and is_known)):
         say("there is nothing to undo")
         return
@@ -151,11 +151,8 @@ def undo_setup(
         raise Exit(1)
 
 
-def _learned(setting_up: "SettingUp") -> "Holdings":
-    learned = setting_up.learned()
-    if setting_up.has_lessons:
-        return with_learning(lambda app: app.session_capture().with_later(learned))
-    return learned
+def _with_later(learned: "Holdings") -> "Holdings":
+    return with_memory(lambda app: app.session_capture().with_later(learned))
 
 
 def _summarise_undo(plans: "UndoPlan") -> None:
@@ -172,34 +169,30 @@ def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
 
     if setting_up.has_lessons:
         # The daemon may have written another one while the user was asked.
-        latest = with_learning(lambda app: app.session_capture().with_later(learned))
-        count += len(with_learning(lambda app: _findings(app, latest.since(learned))))
+        latest = _with_later(learned)
+        count += len(with_memory(lambda app: _findings(app, latest.since(learned))))
         learned = latest
-    with_learning(lambda app: app.session_capture().forget(learned))
+    with_memory(lambda app: app.session_capture().forget(learned))
     setting_up.forgot_learned()
     say(f"dropped {counted(count, 'finding')} from past sessions")
-    if setting_up.sessions_db.exists():
-        delete_database(setting_up.sessions_db)
+    if setting_up.home.sessions_db.exists():
+        delete_database(setting_up.home.sessions_db)
         say("deleted the index of past sessions")
-    _say_accepted(with_learning(lambda app: app.session_capture().accepted(learned)))
-    if own := with_learning(lambda app: app.session_capture().own_lessons()):
+    if memories := with_memory(lambda app: app.session_capture().accepted(learned)):
+        accepted = counted(len(memories), "memory", "memories")
+        say(f"kept: {accepted} that you accepted; `upwell forget ID` removes one")
+        for memory in memories[:MAX_LISTED]:
+            say(f"  {memory.id}: {' '.join(memory.text.split())}")
+        if len(memories) > MAX_LISTED:
+            say(f"  {len(memories) - MAX_LISTED} more: `upwell recall`")
+    if own := with_memory(lambda app: app.session_capture().own_lessons()):
         say(
             f"kept: {counted(own, 'lesson')} that you edited or pinned; `upwell lessons` lists them"
         )
-    say(f"upwell's own folder {setting_up.folder} stays; delete it to remove everything")
+    say(f"upwell's own folder {setting_up.home.root} stays; delete it to remove everything")
 
 
-def _say_accepted(memories: "list[Memory]") -> None:
-    if memories:
-        accepted = counted(len(memories), "memory", "memories")
-        say(f"kept: {accepted} that you accepted; `upwell forget ID` removes one")
-    for memory in memories[:MAX_LISTED]:
-        say(f"  {memory.id}: {' '.join(memory.text.split())}")
-    if len(memories) > MAX_LISTED:
-        say(f"  {len(memories) - MAX_LISTED} more: `upwell recall`")
-
-
-async def _listed(app: "LearningApp", learned: "Holdings") -> int:
+async def _listed(app: "MemoryApp", learned: "Holdings") -> int:
     """List the findings of setup that still exist. Returns how many there are."""
     lines = await _findings(app, learned)
     for line in lines[:MAX_LISTED]:
@@ -211,7 +204,7 @@ async def _listed(app: "LearningApp", learned: "Holdings") -> int:
     return len(lines) + len(learned.places)
 
 
-async def _findings(app: "LearningApp", learned: "Holdings") -> list[str]:
+async def _findings(app: "MemoryApp", learned: "Holdings") -> list[str]:
     """The memories and proposals among the findings of setup that still exist, one a line."""
     memories = await app.session_capture().learned(learned)
     proposals = [item for item in app.inbox().waiting() if item.id in learned.proposals]

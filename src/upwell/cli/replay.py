@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,7 +99,10 @@ def replay(
     choices = _kinds(kinds)
     timeline = _timeline(paths or [], host, repo, since)
     if events:
-        _print_events(timeline)
+        from upwell.episodes.events import line_of
+
+        for event in timeline:
+            say(line_of(event))
         return
     request = _Request(
         kinds=choices,
@@ -157,13 +160,6 @@ def _timeline(
             hint="try an earlier --since or another --host",
         )
     return timeline
-
-
-def _print_events(timeline: "Timeline") -> None:
-    from upwell.episodes.events import line_of
-
-    for event in timeline:
-        say(line_of(event))
 
 
 def _report_replay(timeline: "Timeline", request: _Request) -> None:
@@ -248,8 +244,15 @@ def _show(report: "ReplayReport", *, as_json: bool, brief: bool) -> None:
         say("Why it stayed silent")
     for line in silences:
         say(line)
-    if report.shortening and report.shortening["results"]:
-        say(_savings(report.shortening))
+    counts = report.shortening
+    if counts and counts["results"]:
+        share = f" ({counts['saved'] / counts['tokens']:.0%})" if counts["tokens"] else ""
+        say(
+            f"Shortening: hook.compress would have saved at least {counts['saved']:,} of "
+            f"{counts['tokens']:,} tokens of tool results{share}, by shortening "
+            f"{counts['shortened']:,} of {counts['results']:,}; `upwell setup --shorten` turns it "
+            "on"
+        )
     if judge:
         say(f"Judge: {judge_line(judge)}")
 
@@ -263,15 +266,6 @@ def _show_silence(report: "ReplayReport", request: _Request) -> None:
     needs_repo = {With.GIT, With.DOCS} & request.kinds and not request.repo
     if needs_repo and report.material and not report.material.has_history:
         say(REPOSITORY)
-
-
-def _savings(counts: Mapping[str, int]) -> str:
-    share = f" ({counts['saved'] / counts['tokens']:.0%})" if counts["tokens"] else ""
-    return (
-        f"Shortening: hook.compress would have saved at least {counts['saved']:,} of "
-        f"{counts['tokens']:,} tokens of tool results{share}, by shortening "
-        f"{counts['shortened']:,} of {counts['results']:,}; `upwell setup --shorten` turns it on"
-    )
 
 
 def _label(sample: "ReplaySample", report: "ReplayReport", *, fit: bool) -> None:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec.structs import replace
 
@@ -18,7 +18,6 @@ from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
 
 if TYPE_CHECKING:
     from upwell.app import MemoryApp, StoreApp
-    from upwell.surface.scopes import RuleScope
 
 MAX_LISTED = 1_000
 Id = Annotated[str, Argument(metavar="ID", help="`upwell rules` lists them.")]
@@ -94,15 +93,10 @@ def add(
     added = with_store(lambda app: app.memory.add(rule))
     note_masked(added.redacted)
     say(added.id)
-    if guard:
-        _note_missing_hooks(scope)
-
-
-def _note_missing_hooks(scope: "RuleScope") -> None:
-    """Name the agents that lack the hook for a guard. Calls through the gateway need no hook."""
+    # Calls through the gateway need no hook.
     refuses_commands = any(pattern.startswith("Bash(") for pattern in scope.tools)
     where = "This guard" if refuses_commands else "Outside the gateway, this guard"
-    for agent in hosts_without_guard_hooks():
+    for agent in hosts_without_guard_hooks() if guard else ():
         note(
             f"upwell: {where} does nothing in {agent} until you run: "
             f"upwell hook install {agent} --apply"
@@ -134,7 +128,7 @@ def keep(
         await (app.memory.add(rule_kept) if proposals else app.memory.update(rule_kept))
         return rule_kept
 
-    _report(_row(with_memory(work)))
+    _report(with_memory(work))
     box.take([item.id for item in proposals])
 
 
@@ -171,8 +165,10 @@ def resume(rule: Id) -> None:
 def remove(rule: Id) -> None:
     """Move a rule to the trash. `upwell restore ID` brings it back within 30 days."""
 
+    from upwell.app.review import rule_of
+
     async def work(app: "StoreApp") -> None:
-        await app.memory.delete((await _standing_rule(app, rule)).id)
+        await app.memory.delete((await rule_of(app, id_in(rule))).id)
 
     with_store(work)
     say(f"removed {id_in(rule)}")
@@ -184,22 +180,12 @@ def _change(rule: str, change: Callable[[Memory], Memory]) -> None:
     async def work(app: "StoreApp") -> Memory:
         return await change_rule(app, id_in(rule), change)
 
-    _report(_row(with_store(work)))
+    _report(with_store(work))
 
 
-def _report(row: dict[str, Any]) -> None:
-    scope_text = " ".join([*row["paths"], *row["tools"]]) or "every session"
-    say(f"{row['id']}: {'paused' if row['paused'] else scope_text}")
-
-
-async def _standing_rule(app: "StoreApp", rule: str) -> Memory:
-    memory = await app.memory.get(id_in(rule))
-    if memory is None or not memory.pinned:
-        raise StoreError(f"no standing rule {rule!r}", hint="`upwell rules` lists them")
-    return memory
-
-
-def _row(rule: Memory) -> dict[str, Any]:
+def _report(rule: Memory) -> None:
     from upwell.app.review import described_rule
 
-    return described_rule(rule)
+    row = described_rule(rule)
+    scope_text = " ".join([*row["paths"], *row["tools"]]) or "every session"
+    say(f"{row['id']}: {'paused' if row['paused'] else scope_text}")

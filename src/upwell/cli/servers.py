@@ -1,7 +1,5 @@
-"""The commands `serve`, `wrap`, `add`, `list`, `remove`, `on` and `off`.
-
-The servers in agents' settings: `upwell add --from-clients`, and what `upwell setup` says of
-them.
+"""The commands `serve`, `wrap`, `add`, `list`, `remove`, `on` and `off`, and what `upwell setup`
+says of the servers in agents' settings.
 """
 
 import os
@@ -267,13 +265,21 @@ def on(
 
         path = include_project(here)
         say(f"upwell is on in {here} ({path})")
-        _note_pause()
+        from upwell.app.running import what_is_paused
+
+        if paused := what_is_paused():
+            note(f"upwell: {paused}; `upwell on` resumes")
         return
     from upwell.app import resume
+    from upwell.config import read_valid
 
     resume(session)
     say("upwell is on" + (f" in session {session}" if session else ""))
-    _note_exclusion()
+    if pattern := read_valid()[0].projects.pattern_of(folder()):
+        note(
+            f"upwell: upwell stays off in this project: projects.exclude contains {pattern!r}; "
+            "`upwell on --project` resumes"
+        )
 
 
 def off(
@@ -314,24 +320,6 @@ def _project(session: str | None) -> str:
     if (here := folder()) is None:
         raise UsageError("this folder no longer exists", hint="run it in a project's folder")
     return project_here(here)
-
-
-def _note_exclusion() -> None:
-    from upwell.config import read_valid
-
-    config, _ = read_valid()
-    if pattern := config.projects.pattern_of(folder()):
-        note(
-            f"upwell: upwell stays off in this project: projects.exclude contains {pattern!r}; "
-            "`upwell on --project` resumes"
-        )
-
-
-def _note_pause() -> None:
-    from upwell.app.running import what_is_paused
-
-    if paused := what_is_paused():
-        note(f"upwell: {paused}; `upwell on` resumes")
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -10,8 +10,7 @@ from upwell.cli.output import note
 
 if TYPE_CHECKING:
     from upwell.app.memory import MemoryApp
-    from upwell.app.store import StoreApp
-    from upwell.app.surfacing import LearningApp
+    from upwell.app.store import Settings, StoreApp
     from upwell.app.wiring import App
     from upwell.config import Config
     from upwell.ground.home import Home
@@ -19,50 +18,36 @@ if TYPE_CHECKING:
 
 def with_store[T](work: Callable[["StoreApp"], Awaitable[T]]) -> T:
     """Run `work` with the memories of the user's home, and no search, learning or gateway."""
-    from upwell.app.store import Settings, StoreApp
+    from upwell.app.store import StoreApp
 
-    async def opened() -> StoreApp:
-        return StoreApp(Settings(cwd=folder()))
-
-    return _with(opened, work)
+    return _with(StoreApp, work)
 
 
 def with_memory[T](work: Callable[["MemoryApp"], Awaitable[T]], *, tolerant: bool = False) -> T:
-    """Run `work` with everything that the user's home recalls from. With `tolerant`, it works
+    """Run `work` with all that the user's home recalls, says and learns. With `tolerant`, it works
     without the memory store if the store cannot be opened."""
     from upwell.app.memory import MemoryApp
-    from upwell.app.store import Settings
 
-    async def opened() -> MemoryApp:
-        return MemoryApp(Settings(cwd=folder(), tolerant=tolerant))
-
-    return _with(opened, work)
-
-
-def with_learning[T](work: Callable[["LearningApp"], Awaitable[T]], *, tolerant: bool = False) -> T:
-    """Like `with_memory()`, with what is said of the memory and what is learned from that."""
-    from upwell.app.store import Settings
-    from upwell.app.surfacing import LearningApp, opened
-
-    settings = Settings(cwd=folder(), tolerant=tolerant)
-    return _with(lambda: opened(LearningApp(settings), settings), work)
+    return _with(MemoryApp, work, tolerant=tolerant)
 
 
 def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False) -> T:
-    """Like `with_learning()`, with the whole app, which loads more slowly."""
-    from upwell.app.store import Settings
-    from upwell.app.wiring import build
+    """Like `with_memory()`, with the whole app, which loads more slowly."""
+    from upwell.app.wiring import App
 
-    return _with(lambda: build(Settings(cwd=folder(), tolerant=tolerant)), work)
+    return _with(App, work, tolerant=tolerant)
 
 
 def _with[A: "StoreApp", T](
-    opened: Callable[[], Awaitable[A]], work: Callable[[A], Awaitable[T]]
+    kind: Callable[["Settings"], A], work: Callable[[A], Awaitable[T]], *, tolerant: bool = False
 ) -> T:
+    from upwell.app.store import Settings
+
     async def whole() -> T:
         began = time.time()
-        app = await opened()
+        app = kind(Settings(cwd=folder(), tolerant=tolerant))
         try:
+            await app.open()
             for mistake in app.mistakes:
                 _note_ignored(str(mistake))
             await app.sync_folder()

@@ -27,24 +27,27 @@ from upwell.cli.memories import index_sessions
 from upwell.cli.output import note, progress, say
 from upwell.cli.plans import confirm, expect_terminal, refuse, reporting, show_plans, state
 from upwell.cli.servers import NO_AGENT, clients_of_user, say_damage, say_places
-from upwell.cli.session import run, with_learning
+from upwell.cli.session import run, with_memory
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.text.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from upwell.app.capture import Gain
     from upwell.app.lesson_offer import LessonOffer
+    from upwell.app.memory import MemoryApp
     from upwell.app.setting_up import SettingUp, SetupPart, SetupPlan
-    from upwell.app.surfacing import LearningApp
-    from upwell.hosts.install import FilePlan
     from upwell.replay.transcripts import Transcript
-    from upwell.setup.takeover import Clients
 
 LEARNING = frozenset({"hooks", "lessons"})
 """The parts that read past sessions."""
 DAY_SECONDS = 86_400.0
+SWITCHES = {
+    "hooks": "learning at the end of each turn",
+    "shorten": "shortening",
+    "lessons": "lessons",
+}
+"""What `config.toml` switches on for each part."""
 REPLAY_SECONDS = 20.0
 """How long setup may replay the last month before it asks."""
 MOMENTS = {
@@ -89,6 +92,9 @@ def setup(
     file that it would change, asks once, and tests each agent's hook. --undo restores the files;
     with --forget, it also drops what setup learned.
     """
+    from upwell.app.setting_up import SettingUp
+    from upwell.config import load
+
     if forget and (not undo or only):
         raise UsageError("--forget needs --undo alone", hint="upwell setup --undo --forget")
     parts = _parts(only, undo=undo, shorten=shorten, lessons=lessons)
@@ -96,7 +102,8 @@ def setup(
         expect_terminal()
     with _leaving_no_home() if dry_run else nullcontext():
         clients = clients_of_user(project)
-        setting_up = _setting_up(clients)
+        installer = installer_of(hook_installation(guards=has_guards()))
+        setting_up = SettingUp(clients, installer, load().home.prepare())
         say_damage(setting_up.damage)
         if undo:
             from upwell.cli.plans import undo_setup
@@ -142,13 +149,20 @@ def _leaving_no_home() -> "Iterator[None]":
 def _set_up(
     setting_up: "SettingUp", parts: "frozenset[SetupPart]", *, dry_run: bool, yes: bool
 ) -> None:
+    from upwell.app.lesson_offer import LessonOffer, offered
+    from upwell.replay.transcripts import transcripts_of_user
+
     plan = setting_up.plan(parts)
     if "hooks" in parts and not (plan.hooks or plan.plugins or plan.wrapping.files or plan.refused):
         say(NO_AGENT)
         return
     learns = bool(parts & LEARNING)
-    transcripts = _transcripts() if learns else []
-    offer = _offered(plan, transcripts, learns=learns)
+    transcripts, offer = [], LessonOffer()
+    if learns:
+        transcripts = transcripts_of_user(Path.home(), Path.cwd(), None)
+        hosts = [*(hooks.agent for hooks in plan.hooks), *plan.plugins]
+        with progress("estimating") as show:
+            offer = with_memory(lambda app: offered(app, transcripts, hosts, show))
     if "lessons" in parts:
         if not offer.setting:
             raise UsageError(offer_state(offer), hint="upwell setup sets up everything else")
@@ -199,22 +213,15 @@ def _carry_out(
         _learn(setting_up, transcripts, offer if "lessons" in parts else None)
     if "hooks" in parts:
         _prove(setting_up, faults)
-    _say_next_steps(plan)
+    changed = [change for change in (*plan.wrapping.files, *plan.hooks) if change.changes]
+    # If an agent has two hints, the hint about its hooks is printed, because it is more precise.
+    for agent, step in {change.agent: change.next_step for change in changed}.items():
+        say(f"next: {agent}: {step}")
     if parts & LEARNING:
         _say_more(_replay(setting_up))
     say("undo: `upwell setup --undo`")
     if faults:
         raise Exit(1)
-
-
-def _offered(plan: "SetupPlan", transcripts: "list[Transcript]", *, learns: bool) -> "LessonOffer":
-    from upwell.app.lesson_offer import LessonOffer, offered
-
-    if not learns:
-        return LessonOffer()
-    hosts = [*(hooks.agent for hooks in plan.hooks), *plan.plugins]
-    with progress("estimating") as show:
-        return with_learning(lambda app: offered(app, transcripts, hosts, show))
 
 
 def _summarise(
@@ -228,9 +235,16 @@ def _summarise(
 
     say_places(plan.wrapping)
     say("upwell would")
-    _say_files(plan)
+    for kind, plans in (("hooks", plan.hooks), ("servers", plan.wrapping.files)):
+        for change in plans:
+            say(f"  {kind:<8} {change.agent}: {state(change)}")
+    for agent in plan.plugins:
+        say(f"  hooks    {agent}: none; upwell's plugin has them")
+    for given in plan.back.plans:
+        say(f"  back     {given.agent}: its servers leave the gateway, each to its place")
     if plan.config.changes or "hooks" in parts:
-        say(f"  config   {_switches(parts)}: {state(plan.config)}")
+        switches = ", ".join(name for part, name in SWITCHES.items() if part in parts)
+        say(f"  config   {switches}: {state(plan.config)}")
     if "hooks" in parts:
         _say_learning(plan, transcripts, offer)
     if parts & LEARNING:
@@ -242,42 +256,23 @@ def _summarise(
     refuse(plan.refused)
 
 
-def _say_files(plan: "SetupPlan") -> None:
-    for kind, plans in (("hooks", plan.hooks), ("servers", plan.wrapping.files)):
-        for change in plans:
-            say(f"  {kind:<8} {change.agent}: {state(change)}")
-    for agent in plan.plugins:
-        say(f"  hooks    {agent}: none; upwell's plugin has them")
-    for given in plan.back.plans:
-        say(f"  back     {given.agent}: its servers leave the gateway, each to its place")
-
-
-def _switches(parts: "frozenset[SetupPart]") -> str:
-    """What `config.toml` switches on."""
-    names = {
-        "hooks": "learning at the end of each turn",
-        "shorten": "shortening",
-        "lessons": "lessons",
-    }
-    return ", ".join(name for part, name in names.items() if part in parts)
-
-
 def _say_learning(plan: "SetupPlan", transcripts: "list[Transcript]", offer: "LessonOffer") -> None:
-    say(f"  learn    from past sessions: {_counted(transcripts)}")
-    if not _shortens(plan.config):
+    from upwell.setup.record import SHORTEN, switch_of
+
+    hosts = Counter(transcript.format.name for transcript in transcripts)
+    sizes = [found.st_size for transcript in transcripts if (found := transcript.stat())]
+    counts = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items()))
+    read = f"{counts} ({sum(sizes) / 1_000_000:,.1f} MB, read once, not copied)"
+    say(f"  learn    from past sessions: {read if counts else 'none found'}")
+    if not switch_of(plan.config.after, SHORTEN):
+        saved, whole = offer.saved_tokens, offer.result_tokens
+        share = f": by {saved:,} of {whole:,} tokens ({saved / (whole or 1):.0%}) in your past"
         say(
             "  shorten  nothing; --shorten shortens long results of the agents' own tools"
-            f"{_savings(offer)}"
+            f"{f'{share} sessions' if saved else ''}"
         )
     say("  index    the same sessions, for `upwell recall --sessions`")
     say("  test     run each agent's hook once, as the agent does")
-
-
-def _counted(transcripts: "list[Transcript]") -> str:
-    hosts = Counter(transcript.format.name for transcript in transcripts)
-    megabytes = sum(_size(transcript.path) for transcript in transcripts) / 1_000_000
-    counts = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items()))
-    return f"{counts} ({megabytes:,.1f} MB, read once, not copied)" if counts else "none found"
 
 
 def _say_heard(transcripts: "list[Transcript]") -> None:
@@ -285,7 +280,7 @@ def _say_heard(transcripts: "list[Transcript]") -> None:
     from upwell.app.replaying import heard_in
 
     since = time.time() - 30 * DAY_SECONDS
-    recent = [one for one in transcripts if _modified(one.path) >= since]
+    recent = [one for one in transcripts if (found := one.stat()) and found.st_mtime >= since]
     if not recent:
         return
     try:
@@ -310,36 +305,13 @@ def _say_heard(transcripts: "list[Transcript]") -> None:
     say(f"In {which} of the last month, with what it had learned by then, upwell {told}.")
 
 
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def _savings(offer: "LessonOffer") -> str:
-    if not offer.saved_tokens:
-        return ""
-    share = offer.saved_tokens / offer.result_tokens
-    return (
-        f": by {offer.saved_tokens:,} of {offer.result_tokens:,} tokens ({share:.0%}) in your past "
-        "sessions"
-    )
-
-
-def _shortens(config: "FilePlan") -> bool:
-    from upwell.setup.record import SHORTEN, switch_of
-
-    return bool(switch_of(config.after, SHORTEN))
-
-
 def _learn(
     setting_up: "SettingUp", transcripts: "list[Transcript]", lessons: "LessonOffer | None"
 ) -> None:
     """Learn from past sessions; with `lessons`, also have a model read the latest of them."""
 
-    def kept[T](learn: "Callable[[LearningApp], Awaitable[T]]") -> T:
-        async def work(app: "LearningApp") -> T:
+    def kept[T](learn: "Callable[[MemoryApp], Awaitable[T]]") -> T:
+        async def work(app: "MemoryApp") -> T:
             capture = app.session_capture()
             before = await capture.holdings()
             try:
@@ -348,12 +320,12 @@ def _learn(
                 # Also after an interruption, so that `setup --undo` knows what was learned.
                 setting_up.keep_learned((await capture.holdings()).since(before))
 
-        return with_learning(work)
+        return with_memory(work)
 
     with progress("learning") as show:
         gain = kept(lambda app: learned_from(app, transcripts, show))
-    for line in _nothing_learned(len(transcripts), gain):
-        say(line)
+    if not (gain.proposed or gain.stored or gain.strengthened or gain.places):
+        _say_nothing_learned(len(transcripts), gain.read_before)
     if transcripts:
         index_sessions()
     if lessons and lessons.sessions:
@@ -362,19 +334,19 @@ def _learn(
         say_learned()
 
 
-def _nothing_learned(transcripts: int, gain: "Gain") -> list[str]:
-    if gain.proposed or gain.stored or gain.strengthened or gain.places:
-        return []
+def _say_nothing_learned(transcripts: int, read_before: int) -> None:
     later = "upwell learns from each turn of Claude Code, Codex and Copilot CLI from now on"
     if not transcripts:
-        return [f"nothing learned: no agent has recorded a session on this machine yet; {later}"]
-    if gain.read_before == transcripts:
-        return [f"nothing new to learn: these sessions were read before; {later}"]
-    return [
-        "nothing learned: in these sessions no command worked after others had failed, no search "
-        "found a place in the code, and you gave no standing rule, as is usual for few or short "
-        f"sessions; {later}"
-    ]
+        why = "nothing learned: no agent has recorded a session on this machine yet"
+    elif read_before == transcripts:
+        why = "nothing new to learn: these sessions were read before"
+    else:
+        why = (
+            "nothing learned: in these sessions no command worked after others had failed, no "
+            "search found a place in the code, and you gave no standing rule, as is usual for few "
+            "or short sessions"
+        )
+    say(f"{why}; {later}")
 
 
 def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
@@ -389,15 +361,12 @@ def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
             say(f"tested: {proof.host} ran its hook for {proof.event}, and the daemon answered")
 
 
-def _say_next_steps(plan: "SetupPlan") -> None:
-    changed = [change for change in (*plan.wrapping.files, *plan.hooks) if change.changes]
-    # If an agent has two hints, the hint about its hooks is printed, because it is more precise.
-    for agent, step in {change.agent: change.next_step for change in changed}.items():
-        say(f"next: {agent}: {step}")
-
-
 def _say_more(replay: str) -> None:
-    _say_proposals()
+    if proposals := open_inbox().waiting():
+        verb = "waits" if len(proposals) == 1 else "wait"
+        projects = len({proposal.project for proposal in proposals})
+        folder = "the project" if projects == 1 else f"each of {projects} projects"
+        say(f"next: {counted(len(proposals), 'proposal')} {verb}: `upwell inbox`, in {folder}")
     say(
         "more: `upwell learn git` proposes the reasons in your commits; `upwell import docs/` "
         "reads your documents"
@@ -412,39 +381,8 @@ def _replay(setting_up: "SettingUp") -> str:
     """The command that replays the sessions of the last month, or all if none ended in it."""
     from upwell.sessions.index import SessionScope
 
-    if not setting_up.sessions_db.exists():
+    if not setting_up.home.sessions_db.exists():
         return "upwell replay"
-    newest = with_learning(lambda app: app.past_sessions().listed(SessionScope(), None, 1))
+    newest = with_memory(lambda app: app.past_sessions().listed(SessionScope(), None, 1))
     is_recent = newest and newest[0].session.ended > time.time() - 30 * DAY_SECONDS
     return "upwell replay --since 30d" if is_recent else "upwell replay"
-
-
-def _say_proposals() -> None:
-    proposals = open_inbox().waiting()
-    if not proposals:
-        return
-    verb = "waits" if len(proposals) == 1 else "wait"
-    projects = len({proposal.project for proposal in proposals})
-    folder = "the project" if projects == 1 else f"each of {projects} projects"
-    say(f"next: {counted(len(proposals), 'proposal')} {verb}: `upwell inbox`, in {folder}")
-
-
-def _transcripts() -> "list[Transcript]":
-    from upwell.replay.transcripts import transcripts_of_user
-
-    return transcripts_of_user(Path.home(), Path.cwd(), None)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _setting_up(clients: "Clients") -> "SettingUp":
-    from upwell.app.setting_up import SettingUp
-    from upwell.config import load
-
-    home = load().home.prepare()
-    return SettingUp(clients, installer_of(hook_installation(guards=has_guards())), home)

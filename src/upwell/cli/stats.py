@@ -1,56 +1,44 @@
-"""The commands `stats` and `stats gain|tune`.
-
-`upwell explain --follow`: calls, prompts and decisions as they happen.
-
-The commands `feedback`, `stats tune` and `explain`.
-
-The command `stats gain`.
-"""
+"""The commands `stats`, `stats gain|tune`, `explain` and `feedback`."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
 from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Days, Json, Session, Since, days_since, note, say, say_json, table
-from upwell.cli.session import with_learning
+from upwell.cli.session import with_memory
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.text.words import bar, iso
 from upwell.ground.types.cue import Feedback, Rating
 
 if TYPE_CHECKING:
-    from upwell.app.surfacing import LearningApp
-    from upwell.usage.stats import Stats
+    from upwell.app.memory import MemoryApp
+    from upwell.usage.events import Count
 
 SHOWN_EVENTS = 20
 
 
 def follow_decisions(filters: Mapping[str, str], *, once: bool, as_json: bool) -> None:
     """Print the latest events that pass the filters and, unless `once`, new ones as they happen."""
-    with_learning(
-        lambda app: _watch(app, filters, follows=not once, as_json=as_json), tolerant=True
-    )
-
-
-async def _watch(
-    app: "LearningApp", filters: Mapping[str, str], *, follows: bool, as_json: bool
-) -> None:
     import time
 
     from upwell.app.reporting import events, following
 
-    latest = await events(app, filters, SHOWN_EVENTS)
-    _show(reversed(latest), as_json=as_json)
-    if not follows:
-        if not latest and not as_json:
-            note("No events yet.")
-        return
-    after = max((event["written"] for event in latest), default=time.time())
-    async for fresh in following(app, filters, after):
-        _show(fresh, as_json=as_json)
+    async def work(app: "MemoryApp") -> None:
+        latest = await events(app, filters, SHOWN_EVENTS)
+        _show(reversed(latest), as_json=as_json)
+        if once:
+            if not latest and not as_json:
+                note("No events yet.")
+            return
+        after = max((event["written"] for event in latest), default=time.time())
+        async for fresh in following(app, filters, after):
+            _show(fresh, as_json=as_json)
+
+    with_memory(work, tolerant=True)
 
 
 def _show(rows: Any, *, as_json: bool) -> None:
@@ -101,7 +89,7 @@ def feedback(
         rating=Rating(rating),
         memory_id=id_in(memory) if memory else None,
     )
-    rated = with_learning(lambda app: app.surfacer.ratings.rate(rating_of_surfacing))
+    rated = with_memory(lambda app: app.surfacer.ratings.rate(rating_of_surfacing))
     if as_json:
         say_json(
             {
@@ -134,10 +122,11 @@ def tune(
         raise UsageError("--memory needs --reset", hint="upwell stats tune --reset --memory ID")
     if reset:
         memory_id = id_in(memory) if memory else None
-        removed = with_learning(lambda app: _reset(app, memory_id))
+        removed = with_memory(lambda app: _reset(app, memory_id))
         say(f"forgot {removed} ratings, observations and counts")
         return
-    learned = with_learning(lambda app: _learned(app, apply=apply))
+
+    learned = with_memory(lambda app: _learned(app, apply=apply))
     if apply:
         note(
             "upwell: running sessions pick up budgets within a minute, thresholds at the next call"
@@ -148,8 +137,8 @@ def tune(
     rows = [
         {
             "tool": threshold["tool"],
-            "min_score": _number(threshold["min_score"]),
-            "suggested": _number(threshold["suggested"]),
+            "min_score": f"{threshold['min_score']:.2f}",
+            "suggested": f"{threshold['suggested']:.2f}",
             "samples": threshold["samples"],
             "why": threshold["why"],
             "budget": f"x {threshold['budget_ratio']:.2f}",
@@ -168,7 +157,7 @@ def tune(
         note(f"upwell: {row['id']} is no longer offered: {row['negatives']:g} negative ratings")
 
 
-async def _reset(app: "LearningApp", memory: str | None) -> int:
+async def _reset(app: "MemoryApp", memory: str | None) -> int:
     removed = await app.learning.learned.reset(memory)
     if memory and not removed and await app.memory.get(memory) is None:
         raise StoreError(
@@ -177,7 +166,7 @@ async def _reset(app: "LearningApp", memory: str | None) -> int:
     return removed if memory else removed + await app.budgets.forget()
 
 
-async def _learned(app: "LearningApp", *, apply: bool) -> dict[str, Any]:
+async def _learned(app: "MemoryApp", *, apply: bool) -> dict[str, Any]:
     from upwell.app.reporting import learned
 
     if apply:
@@ -224,14 +213,14 @@ def explain(
         return
     if filters or once:
         raise UsageError("--host, --tool, --file, --spoke and --once need --follow")
-    from upwell.app.reporting import accounts, decisions
+    from upwell.app.reporting import accounts
     from upwell.usage.events import MAX_EVENTS
 
-    async def work(app: "LearningApp") -> "list[tuple[Mapping[str, Any], list[str]]]":
-        recent = await decisions(app, number if id is None else MAX_EVENTS, session)
+    async def work(app: "MemoryApp") -> "list[tuple[Mapping[str, Any], list[str]]]":
+        recent = await app.decisions(number if id is None else MAX_EVENTS, session)
         return await accounts(app, _about(id, recent)[-number:])
 
-    explained = with_learning(work)
+    explained = with_memory(work)
     if as_json:
         say_json({"decisions": [decision for decision, _ in explained]})
         return
@@ -255,10 +244,6 @@ def _about(id: str | None, decisions: "list[dict[str, Any]]") -> "list[dict[str,
     ]
 
 
-def _number(value: float) -> str:
-    return f"{value:.2f}"
-
-
 MAX_ROWS = 5
 
 
@@ -268,7 +253,7 @@ def gain(days: Days = 30, since: Since = None, as_json: Json = False) -> None:
     from upwell.app.reporting import sentence
 
     days = days if since is None else days_since(since)
-    figures = with_learning(lambda app: figures_of(app.learning, app.config, days))
+    figures = with_memory(lambda app: figures_of(app, days))
     if as_json:
         say_json(figures)
         return
@@ -320,19 +305,24 @@ def shown(
     as_json: Json = False,
 ) -> None:
     """Show what upwell said and saved, and why it stayed silent."""
-    from upwell.app.reporting import in_words
+    from upwell.app.reporting import demoted, in_words, total
     from upwell.usage.report import report
-    from upwell.usage.stats import described
+    from upwell.usage.stats import described, stats_of
 
     days = days if since is None else days_since(since)
     if by is not None:
         _by(by, days, as_json=as_json)
         return
-    counts, demoted, gained = with_learning(lambda app: _counted(app, days))
+
+    async def work(app: "MemoryApp") -> "tuple[Sequence[Count], list[dict[str, Any]]]":
+        return await app.learning.counts.since(days), await demoted(app)
+
+    counts, no_longer_said = with_memory(work)
+    totals, gained = stats_of(counts), total(counts)
     if as_json:
-        say_json({**described(counts, days), "demoted": demoted, "gain": gained})
+        say_json({**described(totals, days), "demoted": no_longer_said, "gain": gained})
         return
-    for line in report(counts, demoted, days, in_words, gained):
+    for line in report(totals, no_longer_said, days, in_words, gained):
         say(line)
 
 
@@ -348,11 +338,11 @@ def _by(dimension: str, days: int, *, as_json: bool) -> None:
     if dimension not in list(Dimension):
         raise UsageError(f"--by {dimension!r} is unknown", hint=", ".join(Dimension))
 
-    async def read(app: "LearningApp") -> list[dict[str, Any]]:
+    async def read(app: "MemoryApp") -> list[dict[str, Any]]:
         counts = await app.learning.counts.since(days)
         return rows(counts, price_now(app.config), Dimension(dimension))
 
-    found = with_learning(read)
+    found = with_memory(read)
     if as_json:
         say_json({"days": days, "by": dimension, "rows": found})
         return
@@ -362,13 +352,3 @@ def _by(dimension: str, days: int, *, as_json: bool) -> None:
         for row in found
     ]
     table(columns, shown, "Nothing counted yet.", has_header=True)
-
-
-async def _counted(
-    app: "LearningApp", days: int
-) -> "tuple[Stats, list[dict[str, Any]], dict[str, Any]]":
-    from upwell.app.reporting import demoted, total
-    from upwell.usage.stats import stats_of
-
-    counts = await app.learning.counts.since(days)
-    return stats_of(counts), await demoted(app), total(counts)

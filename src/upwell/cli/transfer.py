@@ -15,7 +15,6 @@ from upwell.ground.text.words import counted
 
 if TYPE_CHECKING:
     from upwell.app import MemoryApp
-    from upwell.memory.meaning import Progress
     from upwell.memory.sources import Source
     from upwell.memory.transfer import Imported
 
@@ -66,10 +65,10 @@ def import_memories(
     import_paths = paths or []
     if remove:
         with_memory(lambda app: _remove(app, import_paths))
-    elif import_paths:
-        _import_files(import_paths, form, _new_projects(project or []), own=own, as_json=as_json)
-    else:
+    elif not import_paths:
         _show(*with_memory(_all_sources), as_json)
+    else:
+        _import_files(import_paths, form, _new_projects(project or []), own=own, as_json=as_json)
 
 
 def _new_projects(given: list[str]) -> dict[str, str]:
@@ -80,16 +79,28 @@ def _new_projects(given: list[str]) -> dict[str, str]:
 
 
 def _import_files(
-    import_paths: list[Path], form: str, projects: dict[str, str], *, own: bool, as_json: bool
+    paths: list[Path], form: str, projects: dict[str, str], *, own: bool, as_json: bool
 ) -> None:
     """Import files. If one fails, those before it are still reported."""
     done: list[Imported] = []
     try:
-        with progress(f"importing {import_paths[0]}") as show:
-            with_memory(lambda app: _import(app, import_paths, form, projects, show, done, own=own))
+        with progress(f"importing {paths[0]}") as show:
+
+            async def work(app: "MemoryApp") -> None:
+                for path in paths:
+                    app.config.projects.check(path)
+                    cwd = Path(os.getcwd())
+                    added = app.imports.add(path, cwd, form, show, projects, vouched=own)
+                    done.append(await added)
+                await app.embeddings.catch_up(show)
+
+            with_memory(work)
     finally:
         if as_json:
-            say_json({"imported": [_as_json(imported) for imported in done]})
+            fields = [asdict(imported).items() for imported in done]
+            renamed = {"stored": "kept"}
+            rows = [{renamed.get(name, name): value for name, value in row} for row in fields]
+            say_json({"imported": rows})
         else:
             for imported in done:
                 _report(imported)
@@ -135,23 +146,6 @@ def export(
     note(f"upwell: {counted(with_memory(work), 'memory', 'memories')}{of_project}")
 
 
-async def _import(
-    app: "MemoryApp",
-    paths: list[Path],
-    form: str,
-    projects: dict[str, str],
-    show: "Progress",
-    done: "list[Imported]",
-    *,
-    own: bool,
-) -> None:
-    for path in paths:
-        app.config.projects.check(path)
-        cwd = Path(os.getcwd())
-        done.append(await app.imports.add(path, cwd, form, show, projects, vouched=own))
-    await app.embeddings.catch_up(show)
-
-
 async def _remove(app: "MemoryApp", paths: list[Path]) -> None:
     for path in paths:
         kept = app.kept_folder()
@@ -180,11 +174,6 @@ def _show(sources: "list[Source]", folder: str | None, as_json: bool) -> None:
         rows,
         "No files or folders are read in place. `upwell recall` lists imported memories.",
     )
-
-
-def _as_json(imported: "Imported") -> dict[str, object]:
-    fields = asdict(imported).items()
-    return {"kept" if name == "stored" else name: value for name, value in fields}
 
 
 def _report(imported: "Imported") -> None:

@@ -87,8 +87,13 @@ def decisions[T](
     _say_keys()
     while True:
         if waiting:
-            _show(waiting[0], len(cards) - len(waiting) + 1, len(cards))
-            pressed = _known(key)
+            card, number = waiting[0], len(cards) - len(waiting) + 1
+            say(f"\n{number} of {len(cards)}: {card.kind}")
+            say(f"  {card.text}")
+            for line in card.evidence:
+                say(f"    {line}")
+            while (pressed := _pressed(key)) not in WORDS:
+                _say_keys()
         else:
             say("That was the last one. [u] undo, [q] quit")
             pressed = _pressed(key)
@@ -143,22 +148,8 @@ def _all_of_kind[T](
     return [TriageDecision(card.item, TriageAnswer(pressed), card.text) for card in same]
 
 
-def _show[T](card: Card[T], number: int, total: int) -> None:
-    say()
-    say(f"{number} of {total}: {card.kind}")
-    say(f"  {card.text}")
-    for line in card.evidence:
-        say(f"    {line}")
-
-
 def _say_keys() -> None:
     say(", ".join(f"[{letter}] {word}" for letter, word in WORDS.items()))
-
-
-def _known(key: Callable[[], str]) -> str:
-    while (pressed := _pressed(key)) not in WORDS:
-        _say_keys()
-    return pressed
 
 
 def _pressed(key: Callable[[], str]) -> str:

@@ -1,7 +1,4 @@
-"""The commands `config show|check`, `cache clear`, `backup` and `doctor`.
-
-The command `migrate`, which moves a home's memories between SQLite and PostgreSQL.
-"""
+"""The commands `config show|check`, `cache clear`, `backup`, `doctor` and `migrate`."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,7 +43,21 @@ def migrate(
     with progress("moving memories") as show:
         outcome = run(move(to, origin, apply=apply, notes=notes, progress=show))
     if as_json:
-        say_json(_as_json(outcome))
+        plan = outcome.plan
+        say_json(
+            {
+                "from": outcome.source,
+                "to": outcome.target,
+                "memories": plan.present,
+                "to_copy": len(plan.copy),
+                "deleted": len(plan.discard),
+                "newer_there": len(plan.newer),
+                "deleted_there": len(plan.deleted),
+                "notes": outcome.notes,
+                "ratings": outcome.ratings,
+                "verified": asdict(outcome.verified) if outcome.verified else None,
+            }
+        )
     else:
         _report(outcome)
     if outcome.verified and outcome.verified.different:
@@ -56,22 +67,6 @@ def migrate(
             f"the first is {different[0]!r}",
             hint="run the same command again",
         )
-
-
-def _as_json(outcome: "Outcome") -> dict[str, object]:
-    plan = outcome.plan
-    return {
-        "from": outcome.source,
-        "to": outcome.target,
-        "memories": plan.present,
-        "to_copy": len(plan.copy),
-        "deleted": len(plan.discard),
-        "newer_there": len(plan.newer),
-        "deleted_there": len(plan.deleted),
-        "notes": outcome.notes,
-        "ratings": outcome.ratings,
-        "verified": asdict(outcome.verified) if outcome.verified else None,
-    }
 
 
 def _report(outcome: "Outcome") -> None:
@@ -189,7 +184,9 @@ def doctor(as_json: Json = False) -> None:
         async for part, ping in examine(folder()):
             pings[part] = ping
             if not as_json:
-                _show_part(part, ping)
+                row(((part, 14), ("ok" if ping.ok else "FAILED", 6), (ping.detail, 0)))
+                if not ping.ok and ping.hint:
+                    note(f"upwell: {part}: {ping.hint}")
         return pings
 
     parts = run(findings())
@@ -208,22 +205,15 @@ def doctor(as_json: Json = False) -> None:
         raise Exit(1)
 
 
-def _show_part(part: str, ping: "Ping") -> None:
-    row(((part, 14), ("ok" if ping.ok else "FAILED", 6), (ping.detail, 0)))
-    if not ping.ok and ping.hint:
-        note(f"upwell: {part}: {ping.hint}")
-
-
 def _as_toml(value: Any) -> str:
     if not isinstance(value, dict) or not value:
         return json.dumps(value, ensure_ascii=False)
-    entries = (f"{_key(name)} = {_as_toml(entry)}" for name, entry in value.items())
+    entries = []
+    for name, entry in value.items():
+        is_bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+        key = name if is_bare else json.dumps(name, ensure_ascii=False)
+        entries.append(f"{key} = {_as_toml(entry)}")
     return f"{{ {', '.join(entries)} }}"
-
-
-def _key(name: str) -> str:
-    bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
-    return name if bare else json.dumps(name, ensure_ascii=False)
 
 
 def plain(value: Any) -> Any:

@@ -212,7 +212,10 @@ class Play:
         shown_args = ", ".join(f"{name}={value!r}" for name, value in step.args.items())
         self._show(f"   {step.tool}({shown_args})")
         texts = await gateway.call(step.tool, step.args)
-        original = texts[0] if step.writes else await self._original(step, direct)
+        original = texts[0]
+        if not step.writes:
+            bare_args = {name: arg for name, arg in step.args.items() if name != "_context_query"}
+            original = (await direct.call(step.tool.removeprefix("shop__"), bare_args))[0]
         before, after = count(original), sum(count(text) for text in texts)
         notice = next((text for text in texts[1:] if text.startswith("[upwell]")), "")
         if notice:
@@ -224,19 +227,13 @@ class Play:
             self._show(f"   {before:,} tokens, within the budget: the same bytes")
         else:
             raise DemoFailed(f"{step.tool} came through changed, without a notice")
-        self._show_memories([text for text in texts[1:] if text.startswith("<upwell-memories")])
-        return before, after
-
-    async def _original(self, step: DemoStep, direct: "Agent") -> str:
-        bare_args = {name: value for name, value in step.args.items() if name != "_context_query"}
-        return (await direct.call(step.tool.removeprefix("shop__"), bare_args))[0]
-
-    def _show_memories(self, blocks: Sequence[str]) -> None:
+        blocks = [text for text in texts[1:] if text.startswith("<upwell-memories")]
         if not blocks:
             self._show("   no memory with it")
         for block in blocks:
             self._show("   a memory with it, in a block of its own:")
             self._show(_indented(block))
+        return before, after
 
     async def _read_back(self, gateway: "Agent", notice: str, original: str) -> None:
         key = notice.partition('key="')[2].partition('"')[0]

@@ -52,10 +52,6 @@ class Service(Protocol):
         arrived."""
         ...
 
-    async def refresh(self) -> None:
-        """Apply changes to the configuration. Called every two seconds."""
-        ...
-
     def state(self) -> Mapping[str, Any]:
         """Return the service's part of `daemon status`."""
         ...
@@ -154,10 +150,6 @@ class Daemon(Struct):
             if reason := self._reason_to_end():
                 LOG.info("the daemon ends: %s", reason)
                 return
-            try:
-                await self.service.refresh()
-            except Exception:
-                LOG.exception("the daemon could not apply a change and continues without it")
 
     async def _finish_connections(self) -> None:
         with contextlib.suppress(TimeoutError):

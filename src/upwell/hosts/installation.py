@@ -34,6 +34,11 @@ class Installation(Struct, frozen=True, kw_only=True):
     guards: bool = False
     http: HttpAddress | None = None
 
+    @classmethod
+    def of_user(cls, environment: Mapping[str, str]) -> "Installation":
+        """This user's files, to read them."""
+        return cls(user_folder=Path.home(), environment=environment, command=())
+
     @property
     def hook_command(self) -> tuple[str, ...]:
         """The command line of a hook, without the host's name, which follows."""

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,18 +9,11 @@ from msgspec.structs import replace
 from tests.unit.replay import samples
 
 from upwell.app import App, Settings, build
-from upwell.app.capture import MAX_TURN_BYTES, Gain, SessionCapture, every_proposal
+from upwell.app.capture import MAX_TURN_BYTES, Gain, SessionCapture
 from upwell.app.review import accept
 from upwell.capture.inbox import inbox_at
 from upwell.replay.transcripts import transcripts_at
 from upwell.surface.scopes import scope_of
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[App]:
-    opened = await build(Settings(home=tmp_path / "home", environment={}))
-    yield opened
-    await opened.aclose()
 
 
 @pytest.fixture
@@ -117,7 +109,7 @@ async def test_a_transcript_that_is_read_again_counts_nothing_twice(
 ) -> None:
     (tmp_path / "a.jsonl").write_text(usage(project))
     (transcript,) = transcripts_at([tmp_path / "a.jsonl"])
-    capture = app.session_capture(accepts=every_proposal)
+    capture = app.session_capture(accepts=True)
     assert (await capture.read(transcript)).stored == 1
     again = await capture.read(transcript, again=True)
     assert (again.stored, again.strengthened, again.proposed) == (0, 0, 0)
@@ -128,7 +120,7 @@ async def test_a_transcript_that_is_read_again_counts_nothing_twice(
 async def test_an_episode_found_again_is_counted_and_not_added(
     app: App, project: Path, tmp_path: Path
 ) -> None:
-    capture = app.session_capture(accepts=every_proposal)
+    capture = app.session_capture(accepts=True)
     for name in "ab":
         own = usage(project).replace('"sessionId": "s"', f'"sessionId": "{name}"')
         (tmp_path / f"{name}.jsonl").write_text(own)
@@ -152,7 +144,7 @@ async def test_forks_of_a_session_confirm_nothing(
     app: App, project: Path, tmp_path: Path, minutes: tuple[int, ...], count: int
 ) -> None:
     """A fork repeats the earlier records, with their times, under its own name."""
-    capture, accepting = app.session_capture(), app.session_capture(accepts=every_proposal)
+    capture, accepting = app.session_capture(), app.session_capture(accepts=True)
     for each in (capture, accepting):
         for number, minute in enumerate(minutes):
             path = tmp_path / f"{number}.jsonl"
@@ -184,7 +176,7 @@ async def test_a_refused_episode_stays_out(app: App, project: Path, tmp_path: Pa
     await capture.end_turn(f"{tmp_path}/a.jsonl", "a", str(project))
     box.take([one.id for one in box.waiting()])
     (tmp_path / "b.jsonl").write_text(usage(project))
-    for each in (capture, app.session_capture(accepts=every_proposal)):
+    for each in (capture, app.session_capture(accepts=True)):
         await each.end_turn(f"{tmp_path}/b.jsonl", "b", str(project))
     assert box.waiting() == []
     assert await app.memory.list() == []
@@ -204,7 +196,7 @@ async def test_the_next_session_receives_what_this_one_learned(
     failure = {"tool_name": "Bash", "tool_input": {"command": "bake bread"}}
     failure |= {"error": "Exit code 2\nerror: the option --lid is required"}
     assert await answer("PostToolUseFailure", "one", **failure) == "{}"
-    capture = app.session_capture(accepts=every_proposal)
+    capture = app.session_capture(accepts=True)
     await capture.end_turn(str(transcript), "one", str(project))
     await door.aclose()
     assert "`bake bread --lid` works" in await answer("PostToolUseFailure", "two", **failure)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.unit.replay import samples
 
-from upwell.app import surfacing
-from upwell.app.surfacing import commands_in
+from upwell.app import memory
+from upwell.app.memory import commands_in
 
 
 def transcript(folder: Path, *commands: str) -> Path:
@@ -34,5 +34,5 @@ def test_only_the_end_of_a_long_transcript_is_read(
 ) -> None:
     path = transcript(tmp_path, *["make old A=1"] * 9, *["make dock PUMP=1"] * 2)
     last = path.read_bytes().index(b"PUMP=1")
-    monkeypatch.setattr(surfacing, "MAX_BYTES", path.stat().st_size - last + 400)
+    monkeypatch.setattr(memory, "MAX_TRANSCRIPT_BYTES", path.stat().st_size - last + 400)
     assert commands_in(str(path)) == ["make dock PUMP=1"]

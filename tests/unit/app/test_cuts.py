@@ -47,18 +47,14 @@ async def test_a_shortened_result_is_recorded_with_both_texts(tmp_path: Path) ->
         await app.aclose()
 
 
-async def test_reading_the_original_again_lowers_the_gain(tmp_path: Path) -> None:
-    app = await build(Settings(home=tmp_path, environment={}))
-    try:
-        await shortened(app, LINES)
-        [cut] = await app.cuts.latest(5)
-        before = await _total(app)
-        await app.texts.read(cut["keys"][0], "1-200")
-        after = await _total(app)
-        assert after[UsageMetric.READ_AGAIN] > 1_000
-        assert after.net == before.net - after[UsageMetric.READ_AGAIN]
-    finally:
-        await app.aclose()
+async def test_reading_the_original_again_lowers_the_gain(app: App) -> None:
+    await shortened(app, LINES)
+    [cut] = await app.cuts.latest(5)
+    before = await _total(app)
+    await app.texts.read(cut["keys"][0], "1-200")
+    after = await _total(app)
+    assert after[UsageMetric.READ_AGAIN] > 1_000
+    assert after.net == before.net - after[UsageMetric.READ_AGAIN]
 
 
 async def test_another_process_sees_the_savings_at_once(tmp_path: Path) -> None:
@@ -117,19 +113,15 @@ async def test_a_result_with_a_secret_leaves_no_text_on_the_disk(tmp_path: Path)
     ("said", "is_compared"), [("", True), (f" and token {SECRET}", False)], ids=["key", "secret"]
 )
 async def test_a_key_that_looks_like_a_secret_does_not_cost_the_comparison(
-    tmp_path: Path, said: str, is_compared: bool
+    app: App, said: str, is_compared: bool
 ) -> None:
     key = "d29e49538a9c670f"
     seen = f'[9 of 12 lines left out; all of it: key="{key}"]'
     assert redact(seen)[1]
-    app = await build(Settings(home=tmp_path, environment={}))
-    try:
-        call = ToolCall(server="up", tool="log", params=b"{}", session="s")
-        app.cuts.note(call, Cut((key,), 900, 20, (seen + said,)))
-        [cut] = await app.cuts.latest(5)
-        assert cut["has_text"] is is_compared
-    finally:
-        await app.aclose()
+    call = ToolCall(server="up", tool="log", params=b"{}", session="s")
+    app.cuts.note(call, Cut((key,), 900, 20, (seen + said,)))
+    [cut] = await app.cuts.latest(5)
+    assert cut["has_text"] is is_compared
 
 
 async def _total(app: App) -> UsageRow:

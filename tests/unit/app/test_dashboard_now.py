@@ -82,18 +82,14 @@ async def test_a_call_of_the_gateway_is_known_by_its_trace(tmp_path: Path) -> No
         await app.aclose()
 
 
-async def test_a_result_that_arrives_after_its_decision_comes_with_it(tmp_path: Path) -> None:
-    app = await build(Settings(home=tmp_path, environment={}))
-    try:
-        events: Any = stream(app, {"after": "0"})
-        await app.surfacer.surface(CUE)
-        assert "cut" not in await newest(events)
-        await shorten(app, CALL, LOG)
-        row = await newest(events)
-        assert (row["tool"], row["cut"]["tool"]) == ("Bash", "claude__Bash")
-        await events.aclose()
-    finally:
-        await app.aclose()
+async def test_a_result_that_arrives_after_its_decision_comes_with_it(app: App) -> None:
+    events: Any = stream(app, {"after": "0"})
+    await app.surfacer.surface(CUE)
+    assert "cut" not in await newest(events)
+    await shorten(app, CALL, LOG)
+    row = await newest(events)
+    assert (row["tool"], row["cut"]["tool"]) == ("Bash", "claude__Bash")
+    await events.aclose()
 
 
 async def newest(events: Any) -> Any:
@@ -103,25 +99,19 @@ async def newest(events: Any) -> Any:
     raise AssertionError("the stream ended")
 
 
-async def test_the_rest_of_the_findings_is_linked_and_only_sessions_with_a_page(
-    tmp_path: Path,
-) -> None:
-    app = await build(Settings(home=tmp_path, environment={}))
-    try:
-        origin = Provenance(door=LESSON, tool="place", session="gone")
-        lessons = [
-            Memory(text=f"Pier {number} is east.", namespace="lessons", provenance=origin)
-            for number in range(7)
-        ]
-        await app.memory.add_many(lessons)
-        values = await everything(app, {})
-        page = rendered("views/learned", {**values, "path": "", "fields": {"folded": ""}})
-        assert page.count("session gone") == 5
-        assert "sessions?id=" not in page
-        assert 'href="/memory?source=session:" data-page="memory">7 in Memory</a>' in page
-        page = rendered(
-            "views/learned", {**values, "indexed": {"gone"}, "path": "", "fields": {"folded": ""}}
-        )
-        assert page.count("sessions?id=gone") == 5
-    finally:
-        await app.aclose()
+async def test_the_rest_of_the_findings_is_linked_and_only_sessions_with_a_page(app: App) -> None:
+    origin = Provenance(door=LESSON, tool="place", session="gone")
+    lessons = [
+        Memory(text=f"Pier {number} is east.", namespace="lessons", provenance=origin)
+        for number in range(7)
+    ]
+    await app.memory.add_many(lessons)
+    values = await everything(app, {})
+    page = rendered("views/learned", {**values, "path": "", "fields": {"folded": ""}})
+    assert page.count("session gone") == 5
+    assert "sessions?id=" not in page
+    assert 'href="/memory?source=session:" data-page="memory">7 in Memory</a>' in page
+    page = rendered(
+        "views/learned", {**values, "indexed": {"gone"}, "path": "", "fields": {"folded": ""}}
+    )
+    assert page.count("sessions?id=gone") == 5

@@ -21,14 +21,10 @@ async def listed(app: App) -> list[str]:
     return [session["id"] for session in (await sessions(app, {}))["sessions"]]
 
 
-async def test_sessions_in_which_setup_tried_a_hook_are_not_listed(tmp_path: Path) -> None:
-    app = await build(Settings(home=tmp_path, environment={}))
-    try:
-        for name in (f"{PROBE_SESSIONS}1a2b", "monday"):
-            await app.surfacer.surface(Cue(door="prompt", text="Where are prices?", session=name))
-        assert await listed(app) == ["monday"]
-    finally:
-        await app.aclose()
+async def test_sessions_in_which_setup_tried_a_hook_are_not_listed(app: App) -> None:
+    for name in (f"{PROBE_SESSIONS}1a2b", "monday"):
+        await app.surfacer.surface(Cue(door="prompt", text="Where are prices?", session=name))
+    assert await listed(app) == ["monday"]
 
 
 async def test_a_call_of_the_gateway_does_not_take_the_agent_from_a_session(tmp_path: Path) -> None:
@@ -58,28 +54,24 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def test_past_sessions_are_listed_once_they_are_read(user: Path) -> None:
-    app = await build(Settings(home=user / "home", environment={}))
-    try:
-        page = await sessions(app, {})
-        assert (page["is_empty"], page["is_indexed"]) == (True, False)
-        read = await reading(app, {"first": "1"})
-        assert (read["has_read"], read["goes_on"], read["left"]) == (True, False, 0)
-        assert (await reading(app, {}))["has_read"] is False
-        await app.surfacer.surface(Cue(door="prompt", text="Where are prices?", session="monday"))
-        page = await sessions(app, {})
-        assert [entry["id"] for entry in page["sessions"]] == ["monday", samples.SESSION]
-        assert page["sessions"][1]["first"] == "Why does the pump stall?"
-        assert page["hosts"] == ["claude"]
-        found = (await sessionlist(app, {"q": "pump stalls"}))["sessions"]
-        assert [entry["id"] for entry in found] == [samples.SESSION]
-        assert (await sessionlist(app, {"q": "pump", "host": "codex"}))["sessions"] == []
-    finally:
-        await app.aclose()
+async def test_past_sessions_are_listed_once_they_are_read(user: Path, app: App) -> None:
+    page = await sessions(app, {})
+    assert (page["is_empty"], page["is_indexed"]) == (True, False)
+    read = await reading(app, {"first": "1"})
+    assert (read["has_read"], read["goes_on"], read["left"]) == (True, False, 0)
+    assert (await reading(app, {}))["has_read"] is False
+    await app.surfacer.surface(Cue(door="prompt", text="Where are prices?", session="monday"))
+    page = await sessions(app, {})
+    assert [entry["id"] for entry in page["sessions"]] == ["monday", samples.SESSION]
+    assert page["sessions"][1]["first"] == "Why does the pump stall?"
+    assert page["hosts"] == ["claude"]
+    found = (await sessionlist(app, {"q": "pump stalls"}))["sessions"]
+    assert [entry["id"] for entry in found] == [samples.SESSION]
+    assert (await sessionlist(app, {"q": "pump", "host": "codex"}))["sessions"] == []
 
 
 async def test_every_session_is_on_exactly_one_page(
-    user: Path, monkeypatch: pytest.MonkeyPatch
+    user: Path, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upwell.app.dashboard.sessions.PAGE", 2)
     folder = user / ".claude/projects/-code-harbour"
@@ -88,40 +80,34 @@ async def test_every_session_is_on_exactly_one_page(
             "user", f"1{number}:30:00", TOPICS[number], sessionId=f"past-{number}"
         )
         samples.lines(folder / f"past-{number}.jsonl", [question])
-    app = await build(Settings(home=user / "home", environment={}))
-    try:
-        await reading(app, {})
-        for name in ("monday", "tuesday", "past-3"):
-            await app.surfacer.surface(Cue(door="prompt", text="Where are prices?", session=name))
-        names: list[str] = []
-        before = ""
-        while page := await sessionlist(app, {"before": before} if before else {}):
-            names += [entry["id"] for entry in page["sessions"]]
-            before = page["next"]
-            if not before:
-                break
-        assert sorted(names) == sorted(
-            ["monday", "tuesday", samples.SESSION, *(f"past-{number}" for number in range(5))]
-        )
-    finally:
-        await app.aclose()
+    await reading(app, {})
+    for name in ("monday", "tuesday", "past-3"):
+        await app.surfacer.surface(Cue(door="prompt", text="Where are prices?", session=name))
+    names: list[str] = []
+    before = ""
+    while page := await sessionlist(app, {"before": before} if before else {}):
+        names += [entry["id"] for entry in page["sessions"]]
+        before = page["next"]
+        if not before:
+            break
+    assert sorted(names) == sorted(
+        ["monday", "tuesday", samples.SESSION, *(f"past-{number}" for number in range(5))]
+    )
 
 
-async def test_a_timeline_has_the_steps_of_the_transcript_without_secrets(user: Path) -> None:
-    app = await build(Settings(home=user / "home", environment={}))
-    try:
-        await reading(app, {})
-        described = await session(app, {"id": samples.SESSION})
-        assert (described["turns"], described["attended"]) == (1, False)
-        (part,) = (await timeline(app, {"id": samples.SESSION}))["parts"]
-        shown = [_text(item) for item in part["items"]]
-        assert shown[:2] == ["make dok", "make dock PUMP=1"]
-        assert part["items"][0]["step"].failed
-        assert TOKEN not in str(part)
-        unknown = await timeline(app, {"id": "nobody"})
-        assert unknown["parts"] == [{"items": []}]
-    finally:
-        await app.aclose()
+async def test_a_timeline_has_the_steps_of_the_transcript_without_secrets(
+    user: Path, app: App
+) -> None:
+    await reading(app, {})
+    described = await session(app, {"id": samples.SESSION})
+    assert (described["turns"], described["attended"]) == (1, False)
+    (part,) = (await timeline(app, {"id": samples.SESSION}))["parts"]
+    shown = [_text(item) for item in part["items"]]
+    assert shown[:2] == ["make dok", "make dock PUMP=1"]
+    assert part["items"][0]["step"].failed
+    assert TOKEN not in str(part)
+    unknown = await timeline(app, {"id": "nobody"})
+    assert unknown["parts"] == [{"items": []}]
 
 
 async def test_decisions_stand_at_the_steps_of_the_transcript(user: Path) -> None:

@@ -39,19 +39,19 @@ async def test_all_that_upwell_costs_is_subtracted(tmp_path: Path) -> None:
     try:
         await shortened(app, LINES)
         await app.cuts.flush()
-        before = (await gain(app.learning, app.config, 1))["total"]
+        before = (await gain(app, 1))["total"]
         app.learning.listed("claude", 1_600)
         for kind, number in (("tokens_in", 200), ("tokens_out", 100), ("asked", 1)):
             app.learning.counts.add(CountedEvent.JUDGE, kind, by=number)
         app.learning.counts.add(CountedEvent.LESSON, "tokens_out", by=40)
         app.learning.counts.add(CountedEvent.LESSON, "millionths", by=5_000)
-        figures = await gain(app.learning, app.config, 1)
+        figures = await gain(app, 1)
         total = figures["total"]
         assert (total["saved"], before["net"]) == (before["saved"], before["saved"])
         assert total["net"] == before["net"] - 1_600 - 300 - 40
         assert total["money"] == pytest.approx(before["money"] - 1_900 * 2e-6 - 0.005, abs=2e-4)
         assert [day["net"] for day in figures["by_day"]] == [total["net"]]
-        lines = await report_of(app.learning, app.budgets, app.memory, 1)
+        lines = await report_of(app, 1)
         assert [line.split()[-2] for line in lines if line.startswith("  net ")] == [
             f"{total['net']:,}"
         ]

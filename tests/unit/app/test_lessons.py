@@ -1,14 +1,14 @@
 """Lessons of sessions: stored, replaced, taken back, confirmed; budget, copies, and the queue."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from tests.unit.episodes.events import prompt, shell
 
-from upwell.app import App, Settings, build, lesson_queue
+from upwell.app import App, lesson_queue
 from upwell.app.lesson_book import drop, edit, origin_lines, pin, rows
 from upwell.app.lesson_queue import IDLE_SECONDS, LessonQueue
 from upwell.app.lessons import (
@@ -65,13 +65,6 @@ class Noon(Clock):
 
     def monotonic(self) -> float:
         return self.at
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[App]:
-    opened = await build(Settings(home=tmp_path / "home", environment={}))
-    yield opened
-    await opened.aclose()
 
 
 @pytest.fixture
@@ -374,7 +367,7 @@ async def test_a_session_that_cannot_be_read_does_not_hold_up_the_next(
     path = transcript_of(session(project), tmp_path / "s1.jsonl", project)
     await queue.note(ended(path, EventKind.END))
     with monkeypatch.context() as patch:
-        patch.setattr(lesson_queue, "by_session", broken)
+        patch.setattr(lesson_queue, "sessions_of", broken)
         assert (await queue.read_due()).read == 0
     assert await lessons.records.due() == []
 

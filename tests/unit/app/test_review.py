@@ -1,13 +1,12 @@
 """Memories that are offered for removal: the reason for each, and the effect of the answers."""
 
 import hashlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from upwell.app import App, Settings, build
+from upwell.app import App
 from upwell.app.review import Evidence, RemovalOffer, RemovalReason, near_duplicates, offers_among
 from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal, inbox_at
 from upwell.ground.types.memory import Memory, Provenance, Trust
@@ -15,13 +14,6 @@ from upwell.learn.feedback import MemoryUse
 
 DAY = 86_400.0
 NOW = 1_000 * DAY
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[App]:
-    opened = await build(Settings(home=tmp_path / "home", environment={}))
-    yield opened
-    await opened.aclose()
 
 
 @pytest.fixture

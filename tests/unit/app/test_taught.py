@@ -1,11 +1,6 @@
 """What past sessions taught: which of it matters most, what each session taught, and the count."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
-from upwell.app import App, Settings, build
+from upwell.app import App
 from upwell.app.lesson_book import (
     Taught,
     Teaching,
@@ -54,13 +49,6 @@ def test_no_kind_crowds_out_the_others_unless_there_is_nothing_else() -> None:
 def test_a_finding_belongs_to_each_session_that_taught_it() -> None:
     both = Taught(kind=Teaching.RULE, id="r", text="r", label="", sessions=("s2", "s1"))
     assert by_session([both, taught("s1")]) == {"s2": [both], "s1": [both, taught("s1")]}
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[App]:
-    opened = await build(Settings(home=tmp_path / "home", environment={}))
-    yield opened
-    await opened.aclose()
 
 
 async def test_proposals_lessons_and_commands_are_counted_and_others_are_not(app: App) -> None:

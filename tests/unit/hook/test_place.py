@@ -83,9 +83,6 @@ class Idle:
     async def answer(self, request: HookRequest, body: bytes, receipt: Receipt) -> bytes:
         return b"{}"
 
-    async def refresh(self) -> None:
-        return None
-
     def state(self) -> Mapping[str, str]:
         return {}
 

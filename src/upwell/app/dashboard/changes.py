@@ -59,7 +59,8 @@ async def scope(app: App, fields: Fields) -> str:
     """Move a memory to another project or to all projects, and limit a rule to files and tools."""
     memory = replace(await _memory(app, fields), project=fields.get("project"))
     if memory.pinned:
-        patterns = checked_scope(_lines(fields, "paths"), _lines(fields, "tools"))
+        paths, tools = (fields.get(name, "").split() for name in ("paths", "tools"))
+        patterns = checked_scope(paths, tools)
         memory = replace(memory, triggers=patterns.triggers())
     await app.memory.update(memory)
     return f"Now for {memory.project or 'every project'}."
@@ -114,14 +115,9 @@ async def ban_proposal(app: App, fields: Fields) -> str:
     return "Dropped, along with everything that says the same."
 
 
-async def pause_rule(app: App, fields: Fields) -> str:
-    await change_rule(app, fields.get("id", ""), paused)
-    return "Paused."
-
-
-async def resume_rule(app: App, fields: Fields) -> str:
-    await change_rule(app, fields.get("id", ""), resumed)
-    return "Resumed."
+async def switch_rule(app: App, fields: Fields, *, on: bool) -> str:
+    await change_rule(app, fields.get("id", ""), resumed if on else paused)
+    return "Resumed." if on else "Paused."
 
 
 async def keep_offer(app: App, fields: Fields) -> str:
@@ -175,8 +171,8 @@ CHANGES: Mapping[str, Change] = {
     "inbox/keep": keep_proposal,
     "inbox/drop": drop_proposal,
     "inbox/never": ban_proposal,
-    "rules/pause": pause_rule,
-    "rules/resume": resume_rule,
+    "rules/pause": partial(switch_rule, on=False),
+    "rules/resume": partial(switch_rule, on=True),
     "review/keep": keep_offer,
     "review/remove": remove_offer,
     "rate": rate,
@@ -196,10 +192,6 @@ async def _memory(app: App, fields: Fields) -> Memory:
 
 def _gone() -> UsageError:
     return UsageError("this memory no longer exists", hint=RELOAD)
-
-
-def _lines(fields: Fields, name: str) -> list[str]:
-    return fields.get(name, "").split()
 
 
 def _with_masked(message: str, rules: tuple[str, ...]) -> str:

@@ -1,7 +1,5 @@
-"""Connects the dashboard's pages to the functions that provide their data.
-
-The server of `upwell dashboard`.
-"""
+"""Connects the dashboard's pages to the functions that provide their data. The server of `upwell
+dashboard`."""
 
 import asyncio
 import contextlib
@@ -10,37 +8,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from functools import partial
 from typing import Any
 
+from upwell.app.dashboard import memory, now, sessions, thresholds
 from upwell.app.dashboard.changes import CHANGES
-from upwell.app.dashboard.memory import detail, inbox, memories, memory, review, rules, trash
-from upwell.app.dashboard.now import (
-    Servers,
-    doctor,
-    everything,
-    health,
-    mend,
-    now,
-    rows,
-    savings,
-    set_up,
-    setup,
-    silence,
-    stream,
-)
-from upwell.app.dashboard.sessions import (
-    hindsight,
-    reading,
-    session,
-    sessionlist,
-    sessions,
-    shortened,
-    timeline,
-)
-from upwell.app.dashboard.thresholds import replay, thresholds
+from upwell.app.dashboard.now import Servers
 from upwell.app.lesson_book import sessions_read
 from upwell.app.reporting import Event
 from upwell.app.store import Settings
 from upwell.app.wiring import App, build
-from upwell.config import read_valid
+from upwell.config import load
 from upwell.ground.errors import ConfigError
 from upwell.ground.files import stamp
 from upwell.ground.trace import LOG
@@ -54,30 +29,30 @@ from upwell.web.tokens import Tokens, token_of
 
 Data = Callable[[App, Fields], Awaitable[Mapping[str, Any]]]
 VIEWS: Mapping[str, Data] = {
-    "now": now,
-    "rows": rows,
-    "learned": everything,
-    "silence": silence,
-    "sessions": sessions,
-    "sessionlist": sessionlist,
-    "reading": reading,
-    "session": session,
-    "timeline": timeline,
-    "hindsight": hindsight,
-    "shortened": shortened,
-    "memory": memory,
-    "memories": memories,
-    "detail": detail,
-    "inbox": inbox,
-    "rules": rules,
-    "review": review,
-    "trash": trash,
-    "thresholds": thresholds,
-    "replay": replay,
-    "savings": savings,
-    "health": health,
-    "doctor": doctor,
-    "setup": setup,
+    "now": now.now,
+    "rows": now.rows,
+    "learned": now.everything,
+    "silence": now.silence,
+    "sessions": sessions.sessions,
+    "sessionlist": sessions.sessionlist,
+    "reading": sessions.reading,
+    "session": sessions.session,
+    "timeline": sessions.timeline,
+    "hindsight": sessions.hindsight,
+    "shortened": sessions.shortened,
+    "memory": memory.memory,
+    "memories": memory.memories,
+    "detail": memory.detail,
+    "inbox": memory.inbox,
+    "rules": memory.rules,
+    "review": memory.review,
+    "trash": memory.trash,
+    "thresholds": thresholds.thresholds,
+    "replay": thresholds.replay,
+    "savings": now.savings,
+    "health": now.health,
+    "doctor": now.doctor,
+    "setup": now.setup,
 }
 """Every view, keyed by the name of its template in `web/dashboard/templates/views`."""
 
@@ -90,8 +65,8 @@ def desk_of(
     """The views, the actions and the event stream of the dashboard. Each request calls `app_now()`,
     because a changed configuration replaces the app. `servers` lists the servers behind a gateway.
     Streams end soon after `is_ending()` becomes true."""
-    views: Mapping[str, Data] = {**VIEWS, "health": partial(health, servers=servers)}
-    actions = {**CHANGES, "setup": set_up, "mend": mend}
+    views: Mapping[str, Data] = {**VIEWS, "health": partial(now.health, servers=servers)}
+    actions = {**CHANGES, "setup": now.set_up, "mend": now.mend}
 
     async def view(data: Data, fields: Fields) -> Mapping[str, Any]:
         app = app_now()
@@ -100,7 +75,7 @@ def desk_of(
         return {"has_hooks": has_hooks, "past": await sessions_read(app), **values}
 
     async def follow(fields: Fields) -> AsyncIterator[Sequence[Event]]:
-        async for fresh in stream(app_now(), fields):
+        async for fresh in now.stream(app_now(), fields):
             yield fresh
             if is_ending():
                 return
@@ -152,7 +127,7 @@ def _following_config(app: App) -> Callable[[], App]:
         if (changed := stamp(home.config_file)) != known:
             known = changed
             try:
-                app.config, _ = read_valid(home.root, environment=app.config.environment)
+                app.config = load(home.root, environment=app.config.environment)
             except ConfigError as error:
                 LOG.warning("the changed configuration is not in effect: %s", error)
         return app

@@ -121,17 +121,7 @@ async def rules(app: App, fields: Fields) -> Mapping[str, Any]:
 async def review(app: App, fields: Fields) -> Mapping[str, Any]:
     """The memories offered for removal, each with its reason."""
     offers = await app.review().offers(None)
-    rows = [
-        {
-            "id": offer.memory.id,
-            "reason": str(offer.reason),
-            "detail": offer.detail,
-            "text": offer.memory.text,
-            "project": offer.memory.project,
-        }
-        for offer in offers[:MAX_OFFERS]
-    ]
-    return {"rows": rows, "count": len(offers)}
+    return {"rows": [offer.described() for offer in offers[:MAX_OFFERS]], "count": len(offers)}
 
 
 async def trash(app: App, fields: Fields) -> Mapping[str, Any]:
@@ -172,9 +162,9 @@ async def _listed(app: App, fields: Fields, offset: int) -> tuple[list[Hit], int
     """The newest matching memories from `offset` on, and the offset of the next page."""
     found: list[Hit] = []
     names = [fields["namespace"]] if "namespace" in fields else ()
-    end = offset + MAX_LOOKED_AT
+    end, narrowing = offset + MAX_LOOKED_AT, {"kind", "topic", "source", "project"}
     while offset < end:
-        size = _BATCH if _narrows(fields) else SHOWN
+        size = _BATCH if narrowing & fields.keys() else SHOWN
         batch = await app.memory.list(
             project=fields.get("project"), namespaces=names, limit=size, offset=offset
         )
@@ -187,10 +177,6 @@ async def _listed(app: App, fields: Fields, offset: int) -> tuple[list[Hit], int
         if len(batch) < size:
             return found, None
     return found, offset
-
-
-def _narrows(fields: Fields) -> bool:
-    return any(name in fields for name in ("kind", "topic", "source", "project"))
 
 
 def _matches(memory: Memory, fields: Fields) -> bool:

@@ -1,8 +1,6 @@
-"""Now: what past sessions taught, the latest events, and the stream of new ones.
-
-Savings: tokens and money by host, project, tool and day, and a card to share.
-
-Health: the findings of doctor, the servers, and the plan of setup.
+"""Now: what past sessions taught, the latest events, and the stream of new ones. Savings: tokens
+and money by host, project, tool and day. Health: the findings of doctor, the servers, and the plan
+of setup.
 """
 
 import asyncio
@@ -22,7 +20,6 @@ from upwell.app.lesson_book import learned
 from upwell.app.reporting import Event, events, following, gain, in_words, sentence
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
-from upwell.ground.types.rpc import Ping
 from upwell.hosts import HOSTS
 from upwell.hosts.install import installed_entries
 from upwell.usage.report import COSTS
@@ -39,30 +36,25 @@ def days_in(fields: Fields) -> int:
     return int(text) if text.isdigit() and int(text) in SPANS else 30
 
 
-def _every_day(rows: Sequence[Mapping[str, Any]], days: int) -> list[Mapping[str, Any]]:
-    today = datetime.now(UTC).date()
-    known = {row["name"]: row for row in rows}
-    names = [(today - timedelta(days=back)).isoformat() for back in reversed(range(days))]
-    nothing = {"saved": 0, **dict.fromkeys(COSTS, 0)}
-    return [known.get(name, {"name": name, **nothing}) for name in names]
-
-
-def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    counted = [row for row in rows if row["net"]]
-    return sorted(counted, key=lambda row: -abs(row["net"]))[:MAX_ROWS]
-
-
 async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
     """The gain over a number of days, with the points for a plot, and what shortening would have
     saved in past sessions, until it has saved something."""
     if "detail" in fields:
         return {}
     days = days_in(fields)
-    figures = await gain(app.learning, app.config, days)
+    figures = await gain(app, days)
     shortens = app.config.hook.compress
     is_known = shortens and figures["total"]["results"]
     before = None if is_known else await app.session_capture().past()
-    by_day = _every_day(figures["by_day"], days)
+    today, known = datetime.now(UTC).date(), {row["name"]: row for row in figures["by_day"]}
+    names = [(today - timedelta(days=back)).isoformat() for back in reversed(range(days))]
+    nothing = {"saved": 0, **dict.fromkeys(COSTS, 0)}
+    by_day = [known.get(name, nothing) for name in names]
+
+    def largest(dimension: str) -> list[Mapping[str, Any]]:
+        counted = [row for row in figures[f"by_{dimension}"] if row["net"]]
+        return sorted(counted, key=lambda row: -abs(row["net"]))[:MAX_ROWS]
+
     return {
         **figures,
         "before": before if before and before.saved else None,
@@ -71,11 +63,12 @@ async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
         "spans": SPANS,
         "sentence": sentence(figures),
         "tables": [
-            (title, _largest(figures[f"by_{name}"]))
-            for name, title in (("host", "Agent"), ("project", "Project"), ("tool", "Tool"))
+            ("Agent", largest("host")),
+            ("Project", largest("project")),
+            ("Tool", largest("tool")),
         ],
         "plot": {
-            "days": [row["name"] for row in by_day],
+            "days": names,
             "series": [
                 {"label": "saved", "values": [row["saved"] for row in by_day]},
                 {
@@ -119,7 +112,20 @@ async def health(app: App, fields: Fields, *, servers: Servers = list) -> Mappin
 
 async def doctor(app: App, fields: Fields) -> Mapping[str, Any]:
     """The findings of `upwell doctor`, with the command in each hint, if there is one."""
-    return {"rows": [_part(name, ping) async for name, ping in examine()]}
+    parts = []
+    async for name, ping in examine():
+        command = _COMMAND.search(ping.hint)
+        parts.append(
+            {
+                "name": name,
+                "ok": ping.ok,
+                "detail": ping.detail,
+                "hint": ping.hint,
+                "command": command.group(1) if command else "",
+                "can_mend": bool(command and _MENDS.fullmatch(command.group(1))),
+            }
+        )
+    return {"rows": parts}
 
 
 async def setup(app: App, fields: Fields) -> Mapping[str, Any]:
@@ -142,18 +148,6 @@ async def mend(app: App, fields: Fields) -> str:
         raise UsageError("run this command in a terminal", hint=command)
     await run_command(app, *shlex.split(command)[1:], seconds=SETUP_SECONDS)
     return f"Done: {command}"
-
-
-def _part(name: str, ping: Ping) -> dict[str, Any]:
-    command = _COMMAND.search(ping.hint)
-    return {
-        "name": name,
-        "ok": ping.ok,
-        "detail": ping.detail,
-        "hint": ping.hint,
-        "command": command.group(1) if command else "",
-        "can_mend": bool(command and _MENDS.fullmatch(command.group(1))),
-    }
 
 
 SHOWN = 60
@@ -258,13 +252,13 @@ def joined(shown: Sequence[Event]) -> list[Event]:
             if len(own) == 1 and not _ended(decisions[own[0]], cut, shown):
                 cuts[own[0]] = cut
     hidden = {cut["id"] for cut in cuts.values()}
-    return [_with_cut(event, cuts.get(event["id"])) for event in shown if event["id"] not in hidden]
-
-
-def _with_cut(event: Event, cut: Event | None) -> Event:
-    if cut is None:
-        return event
-    return {**event, "cut": cut, "written": max(event["written"], cut["written"])}
+    rows = [event for event in shown if event["id"] not in hidden]
+    return [
+        {**event, "cut": its_cut, "written": max(event["written"], its_cut["written"])}
+        if (its_cut := cuts.get(event["id"]))
+        else event
+        for event in rows
+    ]
 
 
 def _is_same_call(decision: Event, cut: Event) -> bool:

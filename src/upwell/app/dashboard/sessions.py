@@ -1,8 +1,6 @@
-"""The sessions that upwell took part in or that have transcripts, the figures of one session, and
-the originals of its shortened results.
-
-A session as a timeline: the steps of its transcript, each with the memories that surfaced or
-would have surfaced, or the reason why none did.
+"""The sessions that upwell took part in or that have transcripts, the figures of one session, the
+originals of its shortened results, and its timeline: the steps of its transcript, each with the
+memories that surfaced or would have surfaced, or the reason why none did.
 """
 
 import asyncio
@@ -27,6 +25,7 @@ from upwell.replay.transcripts.census import newest_of_user
 from upwell.sessions.answer import SessionPart, SessionStep, parts_of
 from upwell.sessions.index import SessionMatch, SessionScope
 from upwell.sessions.record import ID as STATE_ID
+from upwell.sessions.tables import SessionRow
 from upwell.web.dashboard.desk import Fields
 
 LOOKED_AT = 4_000
@@ -62,14 +61,30 @@ async def sessionlist(app: App, fields: Fields) -> Mapping[str, Any]:
         matches: Sequence[SessionMatch] = ()
         if is_indexed(app):
             matches = await app.past_sessions().search(fields["q"], scope, MAX_FOUND)
-        found = [_found(match, recent) for match in matches]
+        found = [
+            {
+                **_recorded(match.session, recent),
+                "turn": match.turn.number,
+                "first": match.turn.question,
+                "answer": match.turn.conclusion,
+            }
+            for match in matches
+        ]
         return {"sessions": found, "next": None, "taught": taught}
-    before = _cursor(fields.get("before", ""))
+    ended, _, name = fields.get("before", "").partition("_")
+    try:
+        before = (float(ended), name) if ended else None
+    except ValueError:
+        raise UsageError("the address of this page is damaged") from None
+    earliest = (-before[0], before[1]) if before else (-math.inf, "")
     past, known = await _past(app, scope, before, recent)
     here = [
         entry
         for name, entry in recent.items()
-        if name not in known and _is_in(entry, scope) and _order(entry) > _order_of(before)
+        if name not in known
+        and scope.project in (None, entry["project"])
+        and scope.host in (None, entry["host"])
+        and _order(entry) > earliest
     ]
     rows = sorted([*past, *here], key=_order)[:PAGE]
     has_more = len(past) + len(here) > PAGE or len(past) == PAGE
@@ -93,12 +108,7 @@ async def _past(
     past = app.past_sessions()
     entries = [
         {
-            **recent.get(listed.session.name, _UNATTENDED),
-            "id": listed.session.name,
-            "host": listed.session.host,
-            "project": listed.session.project,
-            "ended": listed.session.ended,
-            "turns": listed.session.turns,
+            **_recorded(listed.session, recent),
             "first": listed.question,
             "answer": listed.conclusion,
         }
@@ -119,18 +129,18 @@ async def reading(app: App, fields: Fields) -> Mapping[str, Any]:
     is_complete = await app.past_sessions().refresh(show, READ_SECONDS)
     left = due - read
     goes_on = not is_complete and left != _number(fields, "left")
+    misread: list[str] = []
+    if not goes_on:
+        newest = await asyncio.to_thread(newest_of_user, Path.home(), Path.home())
+        misread = list(newest.lines())
     return {
         "has_read": read > 0,
         # A step that makes no progress means that all remaining files are unreadable.
         "goes_on": goes_on,
-        "misread": [] if goes_on else await asyncio.to_thread(_misread),
+        "misread": misread,
         "total": max(due, _number(fields, "total")),
         "left": left,
     }
-
-
-def _misread() -> list[str]:
-    return list(newest_of_user(Path.home(), Path.home()).lines())
 
 
 def is_indexed(app: App) -> bool:
@@ -150,7 +160,9 @@ async def session(app: App, fields: Fields) -> Mapping[str, Any]:
     summary = _session(name, list(reversed(decisions)), used, 0) if decisions else None
     if past and summary is None:
         first, last = past[0], past[-1]
-        named = next((match for match in past if not _is_command(match.turn.question)), first)
+        # A bare command such as `/clear` does not name a session.
+        questions = [match.turn.question for match in past]
+        named = [each for each in questions if not each.startswith("/") or " " in each]
         summary = {
             **_UNATTENDED,
             "id": name,
@@ -158,7 +170,7 @@ async def session(app: App, fields: Fields) -> Mapping[str, Any]:
             "project": first.session.project,
             "began": first.turn.at,
             "ended": last.session.ended,
-            "first": named.turn.question,
+            "first": (named or questions)[0],
         }
     return {
         "name": name,
@@ -195,7 +207,12 @@ def _session(
     name: str, entries: Sequence[Event], used: Mapping[tuple[str, str], str], saved: int
 ) -> dict[str, Any]:
     newest, oldest = entries[0], entries[-1]
-    surfaced = [(entry["id"], _id_of(memory)) for entry in entries for memory in entry["memories"]]
+    # Events that are shown describe their memories; decisions in the journal list pairs.
+    surfaced = [
+        (entry["id"], str(memory["id"] if isinstance(memory, Mapping) else memory[0]))
+        for entry in entries
+        for memory in entry["memories"]
+    ]
     prompts = (entry["step"] for entry in reversed(entries) if entry["door"] == "prompt")
     return {
         "id": name,
@@ -212,13 +229,7 @@ def _session(
     }
 
 
-def _is_command(question: str) -> bool:
-    """Whether a question is a bare command such as `/clear`, which does not name a session."""
-    return question.startswith("/") and " " not in question
-
-
-def _found(match: SessionMatch, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    session, turn = match.session, match.turn
+def _recorded(session: SessionRow, recent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {
         **recent.get(session.name, _UNATTENDED),
         "id": session.name,
@@ -226,9 +237,6 @@ def _found(match: SessionMatch, recent: Mapping[str, Mapping[str, Any]]) -> dict
         "project": session.project,
         "ended": session.ended,
         "turns": session.turns,
-        "turn": turn.number,
-        "first": turn.question,
-        "answer": turn.conclusion,
     }
 
 
@@ -253,33 +261,13 @@ _UNATTENDED: Mapping[str, Any] = {"events": 0, "said": 0, "used": 0, "saved": 0}
 """The figures of a session in which upwell took no part."""
 
 
-def _is_in(entry: Mapping[str, Any], scope: SessionScope) -> bool:
-    return scope.project in (None, entry["project"]) and scope.host in (None, entry["host"])
-
-
 def _order(entry: Mapping[str, Any]) -> tuple[float, str]:
     return -entry["ended"], entry["id"]
-
-
-def _order_of(before: tuple[float, str] | None) -> tuple[float, str]:
-    return (-before[0], before[1]) if before else (-math.inf, "")
-
-
-def _cursor(text: str) -> tuple[float, str] | None:
-    ended, _, name = text.partition("_")
-    try:
-        return (float(ended), name) if text else None
-    except ValueError:
-        raise UsageError("the address of this page is damaged") from None
 
 
 def _number(fields: Fields, name: str) -> int:
     text = fields.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
-
-
-def _id_of(memory: Any) -> str:
-    return str(memory["id"] if isinstance(memory, Mapping) else memory[0])
 
 
 async def verdicts(app: App) -> dict[tuple[str, str], str]:
@@ -304,7 +292,10 @@ async def timeline(app: App, fields: Fields) -> Mapping[str, Any]:
     without a transcript has only the events that upwell saw."""
     name = fields.get("id", "")
     seen = list(reversed(await events(app, {"session": name}, MAX_EVENTS)))
-    await _with_use(app, seen)
+    shown = [(event, memory) for event in seen for memory in event["memories"]]
+    used = await verdicts(app) if shown else {}
+    for event, memory in shown:
+        memory["use"] = used.get((event["id"], memory["id"]), "")
     matches = await app.past_sessions().recorded(name) if is_indexed(app) else []
     if not matches:
         return {"parts": [{"items": seen}], "is_cut": len(seen) == MAX_EVENTS, "next": None}
@@ -343,9 +334,7 @@ async def hindsight(app: App, fields: Fields) -> Mapping[str, Any]:
         raise UsageError("the transcript of this session is gone")
     first = matches[0]
     earlier = await _earlier(app, first)
-    output = await run_command(
-        app, "replay", *own, *earlier, "--json", seconds=REPLAY_SECONDS
-    )  # fmt: skip
+    output = await run_command(app, "replay", *own, *earlier, "--json", seconds=REPLAY_SECONDS)
     rows = [json.loads(line) for line in output.splitlines()]
     decisions = [row for row in rows if row.get("session") == name]
     return {
@@ -373,15 +362,6 @@ async def _earlier(app: App, first: SessionMatch) -> list[str]:
         if path != session.path:
             paths.append(path)
     return paths
-
-
-async def _with_use(app: App, seen: Sequence[Event]) -> None:
-    if not any(event["memories"] for event in seen if event["kind"] == "event"):
-        return
-    used = await verdicts(app)
-    for event in seen:
-        for memory in event["memories"]:
-            memory["use"] = used.get((event["id"], memory["id"]), "")
 
 
 def _start(matches: Sequence[SessionMatch], fields: Fields) -> int:

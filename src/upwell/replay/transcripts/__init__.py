@@ -44,6 +44,13 @@ class Transcript(Struct, frozen=True):
         unless the format `resumes`. `tally`, if given, counts what was read."""
         return self.format.read(self.path, start, tally or ReadTally())
 
+    def stat(self) -> os.stat_result | None:
+        """The size and times of the file; None if it is gone."""
+        try:
+            return self.path.stat()
+        except OSError:
+            return None
+
 
 def format_named(name: str) -> TranscriptFormat:
     """The format named by `--host`.
