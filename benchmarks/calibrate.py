@@ -28,7 +28,7 @@ import numpy as np
 
 from retrieval import library, lines
 from upwell.ground.clock import Deadline
-from upwell.ground.embed import Embedder
+from upwell.ground.llm import Embedder
 from upwell.ground.types.cue import NO_INTENT, Cue
 from upwell.ground.types.memory import Query
 from upwell.memory.ranking.calibrate import features, order_features

@@ -22,7 +22,7 @@ from typing import Any
 
 from cues import query_of
 from upwell.ground.clock import Deadline
-from upwell.ground.embed import Embedder, cosine
+from upwell.ground.llm import Embedder, cosine
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Query, Scope
 from upwell.memory.base import StoreRecall

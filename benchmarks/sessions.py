@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.home import Home
+from upwell.ground.files import Home
 from upwell.memory.ranking.terms import query_words, word_list
 from upwell.replay.transcripts import Transcript, transcripts_at
 from upwell.sessions.answer import answers_to, lines_of

@@ -34,7 +34,7 @@ from typing import Any
 from retrieval import lines, plain_fts, plain_search
 from upwell import Cue, Surfacing
 from upwell.app import Settings, build
-from upwell.ground.embed import EMBEDDERS
+from upwell.ground.llm import EMBEDDERS
 from upwell.memory import meaning
 
 RRF_LEAST, RRF_K = 0.02, 60

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dev.plugins import SHARED, SHARING, SharedPlugin, files, hooks
 
-from upwell.ground.home import LAUNCHER
+from upwell.ground.files import LAUNCHER
 from upwell.hook import client
 from upwell.hosts import HOSTS
 from upwell.hosts.installation import Installation

@@ -31,11 +31,9 @@ from upwell.ground.context_windows import (
     size_of,
     window_in,
 )
-from upwell.ground.embed import EmbedOptions
 from upwell.ground.errors import ConfigError, UsageError
-from upwell.ground.files import read_regular_file
-from upwell.ground.home import Home, default_home
-from upwell.ground.llm import LlmOptions
+from upwell.ground.files import Home, default_home, read_regular_file
+from upwell.ground.llm import EmbedOptions, LlmOptions
 from upwell.ground.names import OWN_SERVER, check_server_name
 from upwell.ground.pause import ProjectOptions
 from upwell.ground.settings import checked, line_of, masked, unknown

@@ -5,8 +5,8 @@ import re
 from collections.abc import Hashable, Mapping, Sequence
 
 from upwell.ground.clock import Deadline
-from upwell.ground.embed import unit
 from upwell.ground.errors import LlmError
+from upwell.ground.llm import unit
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 

@@ -12,7 +12,7 @@ import pytest
 from tests.postgres import cluster
 
 from upwell.ground.clock import Deadline
-from upwell.ground.embed import Embedder
+from upwell.ground.llm import Embedder
 from upwell.ground.postgres.connection import Postgres, Statement
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.types.memory import Hit, Memory, Query, Scope

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from upwell.ground.home import Home
+from upwell.ground.files import Home
 from upwell.hosts import server_files
 from upwell.hosts.install import Installer
 from upwell.hosts.installation import Installation

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.doors.hooked import House
-from upwell.ground.home import LAUNCHER
+from upwell.ground.files import LAUNCHER
 
 OLD = "/gone/bin/python -I -S /gone/upwell/hook/client.py claude || true"
 

@@ -11,7 +11,7 @@ from tests.doors.agent import Agent
 from tests.doors.conftest import write_config
 from tests.doors.hooked import House
 from tests.doors.peer import text_of
-from upwell.ground.home import Home
+from upwell.ground.files import Home
 from upwell.hook import control
 from upwell.hook.control import daemon_at, end
 

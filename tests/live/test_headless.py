@@ -18,7 +18,7 @@ from tests.live.install import PREFIX, command
 from tests.live.model import Model, Script
 from tests.live.talk import DONE
 from upwell.ground.clock import Deadline
-from upwell.ground.invocation import Invocation
+from upwell.ground.llm import Invocation
 from upwell.ground.pause import HEADLESS_FOLDER
 from upwell.hosts import HOSTS
 from upwell.hosts.base import HeadlessQuestion, server_names

@@ -283,7 +283,7 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
 def _routes(warm: Warm) -> list[Any]:
     from upwell.app.dashboard.desk import desk_of
     from upwell.app.http import process_metrics, rss_bytes
-    from upwell.ground.meters import DECISION_SECONDS, DECISIONS, MEMORIES, TOKENS_SAVED
+    from upwell.ground.trace import DECISION_SECONDS, DECISIONS, MEMORIES, TOKENS_SAVED
     from upwell.web.dashboard.routes import dashboard_routes
     from upwell.web.routes import (
         gauge,

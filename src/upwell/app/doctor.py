@@ -19,7 +19,7 @@ from upwell.gateway.upstreams.supervisor import probe
 from upwell.ground.clock import SYSTEM_CLOCK, Deadline
 from upwell.ground.context_windows import unknown_model
 from upwell.ground.errors import ConfigError, RecallError, StoreError, UpwellError
-from upwell.ground.home import Home
+from upwell.ground.files import Home
 from upwell.ground.text.words import counted
 from upwell.ground.types.memory import Query
 from upwell.ground.types.rpc import Ping

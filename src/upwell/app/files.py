@@ -9,8 +9,7 @@ from upwell.app.store import Files
 from upwell.compress.originals import MAX_BYTES as ORIGINALS_BYTES
 from upwell.compress.originals import Originals
 from upwell.config import Config
-from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.clock_jump import ClockRecord
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, ClockRecord
 from upwell.ground.errors import StoreError
 from upwell.ground.files import create_once, file_exists, read_regular_file
 from upwell.ground.ledger import OWNER, EntryKind, TtlStore, copied_in_memory

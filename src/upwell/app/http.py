@@ -24,8 +24,7 @@ from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
 from upwell.gateway.upstreams.supervisor import ServerState
 from upwell.ground.background import BackgroundTasks
-from upwell.ground.meters import HISTOGRAMS, METERS
-from upwell.ground.trace import LOG, export_spans
+from upwell.ground.trace import HISTOGRAMS, LOG, METERS, export_spans
 from upwell.web.dashboard.routes import dashboard_routes
 from upwell.web.guard import Admission, Denials
 from upwell.web.oidc import open_oidc

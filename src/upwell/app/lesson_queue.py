@@ -24,11 +24,10 @@ from upwell.app.lessons import (
     sessions_of,
 )
 from upwell.config import Config
+from upwell.ground.background import Breaker
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError, UpwellError, UsageError
-from upwell.ground.invocation import Invocation
-from upwell.ground.limits import Breaker
-from upwell.ground.llm import OpenAIChat
+from upwell.ground.llm import Invocation, OpenAIChat
 from upwell.ground.pause import HEADLESS_FOLDER
 from upwell.ground.trace import LOG
 from upwell.hosts import HOSTS

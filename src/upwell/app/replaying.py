@@ -24,7 +24,7 @@ from upwell.capture.sessions import findings_in
 from upwell.config import Config, read_valid
 from upwell.episodes.events import SessionEvent
 from upwell.ground.errors import StoreError, UsageError
-from upwell.ground.home import Home
+from upwell.ground.files import Home
 from upwell.ground.types.cue import Cue, Skip, Surfacing
 from upwell.ground.types.memory import Memory
 from upwell.memory.transfer import exported

@@ -23,12 +23,11 @@ from upwell.gateway.clients import LOGGED
 from upwell.gateway.front.handshake import Hello
 from upwell.gateway.server import Gateway
 from upwell.ground.background import BackgroundTasks
-from upwell.ground.embed import embedder_of
 from upwell.ground.errors import ConfigError, UpwellError, UsageError
-from upwell.ground.files import stamp
-from upwell.ground.home import Home, default_home
+from upwell.ground.files import Home, default_home, stamp
 from upwell.ground.host_sessions import own_parent
 from upwell.ground.ledger import EntryKind
+from upwell.ground.llm import embedder_of
 from upwell.ground.pause import Pause
 from upwell.ground.sqlite.salvage import Backups
 from upwell.ground.trace import LOG, contained, export_spans, log_to, send_last_spans

@@ -15,8 +15,7 @@ from msgspec.structs import asdict
 
 from upwell.app.capture import Holdings
 from upwell.ground.errors import ConfigError, StoreUnwritable, UpwellError
-from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
-from upwell.ground.home import Home
+from upwell.ground.files import Home, exclusively, read_regular_file, write_atomically, writing
 from upwell.hook import control
 from upwell.hook.control import daemon_at, end
 from upwell.hook.options import REPLACING

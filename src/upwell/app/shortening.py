@@ -29,13 +29,20 @@ from upwell.gateway.calls.results import default_tokens
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import Clock
 from upwell.ground.errors import KeyUnknown, StoreError
-from upwell.ground.home import Home, usual_home
+from upwell.ground.files import Home, usual_home
 from upwell.ground.ledger import EntryKind, TtlStore
-from upwell.ground.meters import TOKENS_SAVED
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.safe import dumped
 from upwell.ground.text.tokens import count
-from upwell.ground.trace import LOG, conclude, contained, is_tracing, present_trace_id, span
+from upwell.ground.trace import (
+    LOG,
+    TOKENS_SAVED,
+    conclude,
+    contained,
+    is_tracing,
+    present_trace_id,
+    span,
+)
 from upwell.ground.types.rpc import ToolCall
 from upwell.hook.tool_output import UNTOUCHED_TOOLS
 from upwell.hosts.events import HostEvent

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from upwell.config import Config, is_gone, read_valid
-from upwell.ground.clock import SYSTEM_CLOCK, Clock
-from upwell.ground.clock_jump import ClockRecord
-from upwell.ground.embed import embedder_of
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, ClockRecord
 from upwell.ground.errors import ConfigError, StoreError, UsageError, extra_hint
-from upwell.ground.files import file_exists
-from upwell.ground.home import Home
+from upwell.ground.files import Home, file_exists
+from upwell.ground.llm import embedder_of
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.sqlite.salvage import Backups, last_salvage
 from upwell.ground.text.words import counted

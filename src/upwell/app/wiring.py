@@ -26,11 +26,10 @@ from upwell.gateway.front.handshake import save_offer
 from upwell.gateway.server import Gateway, GatewayRecords, OwnServer, ToolListing
 from upwell.gateway.upstreams.connection import Connecting, connect
 from upwell.gateway.upstreams.tool_lists import ToolLists
-from upwell.ground.embed import Embedder
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions, JoinedSessions
 from upwell.ground.ledger import TtlStore
-from upwell.ground.llm import OpenAIChat
+from upwell.ground.llm import Embedder, OpenAIChat
 from upwell.ground.project import project_of
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.trace import LOG

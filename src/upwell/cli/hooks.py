@@ -184,7 +184,7 @@ def hook_installation(
         UsageError: the host has no HTTP hooks, or no port is configured.
     """
     from upwell.config import load
-    from upwell.ground.home import usual_home
+    from upwell.ground.files import usual_home
     from upwell.hook.control import refresh
     from upwell.hook.place import DaemonPlace
     from upwell.hosts.installation import Installation

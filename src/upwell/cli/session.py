@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from upwell.app.store import Settings, StoreApp
     from upwell.app.wiring import App
     from upwell.config import Config
-    from upwell.ground.home import Home
+    from upwell.ground.files import Home
 
 
 def with_store[T](work: Callable[["StoreApp"], Awaitable[T]]) -> T:

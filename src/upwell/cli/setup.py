@@ -132,7 +132,7 @@ def _parts(only: str | None, *, undo: bool, shorten: bool, lessons: bool) -> "fr
 @contextmanager
 def _leaving_no_home() -> "Iterator[None]":
     """If upwell's home does not exist yet, remove it at the end."""
-    from upwell.ground.home import default_home
+    from upwell.ground.files import default_home
 
     home = default_home()
     missing = [folder for folder in (home, *home.parents) if not folder.exists()]

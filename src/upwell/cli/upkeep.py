@@ -107,7 +107,7 @@ def backup(as_json: Json = False) -> None:
     """Back up the memory now. A backup is also made every day."""
     from upwell.app import back_up
     from upwell.app.store import restoring
-    from upwell.ground.home import Home, default_home
+    from upwell.ground.files import Home, default_home
 
     read_config()  # reports invalid settings
     copies = run(back_up())

@@ -6,8 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from upwell.ground.embed import Embedder
-from upwell.ground.llm import Chat
+from upwell.ground.llm import Chat, Embedder
 from upwell.ground.text.tokens import count, exceeds
 from upwell.ground.types.compression import Budget, Compressed, Omission, Passage
 

@@ -20,8 +20,8 @@ from statistics import fmean, pstdev
 
 from msgspec import Struct
 
-from upwell.ground.embed import Embedder, Vector, cosine
 from upwell.ground.errors import LlmError
+from upwell.ground.llm import Embedder, Vector, cosine
 from upwell.ground.text.words import fold, informative, split_identifier, terms
 
 _GROUPS = """

@@ -20,7 +20,7 @@
     └─ LlmError
 
 Errors from libraries (SQLite, sockets, HTTP, child processes) are converted to these errors near
-where they occur, mainly in `ground/{sqlite,postgres}/`, `ground/{files,embed,endpoint,llm}.py`,
+where they occur, mainly in `ground/{sqlite,postgres}/`, `ground/{files,llm}.py`,
 `gateway/upstreams/connection.py` and `memory/external/`.
 """
 

@@ -24,8 +24,7 @@ from typing import Any
 import orjson
 
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.files import write_atomically, writing
-from upwell.ground.home import Home
+from upwell.ground.files import Home, write_atomically, writing
 from upwell.hook import client
 from upwell.hook.daemon import CONTROL
 from upwell.hook.place import ROOT, DaemonPlace, default_home, is_private

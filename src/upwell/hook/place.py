@@ -64,7 +64,7 @@ def folder_of_user(root: str = ROOT) -> str:
 
 
 def default_home() -> str:
-    """Return `UPWELL_HOME` or else the platform's default folder, as in `ground/home.py`."""
+    """Return `UPWELL_HOME` or else the platform's default folder, as in `ground/files.py`."""
     variable = os.environ.get("UPWELL_HOME")
     if variable:
         return os.path.abspath(os.path.expanduser(variable))

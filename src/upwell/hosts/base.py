@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from upwell.ground.errors import ConfigError, LlmError
-from upwell.ground.invocation import Invocation
+from upwell.ground.llm import Invocation
 from upwell.hosts.events import HostEvents
 from upwell.hosts.installation import HookFile, Installation
 from upwell.hosts.servers import ServerFile

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import LlmError
-from upwell.ground.invocation import Invocation
+from upwell.ground.llm import Invocation
 from upwell.hosts.base import (
     AutoLoaded,
     Export,

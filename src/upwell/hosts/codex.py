@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from upwell.ground.invocation import Invocation
+from upwell.ground.llm import Invocation
 from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.base import (
     SYSTEM_FILE,

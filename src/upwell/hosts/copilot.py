@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from upwell.ground.host_sessions import within
-from upwell.ground.invocation import Invocation
+from upwell.ground.llm import Invocation
 from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.base import (
     AutoLoaded,

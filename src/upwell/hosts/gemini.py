@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from upwell.ground.errors import LlmError
-from upwell.ground.invocation import Invocation
+from upwell.ground.llm import Invocation
 from upwell.hosts.base import (
     SYSTEM_FILE,
     AutoLoaded,

@@ -26,7 +26,7 @@ from typing import Any
 
 from upwell import __version__
 from upwell.ground.errors import ConfigError
-from upwell.ground.invocation import Invocation
+from upwell.ground.llm import Invocation
 from upwell.ground.types.cue import ToolAnswer
 from upwell.hosts.base import (
     AutoLoaded,

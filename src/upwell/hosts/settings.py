@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from upwell.ground.errors import ConfigError
-from upwell.ground.home import LAUNCHER
+from upwell.ground.files import LAUNCHER
 from upwell.hosts.events import EventKind, HostEvents
 from upwell.hosts.installation import HttpAddress, Installation
 from upwell.hosts.jsonc import JsoncNode, parse, with_child, without_child

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from upwell.ground.background import Breaker, on_daemon_thread
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import LlmError, extra_hint
-from upwell.ground.limits import Breaker, on_daemon_thread
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Ping
 
 if TYPE_CHECKING:
-    from upwell.ground.embed import Embedder, Vector
+    from upwell.ground.llm import Embedder, Vector
 
 WAIT_SECONDS = 0.15
 """How long a search waits for the vector of its query."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from upwell.ground.embed import Vector
+from upwell.ground.llm import Vector
 from upwell.memory.lookups import SEQUENCE_BITS
 
 NEAREST = 40

@@ -16,8 +16,14 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from upwell.ground.errors import ConfigError, UsageError
-from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
-from upwell.ground.home import Home, default_home
+from upwell.ground.files import (
+    Home,
+    default_home,
+    exclusively,
+    read_regular_file,
+    write_atomically,
+    writing,
+)
 from upwell.ground.names import check_server_name
 from upwell.ground.pause import ProjectOptions
 from upwell.ground.project import project_of

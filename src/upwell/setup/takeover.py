@@ -15,8 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from upwell.ground.errors import ConfigError, UpwellError, UsageError
-from upwell.ground.files import exclusively
-from upwell.ground.home import Home
+from upwell.ground.files import Home, exclusively
 from upwell.ground.names import MAX_SERVER_NAME_CHARS, check_server_name
 from upwell.hosts import server_files
 from upwell.hosts.install import FilePlan, Installer, backups_of, readable

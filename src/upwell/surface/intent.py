@@ -25,9 +25,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from upwell.ground.background import Breaker
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import LlmError
-from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.text.lexicon import KINDS, Lexicon

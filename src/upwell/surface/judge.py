@@ -15,10 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.ground.background import BackgroundTasks
+from upwell.ground.background import BackgroundTasks, Breaker
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import LlmError
-from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat, Completion, LlmOptions, OpenAIChat
 from upwell.ground.trace import LOG, conclude, contained, span
 from upwell.ground.types.cue import Cue, Door, Intent, Moment, Skip, SkipReason

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from upwell.ground.background import Breaker
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, UpwellError
 from upwell.ground.ledger import TtlStore
-from upwell.ground.limits import Breaker
 from upwell.ground.llm import Chat
-from upwell.ground.meters import DECISION_SECONDS, DECISIONS
 from upwell.ground.text.words import terms
-from upwell.ground.trace import LOG, conclude, contained, span
+from upwell.ground.trace import DECISION_SECONDS, DECISIONS, LOG, conclude, contained, span
 from upwell.ground.types.cue import (
     AUTOMATIC_DOORS,
     NO_INTENT,

@@ -17,9 +17,8 @@ from msgspec.structs import replace
 
 from upwell.ground.clock import Clock
 from upwell.ground.errors import UsageError
-from upwell.ground.meters import MEMORIES
 from upwell.ground.text.tokens import count
-from upwell.ground.trace import conclude, contained, span
+from upwell.ground.trace import MEMORIES, conclude, contained, span
 from upwell.ground.types.cue import Cue, Door, Feedback, Rating, Skip, Surfacing
 from upwell.ground.types.memory import Hit, Query
 from upwell.ground.types.rpc import OWNER, Principal

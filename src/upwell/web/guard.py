@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from upwell.ground.meters import DENIALS
+from upwell.ground.trace import DENIALS
 from upwell.ground.types.rpc import IN_SCOPE, Principal
 from upwell.web.oidc import InvalidToken, Verify
 from upwell.web.team import TEAM_PATHS

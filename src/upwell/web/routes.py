@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from upwell.ground.background import Receipt
-from upwell.ground.meters import SECONDS, Histogram, Meter
+from upwell.ground.trace import SECONDS, Histogram, Meter
 from upwell.web.dashboard.routes import OPEN_PATHS as DASHBOARD_PATHS
 from upwell.web.guard import Admission, Guard
 

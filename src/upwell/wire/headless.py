@@ -21,8 +21,7 @@ from time import monotonic
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import LlmError, StoreUnwritable
 from upwell.ground.files import exclusively
-from upwell.ground.invocation import Invocation
-from upwell.ground.llm import MAX_TOKENS, Completion
+from upwell.ground.llm import MAX_TOKENS, Completion, Invocation
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.safe import visible
 from upwell.ground.text.tokens import count

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from upwell.compress import compress
 from upwell.compress.base import Tools
 from upwell.compress.compressor import Compressor
-from upwell.ground.embed import Vector
 from upwell.ground.errors import LlmError
+from upwell.ground.llm import Vector
 from upwell.ground.types.compression import Budget, Passage
 
 QUERY = "Which feline lives here?"

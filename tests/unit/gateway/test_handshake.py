@@ -2,7 +2,7 @@
 
 from upwell.gateway.eras import EVERYTHING, GatewayOffer, united
 from upwell.gateway.front.handshake import load_offer, save_offer
-from upwell.ground.home import Home
+from upwell.ground.files import Home
 
 KEY = "AKIA" + "Q3EGRDAZ5MFXN2WB"
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from upwell.ground.clock_jump import JUMP_SECONDS, ClockRecord
+from upwell.ground.clock import JUMP_SECONDS, ClockRecord
 from upwell.testing import ManualClock
 
 DAY, YEAR = 86_400.0, 365 * 86_400.0

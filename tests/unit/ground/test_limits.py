@@ -1,8 +1,8 @@
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from upwell.ground.background import Breaker, BreakerState
 from upwell.ground.clock import Deadline
-from upwell.ground.limits import Breaker, BreakerState
 from upwell.testing import ManualClock
 
 

@@ -14,9 +14,8 @@ from upwell.compress.base import Tools
 from upwell.compress.compressor import Compressor
 from upwell.compress.options import CompressOptions
 from upwell.ground.clock import Deadline
-from upwell.ground.embed import FastEmbed, HttpEmbedder, Model2Vec, cosine
 from upwell.ground.errors import LlmError, UsageError
-from upwell.ground.llm import Endpoint, OpenAIChat
+from upwell.ground.llm import Endpoint, FastEmbed, HttpEmbedder, Model2Vec, OpenAIChat, cosine
 from upwell.ground.types.compression import Budget, Passage
 
 

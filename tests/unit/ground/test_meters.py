@@ -2,7 +2,7 @@
 
 import pytest
 
-from upwell.ground.meters import MAX_SERIES, OTHER, SECONDS, Histogram, Meter
+from upwell.ground.trace import MAX_SERIES, OTHER, SECONDS, Histogram, Meter
 from upwell.web.routes import exposition, gauge, of_histogram, of_meter
 
 

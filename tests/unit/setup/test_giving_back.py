@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.doors.older import moved_by_init
 
-from upwell.ground.home import Home
+from upwell.ground.files import Home
 from upwell.hosts import server_files
 from upwell.hosts.installation import Installation
 from upwell.hosts.servers import ServerFile

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import pytest
 
+from upwell.ground.background import Breaker
 from upwell.ground.clock import SYSTEM_CLOCK, Deadline
 from upwell.ground.ledger import TtlStore
-from upwell.ground.limits import Breaker
 from upwell.ground.llm import Endpoint, OpenAIChat
 from upwell.ground.types.cue import Cue, Intent, IntentKind, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Found, Hit, Memory, Query

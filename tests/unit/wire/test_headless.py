@@ -12,7 +12,7 @@ import pytest
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import LlmError
-from upwell.ground.invocation import Invocation
+from upwell.ground.llm import Invocation
 from upwell.wire.headless import MAX_OUTPUT_BYTES, OFF, HeadlessChat
 
 Chats = Callable[..., HeadlessChat]
@@ -166,7 +166,7 @@ ASKING = """
 import sys
 from pathlib import Path
 from upwell.ground.clock import Deadline
-from upwell.ground.invocation import Invocation
+from upwell.ground.llm import Invocation
 from upwell.wire.headless import HeadlessChat
 
 def invoke(system, folder):

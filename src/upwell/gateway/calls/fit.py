@@ -39,9 +39,9 @@ from upwell.gateway.calls.results import (
 from upwell.gateway.calls.results import (
     kind_of_tool as kind_of,
 )
+from upwell.ground.background import on_daemon_thread
 from upwell.ground.context_windows import ResultTokens
 from upwell.ground.errors import StoreError
-from upwell.ground.limits import on_daemon_thread
 from upwell.ground.text.tokens import count
 from upwell.ground.text.words import counted
 from upwell.ground.trace import LOG

@@ -30,8 +30,7 @@ from upwell.gateway.clients import Client
 from upwell.gateway.eras import MARK, wants_input
 from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
-from upwell.ground.meters import CALL_SECONDS, CALLS
-from upwell.ground.trace import LOG, conclude, contained, span
+from upwell.ground.trace import CALL_SECONDS, CALLS, LOG, conclude, contained, span
 from upwell.ground.types.cue import Cue, Door, Surfacing, ToolAnswer
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.surface.event import found_nothing

@@ -15,8 +15,7 @@ from msgspec import Struct
 from upwell.gateway.eras import EVERYTHING, GatewayOffer, envelope_of, united
 from upwell.gateway.shapes import accepted_capabilities
 from upwell.ground.errors import UpwellError
-from upwell.ground.files import stamp
-from upwell.ground.home import Home, default_home
+from upwell.ground.files import Home, default_home, stamp
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import Line, Sink

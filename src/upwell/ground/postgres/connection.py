@@ -25,9 +25,8 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import StoreError, StoreTooNew
-from upwell.ground.meters import LOSSES
 from upwell.ground.postgres.schema import LOCK, MIGRATIONS, TENANT_SETTING, tenant_number
-from upwell.ground.trace import LOG
+from upwell.ground.trace import LOG, LOSSES
 
 CONNECTION: Mapping[str, Any] = {
     "autocommit": True,

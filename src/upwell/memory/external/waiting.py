@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from upwell.ground.background import Breaker
 from upwell.ground.clock import Clock, Deadline
 from upwell.ground.errors import RecallUnavailable
-from upwell.ground.limits import Breaker
 from upwell.ground.types.memory import Query
 
 LATE_ANSWER_SECONDS = 60.0

@@ -41,7 +41,7 @@ from upwell.memory.ranking.signals import Likeness
 from upwell.memory.ranking.terms import Corpus
 
 if TYPE_CHECKING:
-    from upwell.ground.embed import Vector
+    from upwell.ground.llm import Vector
     from upwell.memory.vectors import Floats, Numbers
 
 LEASE_SECONDS = 120.0

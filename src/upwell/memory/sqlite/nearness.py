@@ -15,7 +15,7 @@ from itertools import batched
 
 import numpy as np
 
-from upwell.ground.embed import Vector
+from upwell.ground.llm import Vector
 from upwell.ground.types.rpc import is_visible
 from upwell.memory.lookups import SEQUENCE_BITS, SHUFFLE_FACTOR, SHUFFLE_PRIME
 from upwell.memory.ranking.signals import Likeness

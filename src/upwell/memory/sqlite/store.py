@@ -55,7 +55,7 @@ from upwell.memory.stems import stemmer
 from upwell.memory.team.sharing import for_worktrees
 
 if TYPE_CHECKING:
-    from upwell.ground.embed import Vector
+    from upwell.ground.llm import Vector
 
 TRASH_SECONDS = 30 * 86_400.0
 INLINE_MEMORIES = 5_000

@@ -26,7 +26,7 @@ from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import text_of
 
 if TYPE_CHECKING:
-    from upwell.ground.embed import Vector
+    from upwell.ground.llm import Vector
     from upwell.memory.sqlite.nearness import Nearness
 
 
