@@ -23,7 +23,6 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.sqlite.database import Database, DatabaseInMemory, Owner
 from upwell.ground.sqlite.file import OpenPlan, prepare_read_only
 from upwell.ground.text.words import counted
-from upwell.ground.types.cue import Door
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
 
@@ -44,17 +43,13 @@ def _create(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX shelf_expiry ON shelf (expires_at)")
 
 
-def _add_sum(db: sqlite3.Connection) -> None:
-    db.execute("ALTER TABLE shelf ADD COLUMN sum INTEGER")
-
-
-def _drop_sum(db: sqlite3.Connection) -> None:
-    db.execute("ALTER TABLE shelf DROP COLUMN sum")
+def _change_nothing(db: sqlite3.Connection) -> None:
+    """Stand for two migrations between 0.2.0 and this version that undid each other."""
 
 
 def _add_events(db: sqlite3.Connection) -> None:
     """Create the table `event`. A row without `data` has only figures: it stands for `times` events
-    that are not listed one by one."""
+    that are not listed one by one. The counters of 0.2.0 become such rows."""
     texts = "".join(f"{name} TEXT NOT NULL DEFAULT '', " for name in PLACE[1:])
     figures = "".join(f"{name} INTEGER NOT NULL DEFAULT 0, " for name in FIGURES)
     db.execute(
@@ -63,62 +58,20 @@ def _add_events(db: sqlite3.Connection) -> None:
     )
     db.execute("CREATE INDEX event_written ON event (written)")
     db.execute("CREATE INDEX event_cut ON event (written) WHERE kind = 'compressed'")
-    _take_over_figures(db)
-    kinds = ("decision", "query", "step", "cut", "count", "usage")
-    db.execute(f"DELETE FROM shelf WHERE kind IN {kinds}")
-
-
-def _take_over_figures(db: sqlite3.Connection) -> None:
-    """Convert the counters of earlier versions. `count` knew the door and the outcome of an event,
-    and `usage` its host and project. Shortened results are taken from `usage`. The others are taken
-    from `count`, and `usage` moves them from no place to their own."""
+    names = ", ".join(PLACE)
     for key, number in db.execute("SELECT key, number FROM shelf WHERE kind = 'count'").fetchall():
-        day, event, door, tool, kind = key.split("\t")
-        if event != "compressed":
-            place = {"kind": event, "door": door, "tool": tool, "outcome": kind}
-            _add_figure(db, day, place, "times", number)
-    for key, number in db.execute("SELECT key, number FROM shelf WHERE kind = 'usage'").fetchall():
-        day, host, project, tool, metric = key.split("\t")
-        place = {"host": host, "project": project, "tool": tool}
-        if metric in _OF_CUTS:
-            _add_figure(db, day, {"kind": "compressed", **place}, _OF_CUTS[metric], number)
-        elif metric not in _MOVED:
-            _add_figure(db, day, {"kind": metric, **place}, "times", number)
-        elif host or project:
-            door = "ask" if metric == "asked" else tool if tool in Door else "tool"
-            name = "" if tool in Door else tool
-            for kind, outcome, sign in _MOVED[metric]:
-                event = {"kind": kind, "door": door, "tool": name, "outcome": outcome}
-                own = {"host": host, "project": project, **event}
-                _add_figure(db, day, own, "times", sign * number)
-                _add_figure(db, day, event, "times", -sign * number)
+        day, kind, door, tool, outcome = key.split("\t")
+        if kind != "compressed":
+            place = (kind, "", "", "", door, tool, outcome)
+            db.execute(
+                f"INSERT INTO event (id, at, written, {names}, times) "
+                "VALUES (?, unixepoch(?), unixepoch(?), ?, ?, ?, ?, ?, ?, ?, ?)",
+                ("\t".join((day, *place)), day, day, *place, number),
+            )
+    db.execute("DELETE FROM shelf WHERE kind IN ('decision', 'query', 'count')")
 
 
-_OF_CUTS = {"results": "times", "before": "before", "after": "after"}
-_MOVED = {
-    "events": [("decision", "routine", 1)],
-    "asked": [("decision", "routine", 1)],
-    "spoke": [("decision", "surfaced", 1), ("decision", "routine", -1)],
-    "memories": [("said", "memories", 1)],
-    "said_tokens": [("said", "tokens", 1)],
-}
-"""The counters of `usage` that `count` has too, by kind and outcome. Which outcome moves makes no
-difference, because the same number is added in one place and subtracted in the other."""
-
-
-def _add_figure(
-    db: sqlite3.Connection, day: str, place: dict[str, str], figure: str, number: int
-) -> None:
-    names = [place.get(name, "") for name in PLACE]
-    db.execute(
-        f"INSERT INTO event (id, at, written, {', '.join(PLACE)}, {figure}) "
-        "VALUES (?, unixepoch(?), unixepoch(?), ?, ?, ?, ?, ?, ?, ?, ?) "
-        f"ON CONFLICT (id) DO UPDATE SET {figure} = {figure} + excluded.{figure}",
-        ("\t".join((day, *names)), day, day, *names, number),
-    )
-
-
-OWNER = Owner("shelf", [_create, _add_sum, _drop_sum, _add_events], expendable=True)
+OWNER = Owner("shelf", [_create, _change_nothing, _change_nothing, _add_events], expendable=True)
 
 
 def copied_in_memory(path: Path) -> DatabaseInMemory:
