@@ -128,7 +128,7 @@ def _max_chars(text: str, remaining: RemainingBudget) -> float:
 
 def _notable(units: Units, passage: Passage, costs: Sequence[float], limit: float) -> list[int]:
     """Order the units by how much they matter when there is no question: by salience, or by the
-    names in them (`coverage.py`).
+    names in them (`order.py`).
 
     When they are ordered by names, a part of the budget is reserved for raised units (headings,
     errors).

@@ -1,27 +1,21 @@
 """The entry point of compression.
 
-A `Compressor` detects the kind of a passage and removes noise. It then tries lossless forms, the
-strategy, and the fallback ladder, in this order. The result is within the budget, whose soft limits
-the retention floor may raise. There are three exceptions: `none`, tables of contents (`selective`),
-and JSON that stays valid only over budget (a long number, or `{}` in a tiny budget).
-
-Remove noise that is meant for a terminal or a browser: redrawn lines, overstruck letters,
-invisible characters, trailing blanks, embedded images.
-
-The steps depend on the kind of text. Code, fenced blocks in Markdown, JSON, tables, diffs, git logs
-and search results are left unchanged.
+A `Compressor` detects the kind of a passage and removes noise that is meant for a terminal or a
+browser. It then tries lossless forms, the strategy, and the fallback ladder, in this order. The
+result is within the budget, whose soft limits the retention floor may raise. There are three
+exceptions: `none`, tables of contents (`selective`), and JSON that stays valid only over budget (a
+long number, or `{}` in a tiny budget).
 """
 
 import math
 import re
 from collections.abc import Callable
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome, whole
 from upwell.compress.folding import plain_start, without_numbers
-from upwell.compress.lossless import Choice, normalise
+from upwell.compress.lossless import normalise
 from upwell.compress.options import CompressOptions, check, load
 from upwell.ground.errors import CompressionError
 from upwell.ground.text.kind import detect
@@ -73,19 +67,14 @@ def change_outside_fences(text: str, change: Callable[[str], str]) -> str:
     parts: list[str] = []
     offset = 0
     while (opening := _FENCE.search(text, offset)) is not None:
-        end = _end(text, opening)
+        mark = opening[1]
+        closings = _FENCE.finditer(text, opening.end())
+        ends = (at.end() for at in closings if at[1][0] == mark[0] and len(at[1]) >= len(mark))
+        end = next(ends, len(text))
         parts += [change(text[offset : opening.start()]), text[opening.start() : end]]
         offset = end
     parts.append(change(text[offset:]))
     return "".join(parts)
-
-
-def _end(text: str, opening: re.Match[str]) -> int:
-    mark = opening[1]
-    for closing in _FENCE.finditer(text, opening.end()):
-        if closing[1][0] == mark[0] and len(closing[1]) >= len(mark):
-            return closing.end()
-    return len(text)
 
 
 _UNDERLINED = re.compile("_\x08(?=[^\x08\n])")
@@ -127,9 +116,15 @@ def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
         frames = line.rstrip("\r").split("\r")
         if len(frames) < 2:
             continue
-        retained, dropped = _last_frames(frames)
-        lines[number] = retained + line[len(line.rstrip("\r")) :]
-        redraws += dropped
+        retained: list[str] = []
+        run = 0
+        for frame, next_frame in zip(frames, [*frames[1:], None], strict=True):
+            if next_frame is not None and _is_redrawn(frame, next_frame):
+                run += 1
+                continue
+            retained.append(f"{frame} […{run} redrawn]" if run else frame)
+            redraws, run = redraws + run, 0
+        lines[number] = "\r".join(retained) + line[len(line.rstrip("\r")) :]
         total += len(frames)
     left_out = Omission(what="states of lines that were redrawn", count=redraws, total=total)
     return "\n".join(lines), (left_out,) if redraws else ()
@@ -144,20 +139,7 @@ def without_extra_blanks(text: str) -> str:
     return text
 
 
-def _last_frames(frames: list[str]) -> tuple[str, int]:
-    """Return the states of a line that no later state replaces, and the number of the others."""
-    retained: list[str] = []
-    dropped = run = 0
-    for frame, next_frame in zip(frames, [*frames[1:], None], strict=True):
-        if next_frame is not None and _same_line(frame, next_frame):
-            run += 1
-            continue
-        retained.append(f"{frame} […{run} redrawn]" if run else frame)
-        dropped, run = dropped + run, 0
-    return "\r".join(retained), dropped
-
-
-def _same_line(frame: str, next_frame: str) -> bool:
+def _is_redrawn(frame: str, next_frame: str) -> bool:
     if frame == next_frame:
         return True
     if not (_PROGRESS.search(frame) and _PROGRESS.search(next_frame)):
@@ -217,20 +199,13 @@ STEPS: dict[TextKind, tuple[Step, ...]] = {
 """The cleaning steps for each kind. Other kinds of text are left unchanged."""
 
 
-class Cleaned(Struct, frozen=True):
-    """A `passage` without noise, and the omissions to report."""
-
-    passage: Passage
-    omitted: tuple[Omission, ...] = ()
-
-
-def clean(passage: Passage) -> Cleaned:
-    """Remove the noise that is usual in text of this kind."""
+def clean(passage: Passage) -> tuple[Passage, tuple[Omission, ...]]:
+    """Remove the noise that is usual in text of this kind. Returns the omissions to report, too."""
     text, omitted = passage.text, ()  # type: tuple[str, tuple[Omission, ...]]
     for step in STEPS.get(passage.kind, ()):
         text, left_out = step(text)
         omitted = (*omitted, *left_out)
-    return Cleaned(passage if text == passage.text else replace(passage, text=text), omitted)
+    return (passage if text == passage.text else replace(passage, text=text)), omitted
 
 
 LADDER = ("progressive", "hybrid", "truncate")
@@ -241,7 +216,9 @@ _FALLBACK_KINDS = {"hybrid": frozenset((TextKind.MARKDOWN, TextKind.API_DOCS, Te
 """The kinds of text for which a strategy is a fallback. A strategy that is not listed is a fallback
 for every kind."""
 _READ_ON = frozenset({"selective", "progressive"})
-"""Strategies whose results are useless without the key of the original."""
+"""Strategies whose results are useless without the key of the original, and are not checked against
+the budget. A table of contents (`selective`) must list all sections. `progressive` fits its chunk
+to the budget itself."""
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 """Strategies that work on the text as received, without cleaning or lossless rewriting."""
 _NUMBERED = frozenset(
@@ -263,10 +240,6 @@ _ROOM_ABOVE_FLOOR = 1.05
 leaves up to 3 % of a budget unused, and the result must still reach the floor.
 """
 _PAGE_FILES = (".html", ".htm", ".xhtml", ".vue", ".svelte")
-MAY_EXCEED = frozenset({"selective", "progressive"})
-"""Strategies whose results are not checked against the budget. A table of contents (`selective`)
-must list all sections. `progressive` fits its chunk to the budget itself.
-"""
 
 
 class Compressor:
@@ -293,17 +266,16 @@ class Compressor:
             return whole(passage)
         if name in _AS_RECEIVED:
             return self._try_ladder(_with_kind(passage), budget, name)
-        cleaned = clean(_with_kind(without_numbers(passage)))
-        numbered = _with_line_numbers(cleaned.passage, passage.text)
-        result = self._fitted(numbered, budget, name)
-        return _against_input(passage, _with_omissions(result, cleaned.omitted))
+        cleaned, omitted = clean(_with_kind(without_numbers(passage)))
+        result = self._fitted(_with_line_numbers(cleaned, passage.text), budget, name)
+        return _against_input(passage, _with_omissions(result, omitted))
 
     def _fitted(self, passage: Passage, budget: Budget, name: str) -> Compressed:
         remaining = RemainingBudget.of(budget)
         if remaining.holds(passage.text):
             strategy = "truncate" if name == "auto" else name
             return outcome(passage, Fitted(passage.text), strategy, lossless=True)
-        normal = normalise(passage, remaining, name, _choice_for(name))
+        normal = normalise(passage, remaining, name)
         if normal.whole is None:
             result = self._try_ladder(normal.passage, budget, name)
             return _with_omissions(result, normal.omitted)
@@ -343,7 +315,7 @@ class Compressor:
             except CompressionError as error:
                 tried.append(Attempt(strategy=rung, outcome=error.message))
                 continue
-            if rung not in (*MAY_EXCEED, "truncate") and not remaining.holds(result.text):
+            if rung not in (*_READ_ON, "truncate") and not remaining.holds(result.text):
                 tried.append(Attempt(strategy=rung, outcome="its result is over budget"))
                 continue
             share = result.after / max(1, result.before)
@@ -433,11 +405,3 @@ def _against_input(passage: Passage, result: Compressed) -> Compressed:
     if result.after >= before and result.tokens >= count(passage.text):
         return replace(whole(passage), tried=result.tried)
     return replace(result, before=before, lossless=result.lossless and not result.omitted)
-
-
-def _choice_for(name: str) -> Choice:
-    if name != "auto":
-        return lambda passage, root: name
-    from upwell.compress.strategies import choose
-
-    return choose

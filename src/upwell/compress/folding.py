@@ -1,9 +1,10 @@
-"""Remove the numbers that a tool put before the lines of a file, and remember the first number.
+"""Forms of a text with the same content in fewer or better lines.
 
-Without the numbers, the code can be recognised, quoted and edited. Omission marks give the numbers
-of the missing lines.
+Numbered lines: the numbers that a tool put before the lines of a file are removed, and the first is
+remembered. Without the numbers, the code can be recognised, quoted and edited. Omission marks give
+the numbers of the missing lines.
 
-Fold lists of paths and search results without loss, so that each folder or file appears once.
+Lists of paths and search results, folded so that each folder or file appears once:
 
     src/harbor/crane.py            src/harbor/
     src/harbor/quay.py      →       crane.py
@@ -16,7 +17,8 @@ Fold lists of paths and search results without loss, so that each folder or file
 A line that ends with `/` is a folder, and the lines below it that begin with a space are its
 entries. A line that ends with `:` is a file, and the numbered lines below it are its matches.
 
-Fold runs of equal or similar log lines.
+Runs of equal or similar log lines. The head line has the common words and the number of lines, and
+each line below it the words that differ:
 
     test a::one ... ok                  [4 lines like: test {} ... ok]
     test a::two ... ok          →       a::one
@@ -24,18 +26,14 @@ Fold runs of equal or similar log lines.
     test b::two ... ok                  b::one
                                         b::two
 
-Nothing is lost: the head line contains the common words and the number of lines, and each line
-below it contains the words that differ.
-
-Rewrite an array of objects that fills a whole line: give each object a line of its own.
+Arrays of objects that fill a whole line, as web search tools return them: each object gets a line
+of its own, which can be selected or left out by itself.
 
     Links: [{"title":"Cranes","url":"https://example.org/c"},{"title":"Quays","url":"https://…"}]
     →
     Links:
     - Cranes <https://example.org/c>
     - Quays <https://example.org/q>
-
-Web search tools return such arrays. Each line of the list can be selected or left out by itself.
 """
 
 import json
@@ -72,17 +70,19 @@ def fold_listings(text: str, *, matches: bool = True) -> str:
     file and line.
     """
     rows = text.split("\n")
-    forms = [form for form in _FORMS if _is_likely(rows, form[0])]
-    filled = sum(1 for row in rows if row.strip()) if forms else 0
-    for pattern, render in forms:
+    filled = [row for row in rows if row.strip()]
+    sample = [row for row in rows[:: 1 + len(rows) // _SAMPLE_ROWS] if row.strip()]
+    for pattern in (_MATCH, _ENTRY):
+        if sum(1 for row in sample if pattern.match(row)) < _LIKELY * len(sample):
+            continue
         heads = [pattern.match(row) for row in rows]
-        if sum(1 for head in heads if head) <= _MOST_LISTED * filled:
+        if sum(1 for head in heads if head) <= _MOST_LISTED * len(filled):
             continue
         if pattern is _MATCH and not matches:
             return text
         others = [row for row, head in zip(rows, heads, strict=True) if head is None]
         if not any(_LIKE_MEMBER.match(row) or row.endswith((FOLDER, FILE)) for row in others):
-            folded = "\n".join(render(rows, heads))
+            folded = "\n".join(_below_heads(rows, heads, pattern))
             return folded if len(folded) < len(text) else text
     return text
 
@@ -105,25 +105,25 @@ def listing_parts(text: str) -> str:
     return f"{len(heads)} {noun}{'s' * (len(heads) > 1)}" if heads else ""
 
 
-def _is_likely(rows: list[str], pattern: re.Pattern[str]) -> bool:
-    sample = [row for row in rows[:: 1 + len(rows) // _SAMPLE_ROWS] if row.strip()]
-    return sum(1 for row in sample if pattern.match(row)) >= _LIKELY * len(sample)
-
-
-def _matches(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:
+def _below_heads(
+    rows: list[str], heads: list[re.Match[str] | None], pattern: re.Pattern[str]
+) -> list[str]:
+    """Write the folder of each entry, or the file of each match, on a line of its own."""
+    is_search = pattern is _MATCH
+    full_names = _full_names(rows, heads) if is_search else {}
     folded: list[str] = []
     current = ""
-    full_names = _full_names(rows, heads)
     for row, head in zip(rows, heads, strict=True):
         if head is None:
             folded.append(row)
-            current = "" if row.strip("- ") else current
+            # A search puts dashes between groups of matches in the same file.
+            current = "" if row.strip("- ") or not is_search else current
             continue
-        file = full_names[head[1] or head[2]]
-        if file != current:
-            current = file
-            folded.append(current + FILE)
-        folded.append(row[head.end() :])
+        name = full_names[head[1] or head[2]] if is_search else head[1]
+        if name != current:
+            current = name
+            folded.append(f"{name}{FILE}" if is_search else name)
+        folded.append(f"{'' if is_search else ' '}{row[head.end() :]}")
     return folded
 
 
@@ -157,24 +157,6 @@ def _full_names(rows: list[str], heads: list[re.Match[str] | None]) -> dict[str,
     ]
     lines = Counter((name, number[0]) for name, number in numbers if number)
     return full_names if max(lines.values()) == 1 else names
-
-
-def _entries(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:
-    folded: list[str] = []
-    current = ""
-    for row, head in zip(rows, heads, strict=True):
-        if head is None:
-            folded.append(row)
-            current = ""
-            continue
-        if head[1] != current:
-            current = head[1]
-            folded.append(current)
-        folded.append(" " + row[head.end() :])
-    return folded
-
-
-_FORMS = ((_MATCH, _matches), (_ENTRY, _entries))
 
 
 MIN_RUN = 4

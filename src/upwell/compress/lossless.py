@@ -1,23 +1,19 @@
 """Try lossless forms, such as JSON without whitespace, JSON as tables, and logs without colours.
 HTML becomes Markdown, which keeps all text on the page; scripts and styles are left out and
-counted.
-
-A form that is not shorter is discarded.
+counted. A form that is not shorter is discarded.
 """
 
 import re
-from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.compress.base import MOST_LINES, Fitted, RemainingBudget, note, outcome
-from upwell.compress.folding import as_lists
+from upwell.compress.folding import as_lists, fold_listings, fold_logs
 from upwell.compress.json.tree import (
     ARRAY,
     JSON_KINDS,
     OBJECT,
-    SCALAR,
     JsonNode,
     compact,
     read_json,
@@ -45,7 +41,10 @@ def to_markdown(html: str) -> str:
     if len(html) > _MAX_CHARS:
         return html
     if not _is_convertible(html):
-        return _without_tags(html)
+        from html import unescape
+
+        text = unescape(_TAG.sub(lambda tag: "\n" if tag[1] else " ", html))
+        return _LINE_ENDS.sub("\n", _BLANKS.sub(" ", text))
     from html_to_markdown import ConversionOptions, PreprocessingOptions, convert
 
     # By default the converter drops headers, navigation and forms, and with them the page's title.
@@ -76,13 +75,6 @@ def _unseen(html: str) -> tuple[Omission, ...]:
     return (Omission(what="characters of scripts and styles", count=chars, total=len(html)),)
 
 
-def _without_tags(html: str) -> str:
-    from html import unescape
-
-    text = unescape(_TAG.sub(lambda tag: "\n" if tag[1] else " ", html))
-    return _LINE_ENDS.sub("\n", _BLANKS.sub(" ", text))
-
-
 _RUNS = frozenset({TextKind.LOG, TextKind.TEST_OUTPUT, TextKind.STACK_TRACE})
 """Kinds whose repeated lines can be folded."""
 _LISTS = frozenset({TextKind.GREP, TextKind.TEXT, TextKind.CODE})
@@ -108,36 +100,26 @@ class Normal(Struct, frozen=True):
     omitted: tuple[Omission, ...] = ()
 
 
-Choice = Callable[[Passage, JsonNode], str]
-"""Returns the name of the strategy for a JSON passage and its tree."""
-
-
-def normalise(
-    passage: Passage, remaining: RemainingBudget, strategy: str, choice: Choice
-) -> Normal:
+def normalise(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal:
     """Find a shorter form with the same content.
 
-    If that form fits `remaining`, the result is finished. It is attributed to `strategy`
-    (`truncate` for `auto`), or for JSON to the strategy that `choice` returns.
+    If that form fits `remaining`, the result is finished. It is attributed to `strategy`. For
+    `auto`, this is `truncate`, or for JSON the strategy that suits the document.
     """
     if passage.kind in JSON_KINDS:
-        return _json(passage, remaining, choice)
+        return _json(passage, remaining, strategy)
     if passage.kind == TextKind.HTML:
         return _page(passage, remaining, strategy)
     plain = _ANSI.sub("", passage.text) if "\x1b" in passage.text else passage.text
     if plain.count("\n") > MOST_LINES:
         return _replaced(passage, plain, remaining, strategy, passage.kind)
     if passage.kind in _RUNS:
-        from upwell.compress.folding import fold_logs as fold
-
-        folded = fold(plain)
+        folded = fold_logs(plain)
         passage = replace(passage, folded=folded != plain)
         plain = folded
     if passage.kind in _MIXED:
         plain = as_lists(plain)
     if passage.kind in _LISTS and passage.first_line in (None, 1):
-        from upwell.compress.folding import fold_listings
-
         folded = fold_listings(plain, matches=not passage.query)
         if folded is not plain:
             listed = replace(passage, folded=True)
@@ -160,8 +142,8 @@ def _page(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal
     return Normal(shorter, outcome(shorter, Fitted(text, omitted), name))
 
 
-def _json(passage: Passage, remaining: RemainingBudget, choice: Choice) -> Normal:
-    dense_chars = _dense_chars(passage.text)
+def _json(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal:
+    dense_chars = len(passage.text) - sum(map(passage.text.count, " \n\t\r"))
     if dense_chars > _TABLES_SAVE * remaining.chars or dense_chars > 12 * remaining.tokens:
         return Normal(passage)
     root = read_json(passage)
@@ -169,7 +151,9 @@ def _json(passage: Passage, remaining: RemainingBudget, choice: Choice) -> Norma
         return Normal(replace(passage, kind=detect_plain(passage.text, passage.name)))
     if passage.kind == TextKind.JSON_LINES:
         return Normal(passage)
-    name = choice(passage, root)
+    from upwell.compress.strategies import choose
+
+    name = choose(passage, root) if strategy == "auto" else strategy
     packed = compact(passage.text) if dense_chars <= remaining.chars else None
     if packed is not None and remaining.holds(packed):
         return Normal(passage, outcome(passage, Fitted(packed), name, lossless=True))
@@ -177,10 +161,6 @@ def _json(passage: Passage, remaining: RemainingBudget, choice: Choice) -> Norma
     if tables is not None and remaining.holds(tables):
         return Normal(passage, outcome(passage, Fitted(tables), name, lossless=True))
     return Normal(passage)
-
-
-def _dense_chars(text: str) -> int:
-    return len(text) - text.count(" ") - text.count("\n") - text.count("\t") - text.count("\r")
 
 
 def _replaced(
@@ -225,7 +205,7 @@ def as_tables(root: JsonNode, text: str) -> str | None:
             continue
         name = f"{item.key}: " if item.key else ""
         if not item.items:
-            parts.append(name + _bare(item, text))
+            parts.append(name + item.lexeme(text))
         elif item.kind == ARRAY and (rows := _rows(item, text)) is not None:
             parts.append(name + _table(rows))
             has_table = True
@@ -235,12 +215,6 @@ def as_tables(root: JsonNode, text: str) -> str | None:
             for index, child in enumerate(reversed(item.items)):
                 stack.extend([child] if index == 0 else [", ", child])
     return "".join(parts) if has_table else None
-
-
-def _bare(node: JsonNode, text: str) -> str:
-    if node.kind == SCALAR:
-        return node.lexeme(text)
-    return "{}" if node.kind == OBJECT else "[]"
 
 
 def _rows(array: JsonNode, text: str) -> list[dict[str, str]] | None:
@@ -271,9 +245,8 @@ def _flat(item: JsonNode, text: str) -> dict[str, str] | None:
         elif path in row:
             return None
         else:
-            row[path] = (
-                _bare(node, text) if not node.items else compact(text[node.start : node.end])
-            )
+            own = compact(text[node.start : node.end]) if node.items else node.lexeme(text)
+            row[path] = own
     return row
 
 

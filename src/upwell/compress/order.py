@@ -1,12 +1,12 @@
-"""Merge two orders of preference: units that answer the question, and units that matter anyway.
+"""The order in which units are selected.
 
-Order the units of a text by the names in them.
-
-Agents use code, search results, diffs and command output for the identifiers, paths and numbers
-that they contain. Units are selected by their worth per character. The worth of a unit comes from
-names that no selected unit contains. If a unit needs others, such as the lines that enclose it,
-their worth and length are added to its own. A unit next to a selected unit needs no omission mark,
-so the selection grows in runs of lines. The order does not depend on the budget.
+With a question, two orders are merged: units that answer it, and units that matter anyway
+(`order()`). Without one, units may be ordered by the names in them (`by_names()`), because agents
+use code, search results, diffs and command output for the identifiers, paths and numbers that they
+contain. Units are then selected by their worth per character. The worth of a unit comes from names
+that no selected unit contains. If a unit needs others, such as the lines that enclose it, their
+worth and length are added to its own. A unit next to a selected unit needs no omission mark, so the
+selection grows in runs of lines. The order does not depend on the budget.
 
 The constants were fitted to the tool outputs in recorded agent sessions, and to the names that the
 agents used in their next actions. Half of the repositories were used for fitting, the other half
@@ -115,7 +115,10 @@ class _Coverage:
         ]
         self._worths = _worths(self._names, _requested(request, text))
         self._sizes: list[int] = list(map(sub, units.ends, units.starts))
-        self._plain = self._plain_worths()
+        early = _EARLY_PART * max(1, len(units))
+        self._plain = [0.0 if size < _LEAST_LINE else _LINE for size in self._sizes]
+        for number in range(int(early)):
+            self._plain[number] *= 1.0 + units.early * (1.0 - number / early)
         self._factors = [
             1.0 if salience <= 0.0 else _SIGNATURE if salience == SIGNATURE else _RAISED
             for salience in units.salience
@@ -123,13 +126,6 @@ class _Coverage:
         self._is_selected = bytearray(len(units))
         self._shown: set[str] = set()
         self._before, self._after = list(range(len(units))), list(range(len(units)))
-
-    def _plain_worths(self) -> list[float]:
-        early = _EARLY_PART * max(1, len(self._units))
-        worths = [0.0 if size < _LEAST_LINE else _LINE for size in self._sizes]
-        for number in range(int(early)):
-            worths[number] *= 1.0 + self._units.early * (1.0 - number / early)
-        return worths
 
     def order(self, limit: float) -> list[int]:
         needs, is_selected, sizes = self._units.needs, self._is_selected, self._sizes

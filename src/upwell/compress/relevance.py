@@ -4,12 +4,6 @@ Terms are found with `str.find`, so the time depends on the number of matches, n
 words. A term matches at the beginning of a word: `creat` finds `created_at` and `CreationDate`, but
 `port` does not find `report`. If an embedder is configured, `Meaning` also finds units that answer
 the question in other words.
-
-Synonyms that link the words in questions to the keys in tool responses.
-
-Each line of `_GROUPS` is a group of words. A question that contains one of them also finds the
-others, with a lower weight. The groups cover the subjects of tool responses (time, size, place,
-people, state, machines, code). Only an embedder finds other synonyms.
 """
 
 import math
@@ -111,6 +105,9 @@ throttle rate limit capacity slow
 reason cause why because
 usage use used example
 """
+"""Synonyms that link the words in questions to the keys in tool responses (time, size, place,
+people, state, machines, code). A question that contains a word of a line also finds the others on
+it, with a lower weight. Only an embedder finds other synonyms."""
 
 
 @lru_cache(maxsize=8192)

@@ -1,12 +1,10 @@
-"""`selective`: deliver a table of contents, so that the agent can fetch the sections it needs.
+"""`selective`: deliver a table of contents, so that the agent can fetch the sections it needs; and
+search an original for the passages that answer a query.
 
 The table is JSON. On a small budget its previews are shorter or missing. If there are at most 200
 sections, all are listed, even over budget, because the agent cannot fetch a section that is not
 listed. If there are more, they are grouped; the smaller the budget, the fewer and larger the
 groups. Fetching a group returns its own table, so the agent can reach every section.
-
-Search an original for the passages that answer a query. Each match has an offset from which the
-agent can read on.
 """
 
 import json
@@ -66,20 +64,13 @@ def search_original(
     lines: list[str] = []
     for match in with_text[:_MAX_MATCHES]:
         excerpt = clip(match.text.strip("\r\n"), _SHOWN_CHARS)
-        line = f"[offset {match.start}]"
-        line += (
-            f" line {_line(text, match.start)}\n{excerpt}"
-            if "\n" in excerpt
-            else f" {excerpt.strip()}"
-        )
+        number = text.count("\n", 0, match.start) + 1
+        body = f"line {number}\n{excerpt}" if "\n" in excerpt else excerpt.strip()
+        line = f"[offset {match.start}] {body}"
         if not remaining.holds("\n".join([*lines, line])):
             break
         lines.append(line)
     return FoundPassages("\n".join(lines), len(lines), len(with_text))
-
-
-def _line(text: str, offset: int) -> int:
-    return text.count("\n", 0, offset) + 1
 
 
 def matches(passage: Passage, question: RelevanceQuestion) -> list[SearchMatch]:

@@ -83,10 +83,6 @@ def truncate(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
     return outcome(passage, fit_text(passage, remaining, tools), "truncate")
 
 
-_STRUCTURE = 2.0 * FIRST
-_FIRST_LINE = FIRST
-
-
 def lift_structure(units: Units, *, first_lines: bool = False) -> None:
     """Raise the salience of units that other units need (headings, signatures), unless it is
     negative.
@@ -99,13 +95,13 @@ def lift_structure(units: Units, *, first_lines: bool = False) -> None:
     led_heads: set[int] = set()
     for unit in sorted(heads):
         if units.salience[unit] >= 0.0:
-            units.salience[unit] += _STRUCTURE
+            units.salience[unit] += 2.0 * FIRST
     if not first_lines:
         return
     for unit, needs in enumerate(units.needs):
         if needs and unit not in heads and needs[-1] not in led_heads:
             led_heads.add(needs[-1])
-            units.salience[unit] += _FIRST_LINE
+            units.salience[unit] += FIRST
 
 
 def hybrid(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
@@ -160,17 +156,6 @@ def llm_summary(passage: Passage, budget: Budget, tools: Tools) -> Compressed:
     remaining = RemainingBudget.of(budget)
     if remaining.holds(passage.text):
         return whole(passage)
-    answer = _summary(passage, remaining, tools)
-    if not answer:
-        raise _no_summary("the model's answer is empty")
-    if not remaining.holds(answer):
-        raise _no_summary("the summary is longer than the budget")
-    size = len(passage.text)
-    omitted = (Omission(what="characters", count=max(0, size - len(answer)), total=size),)
-    return outcome(passage, Fitted(answer, omitted), "llm_summary")
-
-
-def _summary(passage: Passage, remaining: RemainingBudget, tools: Tools) -> str:
     if tools.chat is None:
         raise _no_summary("no language model is configured")
     if not tools.may_send(passage.text):
@@ -181,9 +166,16 @@ def _summary(passage: Passage, remaining: RemainingBudget, tools: Tools) -> str:
         words=max(20, int(chars / _CHARS_PER_WORD)), question=question, text=passage.text
     )
     try:
-        return tools.chat.chat(prompt, Deadline.after(tools.llm_timeout_seconds)).strip()
+        answer = tools.chat.chat(prompt, Deadline.after(tools.llm_timeout_seconds)).strip()
     except LlmError as error:
         raise _no_summary(error.message) from error
+    if not answer:
+        raise _no_summary("the model's answer is empty")
+    if not remaining.holds(answer):
+        raise _no_summary("the summary is longer than the budget")
+    size = len(passage.text)
+    omitted = (Omission(what="characters", count=max(0, size - len(answer)), total=size),)
+    return outcome(passage, Fitted(answer, omitted), "llm_summary")
 
 
 def _no_summary(reason: str) -> CompressionError:
@@ -228,7 +220,12 @@ def choose(passage: Passage, root: JsonNode | None) -> str:
 def _choose_json(kind: TextKind, root: JsonNode) -> str:
     if kind == TextKind.OPENAPI:
         return "skeleton"
-    root = _within_wrappers(root)
+    # The objects around a single container, as in `{"data": […]}`, do not count.
+    while root.kind == OBJECT:
+        containers = [item for item in root.items if item.kind in (OBJECT, ARRAY)]
+        if len(containers) != 1:
+            break
+        root = containers[0]
     if root.kind == ARRAY:
         return "schema_pruning" if len(root.items) >= LARGE_ARRAY else "truncate"
     arrays = [len(item.items) for item in root.items if item.kind == ARRAY]
@@ -236,16 +233,6 @@ def _choose_json(kind: TextKind, root: JsonNode) -> str:
         return "schema_pruning"
     nested = sum(1 for item in root.items if item.kind in (OBJECT, ARRAY) and item.items)
     return "extract_fields" if nested >= _NESTED else "truncate"
-
-
-def _within_wrappers(root: JsonNode) -> JsonNode:
-    """Remove the objects around a single container, as in `{"data": […]}`."""
-    while root.kind == OBJECT:
-        containers = [item for item in root.items if item.kind in (OBJECT, ARRAY)]
-        if len(containers) != 1:
-            return root
-        root = containers[0]
-    return root
 
 
 def auto(passage: Passage, budget: Budget, tools: Tools) -> Compressed:

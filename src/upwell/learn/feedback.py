@@ -202,7 +202,7 @@ def negatives(samples: Iterable[ScoreSample]) -> float:
 RETENTION_SECONDS = 365 * 86_400.0
 """How long ratings are kept. Older ratings say nothing about today's memories."""
 WINDOW_SECONDS = 120 * 86_400.0
-"""Thresholds use evidence up to this age, four half-lives (`thresholds.HALF_LIFE_SECONDS`)."""
+"""Thresholds use evidence up to this age, four half-lives (`HALF_LIFE_SECONDS`)."""
 
 
 class Rated(Struct, frozen=True, kw_only=True):

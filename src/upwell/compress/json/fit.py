@@ -19,7 +19,15 @@ from msgspec.structs import replace
 from upwell.compress.base import Fitted, RemainingBudget
 from upwell.compress.json.rows import GAP, HEAD, MIN_ROWS, Cell, Tables
 from upwell.compress.json.score import described, relevance, salience, with_identities
-from upwell.compress.json.tree import ARRAY, OBJECT, SCALAR, JsonNode, Outline, outline
+from upwell.compress.json.tree import (
+    ARRAY,
+    OBJECT,
+    SCALAR,
+    JsonNode,
+    Outline,
+    outline,
+    pieces_of,
+)
 from upwell.compress.json.write import Style, Writer, characters, is_brief
 from upwell.compress.order import order
 from upwell.compress.relevance import Meaning, RelevanceQuestion
@@ -123,15 +131,14 @@ class Basket:
         node = self._doc.nodes[unit]
         node.units.remove(unit)
         node = self._tables.put_back(unit) or node
-        while self._is_empty(node) and node.parent is not None:
+        while (
+            not (node.units or node.selected or self._tables.row(node)) and node.parent is not None
+        ):
             assert node.parent.selected is not None
             node.parent.selected.remove(node)
             if node.kind != SCALAR:
                 node.selected = None
             node = node.parent
-
-    def _is_empty(self, node: JsonNode) -> bool:
-        return not node.units and not node.selected and not self._tables.row(node)
 
     def _add(self, unit: int) -> list[JsonNode]:
         doc, node = self._doc, self._doc.nodes[unit]
@@ -272,11 +279,18 @@ def fit(
     limit = min(remaining.chars, remaining.tokens * 8.0) * 1.5
     notable = sorted(range(len(saliences)), key=saliences.__getitem__, reverse=True)
     ranked = order(relevances, notable, costs, 0.5 + 0.4 * coverage, limit)
-    ordered = with_identities(doc, ranked, relevances)
-    ordered = list(_with_heads(ordered, relevances, tables.implied))
+    named = with_identities(doc, ranked, relevances)
+    ordered = list(_with_heads(named, relevances, tables.implied))
     basket = Basket(doc, text, style, remaining, tables)
-    fitted = _spend(basket, ordered, remaining, lambda: _written(doc, text, style, tables))
-    return fitted if remaining.holds(fitted.text) else replace(fitted, text=_empty(root, style))
+
+    def write() -> Fitted:
+        writer = Writer(doc, text, style, tables)
+        return Fitted(writer.write(), writer.omitted)
+
+    fitted = _spend(basket, ordered, remaining, write)
+    if remaining.holds(fitted.text):
+        return fitted
+    return replace(fitted, text="" if style.lines else "{}" if root.kind == OBJECT else "[]")
 
 
 def _with_heads(
@@ -321,20 +335,7 @@ def _spend(
     return fitted
 
 
-def _written(doc: Outline, text: str, style: Style, tables: Tables) -> Fitted:
-    writer = Writer(doc, text, style, tables)
-    return Fitted(writer.write(), writer.omitted)
-
-
-def _empty(root: JsonNode, style: Style) -> str:
-    if style.lines:
-        return ""
-    return "{}" if root.kind == OBJECT else "[]"
-
-
 def _scalar_within(root: JsonNode, text: str, remaining: RemainingBudget) -> Fitted:
-    from upwell.compress.json.tree import pieces_of
-
     if text[root.start] != '"':
         return Fitted(root.lexeme(text))
     total = characters(text[root.start + 1 : root.end - 1])

@@ -94,7 +94,16 @@ def salience(doc: Outline, text: str) -> list[float]:
             if value in _EMPTY:
                 score -= 1.5
         scores.append(score)
-    for unit in _troubled(doc, text):
+    lowercase = lowered(text)
+    troubled: set[int] = set()
+    for word in _TROUBLE:
+        offset = lowercase.find(word)
+        while offset >= 0:
+            unit = bisect_right(doc.starts, offset) - 1
+            if unit >= 0 and offset < doc.ends[unit]:
+                troubled.add(unit)
+            offset = lowercase.find(word, offset + len(word))
+    for unit in troubled:
         scores[unit] += 1.5
     return scores
 
@@ -104,30 +113,13 @@ def _doubling_costs(step: float, most: int, least: int) -> tuple[float, ...]:
     return tuple(step * math.log2(max(size, least) / least) for size in range(most + 1))
 
 
-def _troubled(doc: Outline, text: str) -> set[int]:
-    lowercase = lowered(text)
-    units: set[int] = set()
-    for word in _TROUBLE:
-        offset = lowercase.find(word)
-        while offset >= 0:
-            unit = bisect_right(doc.starts, offset) - 1
-            if unit >= 0 and offset < doc.ends[unit]:
-                units.add(unit)
-            offset = lowercase.find(word, offset + len(word))
-    return units
-
-
 def _path_salience(doc: Outline) -> list[float]:
     saliences = []
     depths = [0] * len(doc.keys)
-    by_key: dict[str, float] = {}
     for path, key in enumerate(doc.keys):
         parent = doc.parents[path]
         depths[path] = depths[parent] + (key != "[]") if parent >= 0 else 0
-        score = by_key.get(key)
-        if score is None:
-            score = by_key[key] = _key_salience(key)
-        saliences.append(score - 0.3 * depths[path])
+        saliences.append(_key_salience(key) - 0.3 * depths[path])
     return saliences
 
 
@@ -341,7 +333,7 @@ def with_identities(
             if id(record) in names
             and (
                 unit in relevances
-                or _is_one_of_many(record)
+                or (record.parent is not None and len(record.parent.items) > _FEW)
                 or _names_always(doc.keys[doc.nodes[names[id(record)]].path])
             )
         ]
@@ -401,10 +393,6 @@ def _record(node: JsonNode) -> JsonNode | None:
             return box
         box = box.parent
     return box
-
-
-def _is_one_of_many(record: JsonNode) -> bool:
-    return record.parent is not None and len(record.parent.items) > _FEW
 
 
 def _identities(doc: Outline) -> dict[int, int]:

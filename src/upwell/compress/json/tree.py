@@ -1,17 +1,13 @@
 """Parse JSON into spans of its text, so that numbers, strings and duplicate keys stay as they were
-written: `1.10` stays `1.10`.
+written (`1.10` stays `1.10`), and split it into units: scalars with their key paths, and pieces of
+long strings.
 
-The parser does not recurse, so a document may be nested 100,000 levels deep.
-
-Parse a JSON passage into a tree. From a very large document, read only the records that matter.
-
-A document's records are the items of the array that makes up most of it. A large document is first
-scanned without building nodes below its records. The records that best match the question and a
-sample of the others are then read in full; the rest are only counted. The number of records read
-does not depend on the budget, so a smaller budget still selects a subset of what a larger one
+The parser does not recurse, so a document may be nested 100,000 levels deep. From a very large
+document, only the records that matter are read: the items of the array that makes up most of it. It
+is first scanned without building nodes below its records. The records that best match the question
+and a sample of the others are then read in full; the rest are only counted. The number of records
+read does not depend on the budget, so a smaller budget still selects a subset of what a larger one
 selects.
-
-Split a JSON document into units: scalars with their key paths, and pieces of long strings.
 """
 
 import re
@@ -78,7 +74,9 @@ class JsonNode:
         self.units = _NO_UNITS
 
     def lexeme(self, text: str) -> str:
-        """Return the scalar as written, except that NaN and Infinity become `null`."""
+        """Return a scalar as written, or an empty container. NaN and Infinity become `null`."""
+        if self.kind != SCALAR:
+            return "{}" if self.kind == OBJECT else "[]"
         raw = text[self.start : self.end]
         if raw in _NOT_JSON:
             return "null"
@@ -92,22 +90,18 @@ and at most `_MOST_NODES`. JSON in tool responses has 25 to 40 characters per no
 """
 
 
-def most_nodes(text: str) -> int:
-    """Return the maximum number of nodes for a text."""
-    return max(_LEAST_NODES, min(_MOST_NODES, len(text) // _CHARS_PER_NODE))
-
-
 def parse(text: str, limit: int | None = None) -> JsonNode | None:  # noqa: C901, PLR0915 — one hot loop
     """Parse `text`. Returns None if it is not JSON; NaN and Infinity are accepted.
 
-    Time and space are linear in the length of `text`. When there are `limit` nodes (by default
-    `most_nodes()`), further items of a container are only counted, in `beyond`. A container below
-    `_MOST_DEPTH` levels becomes a single value.
+    Time and space are linear in the length of `text`. When there are `limit` nodes (by default as
+    many as its length suggests), further items of a container are only counted, in `beyond`. A
+    container below `_MOST_DEPTH` levels becomes a single value.
     """
     offset = 1 if text.startswith("\ufeff") else 0
     root = current = JsonNode(ARRAY, "", offset, len(text), None)
     items, is_object, expect = root.items, False, _ITEM
-    left = most_nodes(text) if limit is None else limit
+    usual = max(_LEAST_NODES, min(_MOST_NODES, len(text) // _CHARS_PER_NODE))
+    left = usual if limit is None else limit
     depth = 0
     hidden = bytearray()  # the kinds of the open containers that have no nodes
     hidden_node: JsonNode | None = None
@@ -349,7 +343,12 @@ def parse_lines(text: str, question: RelevanceQuestion = NO_QUESTION) -> JsonNod
     Returns None if one of these lines is not JSON, or if there are no lines.
     """
     root = JsonNode(ARRAY, "", 0, len(text), None)
-    records = _lines(text)
+    records: list[JsonNode] = []
+    offset = 0
+    for line in text.split("\n"):
+        if line.strip():
+            records.append(JsonNode(SCALAR, "", offset, offset + len(line), None))
+        offset += len(line) + 1
     selection = records
     if len(text) > LARGE_CHARS:
         selection = _chosen(records, text, question)
@@ -364,21 +363,12 @@ def parse_lines(text: str, question: RelevanceQuestion = NO_QUESTION) -> JsonNod
     return root if root.items else None
 
 
-def _lines(text: str) -> list[JsonNode]:
-    records: list[JsonNode] = []
-    offset = 0
-    for line in text.split("\n"):
-        if line.strip():
-            records.append(JsonNode(SCALAR, "", offset, offset + len(line), None))
-        offset += len(line) + 1
-    return records
-
-
 PIECE_CHARS = 200
 LONG_STRING = 320
 """A string longer than this is split into pieces of about `PIECE_CHARS` raw characters."""
 
 _ESCAPE_TAIL = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_LOW_SURROGATE = re.compile(r"\\u[dD][c-fC-F]")
 _BREAK = re.compile(r"\\n|[.;,] |\s")
 
 
@@ -482,7 +472,8 @@ def _cut(text: str, start: int, limit: int) -> int:
             best = match.end()
     if best and not _inside_escape(text, start, best):
         return best
-    while _inside_escape(text, start, limit) or _low_surrogate(text, limit):
+    # A cut must not separate the two escapes of one character, either.
+    while _inside_escape(text, start, limit) or _LOW_SURROGATE.match(text, limit):
         limit -= 1
     return limit
 
@@ -497,8 +488,3 @@ def _inside_escape(text: str, start: int, offset: int) -> bool:
     while before > start and text[before - 1] == "\\":
         before -= 1
     return (slash - before) % 2 == 0
-
-
-def _low_surrogate(text: str, offset: int) -> bool:
-    """Return whether a cut at `offset` would separate the two escapes of one character."""
-    return re.match(r"\\u[dD][c-fC-F]", text[offset : offset + 4]) is not None

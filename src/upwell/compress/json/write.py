@@ -6,7 +6,7 @@ from operator import attrgetter
 from msgspec import Struct
 
 from upwell.compress.json.rows import ABSENT, NONE, SIGN, JsonTable, Tables
-from upwell.compress.json.tree import OBJECT, SCALAR, JsonNode, Outline
+from upwell.compress.json.tree import OBJECT, JsonNode, Outline
 from upwell.ground.types.compression import Omission
 
 _START = attrgetter("start")
@@ -43,10 +43,6 @@ def _names_of(node: JsonNode, selected: list[JsonNode]) -> str:
     names = [child.key[1:-1] for child in node.items if id(child) not in shown]
     text = ", ".join(names)
     return text if len(names) <= MAX_NAMED and len(text) <= MAX_NAMES_CHARS else ""
-
-
-def _plain(key: str) -> str:
-    return key[1:-1].replace("\\u2026", SIGN)
 
 
 def characters(inside: str) -> int:
@@ -108,8 +104,7 @@ class Writer:
         table = self._tables.of(node)
         if table is not None and table.is_worth_it:
             parts.extend((self._head(table), ", "))
-            self._mark_shown(table, selected)
-        if table is not None and table.is_worth_it:
+            self._mark_shown(selected)
             for child in selected:
                 parts.extend((*self._row(child), between))
         else:
@@ -134,7 +129,7 @@ class Writer:
         colon = self._style.colon
         parts = [f'"{SIGN}"{colon}"table"']
         same = [
-            f'"{name}"{colon}{self._leaf(node)}'
+            f'"{name}"{colon}{node.lexeme(self._text)}'
             for name, node in self._tables.shared(table).items()
         ]
         if same:
@@ -145,7 +140,7 @@ class Writer:
             parts.append(f'"{NONE}"{colon}"no such key"')
         return "{" + ", ".join(parts) + "}"
 
-    def _mark_shown(self, table: JsonTable, selected: list[JsonNode]) -> None:
+    def _mark_shown(self, selected: list[JsonNode]) -> None:
         """Record the values that are not written under their names, because a row or the head
         contains them."""
         for record in selected:
@@ -169,14 +164,10 @@ class Writer:
         if not units:
             return [node]
         cells = ", ".join(
-            self._leaf(self._doc.nodes[unit]) if unit != ABSENT else f'"{NONE}"' for unit in units
+            self._doc.nodes[unit].lexeme(self._text) if unit != ABSENT else f'"{NONE}"'
+            for unit in units
         )
         return ["[", cells, ", ", node, "]"] if self._selected_children(node) else [f"[{cells}]"]
-
-    def _leaf(self, node: JsonNode) -> str:
-        if node.kind != SCALAR:
-            return "{}" if node.kind == OBJECT else "[]"
-        return node.lexeme(self._text)
 
     def _mark(self, node: JsonNode, selected: list[JsonNode]) -> str:
         if node.nested and node.kind == OBJECT:
@@ -211,7 +202,7 @@ class Writer:
     def _as_mark(self, node: JsonNode, text: str) -> str:
         name = SIGN
         if self._has_signs and node.kind == OBJECT:
-            source_keys = {_plain(child.key) for child in node.items}
+            source_keys = {child.key[1:-1].replace("\\u2026", SIGN) for child in node.items}
             while name in source_keys:
                 name += SIGN
         if node.kind == OBJECT:
@@ -236,7 +227,7 @@ class Writer:
 
     def _scalar(self, node: JsonNode) -> str:
         if not node.units or self._doc.starts[node.units[0]] == node.start:
-            return self._leaf(node)
+            return node.lexeme(self._text)
         return '"' + self._pieces(node, sorted(node.units)) + '"'
 
     def _pieces(self, node: JsonNode, units: list[int]) -> str:

@@ -14,7 +14,7 @@ from upwell.ground.text.safe import boundary
 
 BLANK = -4.0
 """A low salience, for blank lines and for units that matter only because other units need them. If
-units are ordered by names (`coverage.py`), such units are never selected for their own sake."""
+units are ordered by names (`order.py`), such units are never selected for their own sake."""
 FIRST = 50.0
 """The salience of raised units. They are selected before all others or, if units are ordered by
 names, from a reserved share of the budget."""
@@ -32,11 +32,11 @@ class Units(Struct):
     `salience[i]`: how much unit `i` matters when there is no question.
     `needs[i]`: the units without which unit `i` makes no sense (its heading, its file, both ends of
     its fenced block), outermost first.
-    `by_names`: whether the units are ordered by the names in them (`coverage.py`). A salience above
+    `by_names`: whether the units are ordered by the names in them (`order.py`). A salience above
     zero then doubles the worth of a unit's names, and the salience `SIGNATURE` quadruples it.
     `raised_share`: with `by_names`, the share of the budget reserved for raised units (salience
     `FIRST` or more).
-    `early`: with `by_names`, how much more the first units are worth (see `coverage.py`).
+    `early`: with `by_names`, how much more the first units are worth (see `order.py`).
     `reach`: if a unit matches the question, how many units on each side get a part of its score.
     """
 

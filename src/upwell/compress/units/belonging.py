@@ -1,18 +1,16 @@
-"""Make each line need the lines that it belongs to: what encloses it, and the headings above it.
+"""What the lines of a report belong to, and how much they matter.
 
-Lines are enclosed by lines with less indentation, also where branches are drawn in front of them
-(`│   ├── quay.py`). Headings need no indentation. They are recognised by forms that many tools
-share, such as `src/quay.py:`, `== quay ==` or `[quay]`, not by the name of a tool. A heading ends
-at the next one of its form, or of a form that appeared in the text before its own.
+Each line needs the lines that enclose it, and the headings above it. Lines are enclosed by lines
+with less indentation, also where branches are drawn in front of them (`│   ├── quay.py`). Headings
+need no indentation. A heading ends at the next one of its form, or of a form that appeared in the
+text before its own. A line also needs its place, if the place is below the message
+(`--> src/quay.py:12`), and the kind and name of its document or table.
 
-A line also needs its place, if the place is below the message (`--> src/quay.py:12`), and the kind
-and name of its document or table.
+The reader of the output of test runners, compilers, linters and builds wants to know, in this
+order: how the command ended, what failed, and why and where.
 
-The salience of lines in the output of test runners, compilers, linters and builds.
-
-A reader wants to know, in this order: how the command ended, what failed, and why and where. Lines
-are recognised by forms that many tools share (`FAILED name`, `path:line: error: …`,
-`3 passed, 1 failed`), not by the name of a tool.
+Headings and results are recognised by forms that many tools share (`src/quay.py:`, `== quay ==`,
+`[quay]`, `FAILED name`, `path:line: error: …`, `3 passed, 1 failed`), not by the name of a tool.
 """
 
 import re
@@ -116,7 +114,10 @@ class ReportSalience:
         if self._numbered and _NUMBERED_FAILURE.match(line):
             return self._failed(line.split(maxsplit=1)[0])
         if _ERROR.match(line) or (_LEVEL.search(line) and not _BORDER.match(line)):
-            return self._error(template(_QUOTED.sub("'", line.strip())))
+            if self._is_known(template(_QUOTED.sub("'", line.strip()))):
+                return ERROR - _AGAIN
+            self._details = 0
+            return ERROR
         if self._details < _MOST_DETAILS and _DETAIL.match(line) and not _FOREIGN.search(line):
             self._details += 1
             return DETAIL - _LATER * self._details
@@ -145,12 +146,6 @@ class ReportSalience:
     def _failed(self, name: str) -> float:
         self._details = 0
         return FAILED - (2 * _AGAIN if self._is_known(name) else 0.0)
-
-    def _error(self, message: str) -> float:
-        if self._is_known(message):
-            return ERROR - _AGAIN
-        self._details = 0
-        return ERROR
 
     def _is_known(self, key: str) -> bool:
         is_known = key in self._seen

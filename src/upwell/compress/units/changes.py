@@ -172,7 +172,7 @@ def split_log(text: str, name: str = "") -> Units:
             head, title, subject = (units.add(start, end, BLANK),), (), True
             diff = None
             first = index
-            while index < len(spans) and _is_header(text[slice(*spans[index])]):
+            while index < len(spans) and _HEADER.match(text[slice(*spans[index])]):
                 index += 1
             if index > first:
                 units.add(spans[first][0], spans[index - 1][1], _HEADER_WORTH, head)
@@ -215,7 +215,3 @@ def _split_titles(text: str) -> Units:
         worth = _SUBJECT - _EARLIER * math.log2(number) - _MERGE * is_merge
         units.add(start, end, worth if text[start:end].strip() else BLANK)
     return units
-
-
-def _is_header(line: str) -> bool:
-    return _HEADER.match(line) is not None

@@ -1,19 +1,17 @@
-"""Split source code and command output into lines. Each line needs the lines that enclose it.
+"""Split source code, command output, snapshots of pages, and Markdown.
 
-The enclosing lines are found by indentation: they are the nearest lines above with less and less
-indentation, such as the `if`, the signature and the class around a statement. This method needs no
-grammar, treats all languages alike, and takes time linear in the length of the text.
+Code and output are split into lines. Each line needs the lines that enclose it: the nearest lines
+above with less and less indentation, such as the `if`, the signature and the class around a
+statement. This method needs no grammar, treats all languages alike, and takes time linear in the
+length of the text.
 
-Split snapshots of a page's accessibility tree, as browser tools write them.
+From a snapshot of a page's accessibility tree, as browser tools write it, an agent wants the
+element that it clicks or fills in next. Elements rank first, one of each name before repetitions,
+and then the texts of the page. Groups without a name say nothing.
 
-An agent reads a snapshot to find the element that it clicks or fills in next. Elements rank first,
-one of each name before repetitions, and then the texts of the page. Groups without a name say
-nothing.
-
-Split Markdown into units: headings, sentences, table rows and lines of code.
-
-What people and tools use as headings without marking it as such counts, too: bold lines, the title
-of a search result, and headings in a block of code that was cut off before its end.
+Markdown is split into headings, sentences, table rows and lines of code. What people and tools use
+as headings without marking it as such counts, too: bold lines, the title of a search result, and
+headings in a block of code that was cut off before its end.
 """
 
 import re
@@ -49,7 +47,6 @@ _ELEMENT = re.compile(
     re.M,
 )
 """Matches a page element that can be clicked or filled in. The group is its role and its name."""
-_REFERENCE = re.compile(r"\[ref=\w+\]")
 _UNNAMED = re.compile(
     rf"{_LINE.pattern}(?:generic|group|list|listitem|main|banner|navigation|contentinfo|separator"
     r"|img|paragraph|article|region|none)(?:[ \t]++\[[^\]\n]++\])*+'?:?[ \t]*+$"
@@ -78,7 +75,8 @@ def raise_elements(units: Units, text: str) -> None:
     seen: set[str] = set()
     enclosing, depth = -1, 0
     for unit, (start, end) in enumerate(zip(units.starts, units.ends, strict=True)):
-        indentation = _depth(text, start, end)
+        line = text[start:end]
+        indentation = len(line) - len(line.lstrip())
         if indentation <= depth:
             enclosing = -1
         element = _ELEMENT.match(text, start, end)
@@ -91,11 +89,6 @@ def raise_elements(units: Units, text: str) -> None:
             units.needs[unit] = (enclosing,)
         if _UNNAMED.match(text, start, end):
             units.salience[unit] = BLANK
-
-
-def _depth(text: str, start: int, end: int) -> int:
-    line = text[start:end]
-    return len(line) - len(line.lstrip())
 
 
 _BOLD = re.compile(
@@ -145,8 +138,11 @@ def _add_document(units: Units, text: str, start: int, end: int) -> None:
         elif block.what == TABLE:
             _add_table(units, text, block, trail.needs)
         else:
-            rest = _begin(units, text, block, trail)
-            for first, last in _sentences(text, rest):
+            if bold := _BOLD.match(text, block.start, block.end):
+                needs = trail.above(_BOLD_LEVEL)
+                trail.add(units.add(block.start, bold.end(), FIRST, needs), _BOLD_LEVEL)
+                block = block._replace(start=bold.end())
+            for first, last in _sentences(text, block):
                 is_link = LINK.match(text[first:last]) is not None
                 units.add(first, last, FIRST if is_link else 0.0, trail.needs)
 
@@ -169,15 +165,6 @@ class _Trail:
 
     def add(self, unit: int, level: int) -> None:
         self._headings.append((level, unit))
-
-
-def _begin(units: Units, text: str, block: TextBlock, trail: _Trail) -> TextBlock:
-    """Add the line at the beginning of a paragraph, if it is a heading. Returns the rest."""
-    if match := _BOLD.match(text, block.start, block.end):
-        needs = trail.above(_BOLD_LEVEL)
-        trail.add(units.add(block.start, match.end(), FIRST, needs), _BOLD_LEVEL)
-        return block._replace(start=match.end())
-    return block
 
 
 def _sentences(text: str, block: TextBlock) -> list[tuple[int, int]]:
@@ -279,6 +266,7 @@ def split(text: str, name: str = "") -> Units:
     defines = _DEFINES.match
     spans = list(lines(text))
     bare_lines = [text[start:end].lstrip() for start, end in spans]
+    # The indentation of each line around the current one, its unit, and the units around it.
     open_blocks: list[tuple[int, int, tuple[int, ...]]] = []
     for (start, end), bare in zip(spans, bare_lines, strict=True):
         needs: tuple[int, ...] = ()
@@ -289,7 +277,7 @@ def split(text: str, name: str = "") -> Units:
                 depth_of_open, _, needs = open_blocks.pop()
                 is_below = depth_of_open != depth
             if is_below:
-                needs = _governing(open_blocks[-1]) if open_blocks else ()
+                needs = shortened((*open_blocks[-1][2], open_blocks[-1][1])) if open_blocks else ()
             if bare == "{\n" and saliences and _ends_signature(text, starts[-1], ends[-1]):
                 saliences[-1] = SIGNATURE
             first = bare[0]
@@ -320,12 +308,6 @@ def _salience(bare: str, definition: re.Match[str] | None) -> float:
 def _ends_signature(text: str, start: int, end: int) -> bool:
     line = text[start:end].rstrip()
     return line.endswith(")") and not _CONTROL.match(line.lstrip())
-
-
-def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the lines that enclose the body of `line`: those around `line`, and `line` itself."""
-    _, number, above = line
-    return shortened((*above, number))
 
 
 def split_text(text: str, name: str = "") -> Units:

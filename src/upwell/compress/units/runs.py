@@ -1,7 +1,5 @@
-"""Split logs, test output and stack traces. Failures and first occurrences rank high.
-
-Split tables into rows, and search results into matches.
-"""
+"""Split logs, test output and stack traces, in which failures and first occurrences rank high, and
+split tables into rows and search results into matches."""
 
 import math
 import re
@@ -23,7 +21,7 @@ from upwell.compress.units.base import (
 from upwell.compress.units.belonging import DETAIL, ERROR, WARNING, ReportSalience, add_context
 
 _MEMBER = re.compile(r"[ \t]|\d+[:-]")
-"""The beginning of an entry in a folder or of a match in a file (`normalise/listings.py`)."""
+"""The beginning of an entry in a folder or of a match in a file (`folding.py`)."""
 _CONTEXT = re.compile(r"(?:[^\s:]+?\.[A-Za-z]\w{0,8}-)?\d+-")
 """The beginning of a context line, which a search shows next to its matches (`quay.py-12-`)."""
 _EARLY = 2.0
@@ -79,7 +77,7 @@ def _rows(text: str) -> list[tuple[int, int]]:
 
 
 def split_grep(text: str, name: str = "") -> Units:
-    """Split search results into matches. In folded results (`normalise/listings.py`), each match
+    """Split search results into matches. In folded results (`folding.py`), each match
     needs the line that names its file or folder. A context line usually ranks below the matches
     and needs the nearest match of its group."""
     units = Units(reach=1, by_names=True)
@@ -160,7 +158,7 @@ def _template(line: str) -> str:
 
 class RunLine(NamedTuple):
     """A line of a log or a test run. In a log, lines are compared by their `shape`, which is the
-    beginning of the line. In a fold (similar lines under one head line, see `normalise/logs.py`),
+    beginning of the line. In a fold (similar lines under one head line, see `folding.py`),
     the `needs` of every line point to the head, and its shape is the text of the head."""
 
     start: int
