@@ -84,27 +84,6 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     )
 
 
-async def record(ttl_store: TtlStore, tool: str, report: ResultReport) -> None:
-    """Count one report on `tool` (its name as `server__tool`)."""
-    await ttl_store.incr(
-        EntryKind.COMPRESSION_REPORT, {f"{tool}|{report}": 1}, ttl_seconds=RETENTION_SECONDS
-    )
-
-
-async def ratios(ttl_store: TtlStore) -> list[Ratio]:
-    """The ratios of all tools with reports, sorted by name."""
-    counts: dict[str, dict[str, int]] = {}
-    for item in await ttl_store.scan(EntryKind.COMPRESSION_REPORT):
-        tool, _, report = item.key.rpartition("|")
-        counts.setdefault(tool, {})[report] = item.number
-    return [ratio_of(tool, counts[tool]) for tool in sorted(counts)]
-
-
-async def forget(ttl_store: TtlStore) -> int:
-    """Discard the reports. Returns the number of discarded counters."""
-    return await ttl_store.drop(EntryKind.COMPRESSION_REPORT)
-
-
 MAX_CHARS = 300
 SHOWN = 5
 """How many of the newest remarks are shown for each tool."""
@@ -118,31 +97,6 @@ class Missed(Struct, frozen=True, kw_only=True):
     kind: str
     text: str
     at: float = 0.0
-
-
-async def note(ttl_store: TtlStore, tool: str, report: ResultReport, text: str) -> None:
-    """Store a remark for 30 days, as one line without secrets. Equal remarks are stored once."""
-    line = clip(" ".join(redacted_start(text, _READ_CHARS).split()), MAX_CHARS)
-    if not line:
-        return
-    value = json.dumps(asdict(Missed(tool=tool, kind=str(report), text=line))).encode()
-    key = hashlib.sha256(value).hexdigest()
-    await ttl_store.put(EntryKind.COMPRESSION_REMARK, {key: value}, ttl_seconds=RETENTION_SECONDS)
-
-
-async def lately(ttl_store: TtlStore) -> Mapping[str, Sequence[Missed]]:
-    """Each tool's newest remarks, newest first."""
-    remarks: defaultdict[str, list[Missed]] = defaultdict(list)
-    for item in reversed(await ttl_store.scan(EntryKind.COMPRESSION_REMARK)):
-        remark = Missed(**{**json.loads(item.value), "at": item.created_at})
-        if len(remarks[remark.tool]) < SHOWN:
-            remarks[remark.tool].append(remark)
-    return remarks
-
-
-async def forget_missed(ttl_store: TtlStore) -> int:
-    """Discard the remarks. Returns how many there were."""
-    return await ttl_store.drop(EntryKind.COMPRESSION_REMARK)
 
 
 _APPLY = "apply"
@@ -173,7 +127,7 @@ class Budgets:
     async def load_learned(self) -> None:
         """Apply the ratios that were learned so far."""
         if self._enabled:
-            learned = await ratios(self._ttl_store)
+            learned = await self.learned()
             self._in_use.clear()
             self._in_use.update({ratio.tool: ratio.ratio for ratio in learned})
             self._taken_at = self._clock.now()
@@ -192,27 +146,47 @@ class Budgets:
         await self._ttl_store.put(EntryKind.TUNE, {_APPLY: b""}, ttl_seconds=_APPLY_SECONDS)
 
     async def learned(self) -> list[Ratio]:
-        return await ratios(self._ttl_store)
+        """Return the ratios of all tools with reports, sorted by name."""
+        counts: dict[str, dict[str, int]] = {}
+        for item in await self._ttl_store.scan(EntryKind.COMPRESSION_REPORT):
+            tool, _, report = item.key.rpartition("|")
+            counts.setdefault(tool, {})[report] = item.number
+        return [ratio_of(tool, counts[tool]) for tool in sorted(counts)]
 
     async def forget(self) -> int:
         """Discard all reports and remarks. Returns the number of discarded counters and remarks."""
-        return await forget(self._ttl_store) + await forget_missed(self._ttl_store)
+        kinds = (EntryKind.COMPRESSION_REPORT, EntryKind.COMPRESSION_REMARK)
+        return sum([await self._ttl_store.drop(kind) for kind in kinds])
 
     async def report(
         self, tool: str, report: ResultReport, missing: str = "", *, rater: str = ""
     ) -> None:
-        """Count a report on a shortened result from `tool`. `missing` describes what the result
-        lacked. `rater` names a principal other than the owner. Because all principals share the
-        budgets, a rater's report is not counted; only its text is stored, as a remark."""
-        if rater:
-            await note(self._ttl_store, tool, report, f"{rater}: {missing}" if missing else "")
-            return
-        await record(self._ttl_store, tool, report)
-        await note(self._ttl_store, tool, report, missing)
+        """Count a report on a shortened result from `tool` (its name as `server__tool`). `missing`
+        describes what the result lacked. It is stored for 30 days as a remark, which is one line
+        without secrets. Equal remarks are stored once. `rater` names a principal other than the
+        owner. Because all principals share the budgets, a rater's report is not counted."""
+        if not rater:
+            counter = {f"{tool}|{report}": 1}
+            await self._ttl_store.incr(
+                EntryKind.COMPRESSION_REPORT, counter, ttl_seconds=RETENTION_SECONDS
+            )
+        text = f"{rater}: {missing}" if rater and missing else missing
+        line = clip(" ".join(redacted_start(text, _READ_CHARS).split()), MAX_CHARS)
+        if line:
+            value = json.dumps(asdict(Missed(tool=tool, kind=str(report), text=line))).encode()
+            remark = {hashlib.sha256(value).hexdigest(): value}
+            await self._ttl_store.put(
+                EntryKind.COMPRESSION_REMARK, remark, ttl_seconds=RETENTION_SECONDS
+            )
 
     async def missed(self) -> Mapping[str, Sequence[Missed]]:
-        """Agents' newest remarks on missing content, keyed by tool."""
-        return await lately(self._ttl_store)
+        """Return agents' newest remarks on missing content, newest first, keyed by tool."""
+        remarks: defaultdict[str, list[Missed]] = defaultdict(list)
+        for item in reversed(await self._ttl_store.scan(EntryKind.COMPRESSION_REMARK)):
+            remark = Missed(**{**json.loads(item.value), "at": item.created_at})
+            if len(remarks[remark.tool]) < SHOWN:
+                remarks[remark.tool].append(remark)
+        return remarks
 
     def served(self, tool: str, keys: Sequence[str]) -> None:
         """Count the delivery of a shortened result from `tool`. `keys` are the keys of its

@@ -16,7 +16,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.clock import Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.ledger import EntryKind, TtlStore
 from upwell.ground.text.words import informative, terms
@@ -46,10 +46,12 @@ class Uses:
     async def add(self, sightings: Sequence[Sighting]) -> None:
         """Store observations. A later observation about the same memory and surfacing replaces an
         earlier one."""
-        entries = {
-            _SEPARATOR.join((sighting.sample.memory, sighting.sample.surfacing)): _encoded(sighting)
-            for sighting in sightings
-        }
+        entries: dict[str, bytes] = {}
+        for sighting in sightings:
+            sample = sighting.sample
+            entries[_SEPARATOR.join((sample.memory, sample.surfacing))] = orjson.dumps(
+                [sighting.tool, str(sample.evidence), sample.score, sample.at]
+            )
         await self._ttl_store.put(EntryKind.USE, entries, ttl_seconds=WINDOW_SECONDS)
 
     async def all(self, memory: str = "") -> list[Sighting]:
@@ -137,11 +139,6 @@ CaseOf = Callable[[Surfacing, Hit], str]
 """Returns the case of a memory in a surfacing (`Watched.case`), or "" for none."""
 
 
-def no_case(_: Surfacing, __: Hit) -> str:
-    """Treat all moments and kinds alike."""
-    return ""
-
-
 Conclude = Callable[[Sequence[Observation]], Awaitable[None]]
 """Receives observations after they have been stored."""
 
@@ -167,8 +164,8 @@ class Watching:
         uses: Uses,
         rare: Rare,
         conclude: Conclude,
-        clock: Clock = SYSTEM_CLOCK,
-        case_of: CaseOf = no_case,
+        clock: Clock,
+        case_of: CaseOf,
     ) -> None:
         self._case_of = case_of
         self._ttl_store = ttl_store
@@ -211,21 +208,19 @@ class Watching:
     async def flush(self) -> None:
         """Process the events since the last flush. If the store fails, these events are lost."""
         async with self._flushing:
-            await self._work_through()
-
-    async def _work_through(self) -> None:
-        events, self._events = self._events, {}
-        undelivered, self._undelivered = self._undelivered, set[tuple[str, str]]()
-        try:
-            for session, session_events in events.items():
-                await self._follow(session, session_events, undelivered)
-        except StoreError as error:
-            LOG.warning("the use of memories was not recorded: %s", error)
+            events, self._events = self._events, {}
+            undelivered, self._undelivered = self._undelivered, set[tuple[str, str]]()
+            try:
+                for session, session_events in events.items():
+                    await self._follow(session, session_events, undelivered)
+            except StoreError as error:
+                LOG.warning("the use of memories was not recorded: %s", error)
 
     async def _follow(
         self, session: str, events: Sequence[_Event], undelivered: set[tuple[str, str]]
     ) -> None:
-        before = await self._watched(session)
+        items = await self._ttl_store.scan(EntryKind.WATCHED, session + _SEPARATOR)
+        before = {item.key: Watched(**orjson.loads(item.value)) for item in items}
         watched = {name: entry for name, entry in before.items() if entry.key not in undelivered}
         observations: list[Observation] = []
         for event in events:
@@ -251,11 +246,10 @@ class Watching:
         if changed:
             values = {name: orjson.dumps(asdict(entry)) for name, entry in changed.items()}
             await self._ttl_store.put(EntryKind.WATCHED, values, ttl_seconds=WATCH_SECONDS)
-        await self._conclude(observations)
-
-    async def _watched(self, session: str) -> dict[str, Watched]:
-        items = await self._ttl_store.scan(EntryKind.WATCHED, session + _SEPARATOR)
-        return {item.key: Watched(**orjson.loads(item.value)) for item in items}
+        if observations:
+            at = self._clock.now()
+            await self._uses.add([_sighting(each, at) for each in observations])
+            await self._report(observations)
 
     async def _to_watch(
         self, cue: Cue, surfacing: Surfacing, spoken_words: frozenset[str]
@@ -289,18 +283,11 @@ class Watching:
         rare = await self._rare(words) if words else set[str]()
         return [word for word in words if word in rare][:MAX_WORDS]
 
-    async def _conclude(self, observations: Sequence[Observation]) -> None:
-        if not observations:
-            return
-        at = self._clock.now()
-        await self._uses.add([_sighting(each, at) for each in observations])
-        await self._report(observations)
-
 
 async def _spoken_words(event: _Event, watched: Mapping[str, Watched]) -> frozenset[str]:
     if event.cue is None or not (watched or event.surfacing):
         return frozenset()
-    text = _spoken_text(event.cue)
+    text = spoken_text(event.cue)
     if len(text) <= MAX_INLINE_CHARS:
         return frozenset(terms(text))
     return frozenset(await asyncio.to_thread(terms, text))
@@ -309,33 +296,25 @@ async def _spoken_words(event: _Event, watched: Mapping[str, Watched]) -> frozen
 async def _written_words(
     event: _Event, watched: Mapping[str, Watched]
 ) -> Mapping[float, frozenset[str]]:
-    if event.written is None or not watched:
-        return {}
-    return await asyncio.to_thread(_written_since, event.written, watched.values())
-
-
-def _written_since(
-    written: Written | None, watched: Iterable[Watched]
-) -> Mapping[float, frozenset[str]]:
     """For each time at which a watched memory surfaced, the words that the agent has written
     since."""
-    times = {entry.at for entry in watched}
+    written, times = event.written, {entry.at for entry in watched.values()}
     if written is None or not times:
         return {}
-    texts = written(min(times))
-    return {
-        since: frozenset(terms("\n".join(text for time, text in texts if time >= since)))
-        for since in times
-    }
+
+    def read() -> Mapping[float, frozenset[str]]:
+        texts = written(min(times))
+        return {
+            since: frozenset(terms("\n".join(text for time, text in texts if time >= since)))
+            for since in times
+        }
+
+    return await asyncio.to_thread(read)
 
 
-def spoken(cue: Cue) -> frozenset[str]:
-    """The words of a cue: its text, its tool's name, and the strings and numbers in its arguments.
-    Very long text and deeply nested arguments are left out."""
-    return frozenset(terms(_spoken_text(cue)))
-
-
-def _spoken_text(cue: Cue) -> str:
+def spoken_text(cue: Cue) -> str:
+    """The text of a cue, its tool's name, and the strings and numbers in its arguments. Very long
+    text and deeply nested arguments are left out."""
     parts, chars = list[str](), 0
     for part in chain((cue.text[:MAX_READ_CHARS], cue.tool or ""), _strings(cue.args, _MAX_DEPTH)):
         parts.append(part)
@@ -361,11 +340,6 @@ def _use_of(watched: Watched, words: frozenset[str], opened_id: str) -> MemoryUs
     if opened_id == watched.memory or (words and watched.shows_in(words)):
         return MemoryUse.USED
     return MemoryUse.IGNORED if watched.looks <= 0 else None
-
-
-def _encoded(sighting: Sighting) -> bytes:
-    sample = sighting.sample
-    return orjson.dumps([sighting.tool, str(sample.evidence), sample.score, sample.at])
 
 
 def _sighting(observation: Observation, at: float) -> Sighting:

@@ -2,10 +2,11 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.ground.ledger import TtlStore
+from upwell.ground.text.words import terms
 from upwell.ground.types.cue import Cue, Surfacing
 from upwell.ground.types.memory import Hit, Memory
 from upwell.learn.feedback import MemoryUse
-from upwell.learn.implicit import LOOKS, Uses, Watching, spoken
+from upwell.learn.implicit import LOOKS, Uses, Watching, spoken_text
 from upwell.testing import ManualClock
 
 TEXT = "The settlement job must run before midnight on host heron, port 7431"
@@ -160,7 +161,8 @@ def test_the_words_of_a_cue_are_all_its_strings_in_bounded_time():
     deep = {"a": "one"}
     for _ in range(50):
         deep = {"b": deep, "c": ["two", 3, None, True]}
-    result = spoken(Cue(door="tool", tool="fs__readFile", args={**deep, "big": "x y " * 10**6}))
+    text = spoken_text(Cue(door="tool", tool="fs__readFile", args={**deep, "big": "x y " * 10**6}))
+    result = set(terms(text))
     assert {"two", "3", "readfile"} <= result
     assert "one" not in result
 

@@ -7,16 +7,7 @@ import pytest
 
 from upwell.ground.errors import StoreError
 from upwell.ground.ledger import TtlStore
-from upwell.learn.budgets import (
-    MAX_RATIO,
-    MIN_RATIO,
-    Budgets,
-    ResultReport,
-    forget,
-    ratio_of,
-    ratios,
-    record,
-)
+from upwell.learn.budgets import MAX_RATIO, MIN_RATIO, Budgets, ResultReport, ratio_of
 
 
 def test_few_reports_change_nothing() -> None:
@@ -36,14 +27,14 @@ def test_frequent_reading_on_raises_the_budget() -> None:
 
 
 async def test_reports_are_counted_by_tool_and_forgotten() -> None:
-    ttl_store = TtlStore()
+    budgets = Budgets(TtlStore(), enabled=True)
     for _ in range(4):
-        await record(ttl_store, "fs__read", ResultReport.TRUNCATED)
-        await record(ttl_store, "gh__list", ResultReport.TOO_LONG)
-    learned = {ratio.tool: ratio for ratio in await ratios(ttl_store)}
+        await budgets.report("fs__read", ResultReport.TRUNCATED)
+        await budgets.report("gh__list", ResultReport.TOO_LONG)
+    learned = {ratio.tool: ratio for ratio in await budgets.learned()}
     assert learned["fs__read"].ratio > 1.0 > learned["gh__list"].ratio
-    assert await forget(ttl_store) == 2
-    assert await ratios(ttl_store) == []
+    assert await budgets.forget() == 2
+    assert await budgets.learned() == []
 
 
 class Unreadable(TtlStore):
@@ -59,7 +50,7 @@ async def test_ratios_that_cannot_be_read_again_stay_in_use() -> None:
     ttl_store = Unreadable()
     budgets = Budgets(ttl_store, enabled=True)
     for _ in range(4):
-        await record(ttl_store, "fs__read", ResultReport.TRUNCATED)
+        await budgets.report("fs__read", ResultReport.TRUNCATED)
     await budgets.load_learned()
     in_use = dict(budgets.ratios)
     assert in_use
