@@ -1,8 +1,8 @@
 """The context windows of models, and the size of responses for each window.
 
-`WINDOWS` is the only table of windows. It maps prefixes of model names (with dashes in place of
-dots) to window sizes in tokens, as the providers published them up to November 2026. The longest
-matching prefix applies. Unknown models get the default size.
+`WINDOWS`, read from `_PREFIXES`, is the only table of windows. It maps prefixes of model names
+(with dashes in place of dots) to window sizes in tokens, as the providers published them up to
+November 2026. The longest matching prefix applies. Unknown models get the default size.
 """
 
 import re
@@ -22,196 +22,60 @@ READ_TOKENS = 10_000
 READ_SHARE = 0.25
 """The share of a known window that one such file may fill."""
 
+_PREFIXES = {
+    4_096: "command llama-2 llama2",
+    8_192: "gemma gpt-4 llama-3 llama3",
+    16_384: "codellama deepseek-coder phi",
+    16_385: "gpt-3-5",
+    32_760: "gemini-1-0",
+    32_768: """
+        codestral-22b codestral-2405 gpt-4-32k mistral mistral-large-2402 mistral-small-2402
+        mistral-small-24b mixtral qwen
+        """,
+    40_960: "qwen3 qwen3-8b",
+    65_536: "mixtral-8x22b",
+    100_000: "claude-instant claude-v",
+    128_000: """
+        chatgpt-4o codestral-2 command-a-plus command-latest command-plus command-r
+        gemini-2-5-computer-use glm gpt-4-0125 gpt-4-1106 gpt-4-5 gpt-4-turbo gpt-4-vision
+        gpt-4o gpt-5-1-chat gpt-5-2-chat gpt-5-3-chat gpt-5-3-codex-spark gpt-5-chat gpt-audio
+        nova-micro o1-mini o1-preview
+        """,
+    131_072: """
+        deepseek devstral-small-2505 gemini-robotics gemma-3 gemma-4-e gemma3 gpt-oss granite
+        grok kimi llama-3-1 llama-3-2 llama-3-3 llama3-1 llama3-2 llama3-3 magistral ministral
+        ministral-3b mistral-large mistral-medium mistral-nemo mistral-small phi-3-5
+        phi-3-medium-128k phi-3-mini-128k phi-3-small-128k phi-4-mini phi-4-multimodal pixtral
+        qwen-plus qwen-turbo qwen3-30b-a3b qwen3-vl-32b qwq
+        """,
+    163_840: "deepseek-coder-v2",
+    196_608: "minimax",
+    200_000: "claude codex-mini glm-4-6 glm-4-7 glm-5 o1 o3 o4",
+    256_000: "codestral codestral-25 command-a grok-4 grok-build grok-code jamba mistral-code",
+    262_144: """
+        devstral gemma-4 gemma4 kimi-k2-0905 kimi-k2-5 kimi-k2-6 kimi-k2-7 kimi-k2-instruct-0905
+        kimi-k2-thinking ministral-3 mistral-large-2512 mistral-large-3 mistral-medium-2604
+        mistral-medium-3-5 mistral-medium-latest mistral-small-2603 mistral-small-latest
+        mistral-vibe qwen3-235b-a22b qwen3-30b-a3b-instruct-2507 qwen3-5 qwen3-6 qwen3-8-27b
+        qwen3-coder qwen3-max qwen3-next qwen3-vl
+        """,
+    300_000: "nova",
+    400_000: "gpt-5 gpt-5-4-mini gpt-5-4-nano",
+    500_000: "grok-4-5 grok-4-6 grok-4-7",
+    1_000_000: """
+        claude-fable-5 claude-haiku-5 claude-mythos claude-opus-4-6 claude-opus-4-7
+        claude-opus-4-8 claude-opus-5 claude-sonnet-4-6 claude-sonnet-5 deepseek-flash
+        deepseek-v4 grok-4-20 grok-4-3 kimi-k2-8 minimax-m1 minimax-m3 nova-2 qwen-coder
+        qwen-flash qwen-plus-2025-07 qwen-plus-2025-09 qwen-plus-latest qwen-turbo-2024-11
+        qwen-turbo-2025 qwen-turbo-latest qwen3-7 qwen3-8 qwen3-coder-flash qwen3-coder-plus
+        """,
+    1_047_576: "gpt-4-1",
+    1_048_576: "gemini glm-5-2 glm-5-3 kimi-k3 llama-4 llama4 mistral-large-4",
+    1_050_000: "gpt-5-4 gpt-5-5 gpt-5-6 gpt-6",
+    2_000_000: "grok-4-1 grok-4-fast",
+}
 WINDOWS: Mapping[str, int] = {
-    # Anthropic
-    "claude": 200_000,
-    "claude-fable-5": 1_000_000,
-    "claude-haiku-5": 1_000_000,
-    "claude-instant": 100_000,
-    "claude-mythos": 1_000_000,
-    "claude-opus-4-6": 1_000_000,
-    "claude-opus-4-7": 1_000_000,
-    "claude-opus-4-8": 1_000_000,
-    "claude-opus-5": 1_000_000,
-    "claude-sonnet-4-6": 1_000_000,
-    "claude-sonnet-5": 1_000_000,
-    "claude-v": 100_000,
-    # OpenAI
-    "chatgpt-4o": 128_000,
-    "codex-mini": 200_000,
-    "gpt-3-5": 16_385,
-    "gpt-4": 8_192,
-    "gpt-4-0125": 128_000,
-    "gpt-4-1": 1_047_576,
-    "gpt-4-1106": 128_000,
-    "gpt-4-32k": 32_768,
-    "gpt-4-5": 128_000,
-    "gpt-4-turbo": 128_000,
-    "gpt-4-vision": 128_000,
-    "gpt-4o": 128_000,
-    "gpt-5": 400_000,
-    "gpt-5-1-chat": 128_000,
-    "gpt-5-2-chat": 128_000,
-    "gpt-5-3-chat": 128_000,
-    "gpt-5-3-codex-spark": 128_000,
-    "gpt-5-4": 1_050_000,
-    "gpt-5-4-mini": 400_000,
-    "gpt-5-4-nano": 400_000,
-    "gpt-5-5": 1_050_000,
-    "gpt-5-6": 1_050_000,
-    "gpt-5-chat": 128_000,
-    "gpt-6": 1_050_000,
-    "gpt-audio": 128_000,
-    "gpt-oss": 131_072,
-    "o1": 200_000,
-    "o1-mini": 128_000,
-    "o1-preview": 128_000,
-    "o3": 200_000,
-    "o4": 200_000,
-    # Google
-    "gemini": 1_048_576,
-    "gemini-1-0": 32_760,
-    "gemini-2-5-computer-use": 128_000,
-    "gemini-robotics": 131_072,
-    "gemma": 8_192,
-    "gemma-3": 131_072,
-    "gemma-4": 262_144,
-    "gemma-4-e": 131_072,
-    "gemma3": 131_072,
-    "gemma4": 262_144,
-    # xAI
-    "grok": 131_072,
-    "grok-4": 256_000,
-    "grok-4-1": 2_000_000,
-    "grok-4-20": 1_000_000,
-    "grok-4-3": 1_000_000,
-    "grok-4-5": 500_000,
-    "grok-4-6": 500_000,
-    "grok-4-7": 500_000,
-    "grok-4-fast": 2_000_000,
-    "grok-build": 256_000,
-    "grok-code": 256_000,
-    # DeepSeek
-    "deepseek": 131_072,
-    "deepseek-coder": 16_384,
-    "deepseek-coder-v2": 163_840,
-    "deepseek-flash": 1_000_000,
-    "deepseek-v4": 1_000_000,
-    # Moonshot, Zhipu, MiniMax
-    "glm": 128_000,
-    "glm-4-6": 200_000,
-    "glm-4-7": 200_000,
-    "glm-5": 200_000,
-    "glm-5-2": 1_048_576,
-    "glm-5-3": 1_048_576,
-    "kimi": 131_072,
-    "kimi-k2-0905": 262_144,
-    "kimi-k2-5": 262_144,
-    "kimi-k2-6": 262_144,
-    "kimi-k2-7": 262_144,
-    "kimi-k2-8": 1_000_000,
-    "kimi-k2-instruct-0905": 262_144,
-    "kimi-k2-thinking": 262_144,
-    "kimi-k3": 1_048_576,
-    "minimax": 196_608,
-    "minimax-m1": 1_000_000,
-    "minimax-m3": 1_000_000,
-    # Alibaba
-    "qwen": 32_768,
-    "qwen-coder": 1_000_000,
-    "qwen-flash": 1_000_000,
-    "qwen-plus": 131_072,
-    "qwen-plus-2025-07": 1_000_000,
-    "qwen-plus-2025-09": 1_000_000,
-    "qwen-plus-latest": 1_000_000,
-    "qwen-turbo": 131_072,
-    "qwen-turbo-2024-11": 1_000_000,
-    "qwen-turbo-2025": 1_000_000,
-    "qwen-turbo-latest": 1_000_000,
-    "qwen3": 40_960,
-    "qwen3-235b-a22b": 262_144,
-    "qwen3-30b-a3b": 131_072,
-    "qwen3-30b-a3b-instruct-2507": 262_144,
-    "qwen3-5": 262_144,
-    "qwen3-6": 262_144,
-    "qwen3-7": 1_000_000,
-    "qwen3-8": 1_000_000,
-    "qwen3-8-27b": 262_144,
-    "qwen3-8b": 40_960,
-    "qwen3-coder": 262_144,
-    "qwen3-coder-flash": 1_000_000,
-    "qwen3-coder-plus": 1_000_000,
-    "qwen3-max": 262_144,
-    "qwen3-next": 262_144,
-    "qwen3-vl": 262_144,
-    "qwen3-vl-32b": 131_072,
-    "qwq": 131_072,
-    # Meta
-    "codellama": 16_384,
-    "llama-2": 4_096,
-    "llama-3": 8_192,
-    "llama-3-1": 131_072,
-    "llama-3-2": 131_072,
-    "llama-3-3": 131_072,
-    "llama-4": 1_048_576,
-    "llama2": 4_096,
-    "llama3": 8_192,
-    "llama3-1": 131_072,
-    "llama3-2": 131_072,
-    "llama3-3": 131_072,
-    "llama4": 1_048_576,
-    # Mistral
-    "codestral": 256_000,
-    "codestral-2": 128_000,
-    "codestral-22b": 32_768,
-    "codestral-2405": 32_768,
-    "codestral-25": 256_000,
-    "devstral": 262_144,
-    "devstral-small-2505": 131_072,
-    "magistral": 131_072,
-    "ministral": 131_072,
-    "ministral-3": 262_144,
-    "ministral-3b": 131_072,
-    "mistral": 32_768,
-    "mistral-large": 131_072,
-    "mistral-large-2402": 32_768,
-    "mistral-code": 256_000,
-    "mistral-large-2512": 262_144,
-    "mistral-large-3": 262_144,
-    "mistral-large-4": 1_048_576,
-    "mistral-medium": 131_072,
-    "mistral-medium-2604": 262_144,
-    "mistral-medium-3-5": 262_144,
-    "mistral-medium-latest": 262_144,
-    "mistral-nemo": 131_072,
-    "mistral-small": 131_072,
-    "mistral-small-24b": 32_768,
-    "mistral-small-2402": 32_768,
-    "mistral-small-2603": 262_144,
-    "mistral-small-latest": 262_144,
-    "mistral-vibe": 262_144,
-    "mixtral": 32_768,
-    "mixtral-8x22b": 65_536,
-    "pixtral": 131_072,
-    # Cohere, AI21, Amazon, Microsoft, IBM
-    "command": 4_096,
-    "command-a": 256_000,
-    "command-a-plus": 128_000,
-    "command-latest": 128_000,
-    "command-plus": 128_000,
-    "command-r": 128_000,
-    "granite": 131_072,
-    "jamba": 256_000,
-    "nova": 300_000,
-    "nova-2": 1_000_000,
-    "nova-micro": 128_000,
-    "phi": 16_384,
-    "phi-3-5": 131_072,
-    "phi-3-medium-128k": 131_072,
-    "phi-3-mini-128k": 131_072,
-    "phi-3-small-128k": 131_072,
-    "phi-4-mini": 131_072,
-    "phi-4-multimodal": 131_072,
+    prefix: window for window, prefixes in _PREFIXES.items() for prefix in prefixes.split()
 }
 _LONG = re.compile(r"\[1m\]$")
 """The suffix with which Claude Code requests a window of a million tokens, as in `sonnet[1m]`."""

@@ -1,6 +1,5 @@
-"""Names that users choose for servers and tokens, and patterns for tool names.
-
-The URIs of memories and topics, and the locators of past sessions.
+"""Names of servers and tokens, patterns for tool names, and the URIs of memories, topics and past
+sessions.
 """
 
 import fnmatch

@@ -2,21 +2,18 @@
 
 A folder has one project, however it is reached: links are resolved, as git and the shell do. A
 workspace that is opened through a link therefore has the memories and rules of the real folder. So
-has one whose path is typed in another case, on macOS.
+has one whose path is typed in another case, on macOS. All clones of a repository share the address
+of its remote, and all worktrees its main worktree.
 
-Identifies a repository across its folders: all clones share the address of its remote, and all
-worktrees share its main worktree.
-
-This module reads git's files (git-config(1), gitrepository-layout(5)) without running git.
-
-Look for files in a folder that somebody else may have filled, as a repository is.
+Git's files (git-config(1), gitrepository-layout(5)) are read without running git, and the files in
+a folder within limits, because somebody else may have filled it.
 """
 
 import os
 import re
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice, takewhile
 from pathlib import Path
@@ -107,7 +104,10 @@ def _address_in(path: str, written: Stamp) -> str | None:
     except (OSError, ValueError):
         return None
     # Git uses the first address of each remote, but a dict keeps the last one.
-    return _chosen(dict(reversed(remotes)))
+    addresses = dict(reversed(remotes))
+    if len(addresses) == 1:
+        return normal_address(*addresses.values())
+    return normal_address(addresses["origin"]) if "origin" in addresses else None
 
 
 def _beginning(path: Path) -> str:
@@ -126,14 +126,6 @@ def _remotes(config: str) -> Iterator[tuple[str, str]]:
             remote = section[1] if section else None
         elif remote is not None and (value := _URL.fullmatch(line)):
             yield remote, value[1].strip().strip('"')
-
-
-def _chosen(addresses: Mapping[str, str]) -> str | None:
-    if "origin" in addresses:
-        return normal_address(addresses["origin"])
-    if len(addresses) == 1:
-        return normal_address(next(iter(addresses.values())))
-    return None
 
 
 def normal_address(url: str) -> str | None:

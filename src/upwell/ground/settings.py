@@ -1,10 +1,8 @@
 """Check the types, ranges, choices and addresses of settings when the configuration is read.
-
 Mistakes are therefore reported immediately, not by the first call that needs the setting.
 
-Describe settings to the person who edits them, and find the line on which a file sets a key.
-
-A description such as "a whole number of milliseconds, like 300" never mentions a Python type.
+Settings are described to the person who edits them, and the line is found on which a file sets a
+key. A description such as "a whole number of milliseconds, like 300" never mentions a Python type.
 """
 
 import dataclasses
@@ -223,15 +221,10 @@ def masked(key: str, value: Any) -> Any:
     if isinstance(value, str) and parts[-1].endswith("url"):
         return masked_address(value)
     if parts[-1] in ("args", "command") and value:
-        return _masked_command(value)
-    return value
-
-
-def _masked_command(value: Any) -> Any:
-    if isinstance(value, str):
-        return masked_words([value])[0]
-    if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
-        return masked_words(value)
+        words = [value] if isinstance(value, str) else value
+        if isinstance(words, list | tuple) and all(isinstance(word, str) for word in words):
+            masked_value = masked_words(words)
+            return masked_value[0] if isinstance(value, str) else masked_value
     return value
 
 

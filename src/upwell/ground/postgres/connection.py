@@ -1,11 +1,9 @@
 """Connections to PostgreSQL: pooled, with one tenant per transaction and several statements per
-round trip.
+round trip. Opening the first one migrates the tables.
 
 pgbouncer in transaction mode is supported: no state on the server outlives a transaction, and
 statements are prepared only without a pooler. A database that does not respond is not used again
 until a background task has reached it, so calls wait for a lost database only once.
-
-Migrate the tables of a PostgreSQL database.
 """
 
 import asyncio
@@ -252,7 +250,8 @@ class Postgres:
             # confirms it.
             done, _ = await asyncio.wait({task}, timeout=SUSPICIOUS_SECONDS)
             if not done:
-                self._suspect(began)
+                if self._suspicion is None or self._suspicion.done():
+                    self._suspicion = self._tasks.start(self._probe(began))
                 await asyncio.wait({task})
         except asyncio.CancelledError:
             task.cancel()
@@ -277,7 +276,10 @@ class Postgres:
     @asynccontextmanager
     async def _connected(self, seconds: float) -> AsyncIterator[AsyncConnection]:
         if self._lost:
-            raise _unreachable(self._lost)
+            raise StoreError(
+                f"PostgreSQL failed: {self._lost}",
+                hint="upwell will keep trying; `upwell doctor` shows the state",
+            )
         try:
             await self._open()
             async with self._pool.connection(timeout=seconds) as connection:
@@ -299,8 +301,7 @@ class Postgres:
             return
         async with self._opening:
             if not self._is_open:
-                is_pooled = await migrate(self.url)
-                self._is_pooled = is_pooled
+                self._is_pooled = await migrate(self.url)
                 await self._pool.open()
                 self._is_open = True
 
@@ -315,10 +316,6 @@ class Postgres:
             LOSSES.add()
             self._say_lost()
             self._tasks.start(self._reach_again())
-
-    def _suspect(self, since: float) -> None:
-        if self._suspicion is None or self._suspicion.done():
-            self._suspicion = self._tasks.start(self._probe(since))
 
     async def _probe(self, since: float) -> None:
         try:
@@ -384,13 +381,6 @@ def _is_loss(error: Exception) -> bool:
         return False
     state = error.sqlstate
     return state is None or state.startswith(_LOST_STATES)
-
-
-def _unreachable(reason: str) -> StoreError:
-    return StoreError(
-        f"PostgreSQL failed: {reason}",
-        hint="upwell will keep trying; `upwell doctor` shows the state",
-    )
 
 
 def _first_line(error: Exception) -> str:

@@ -35,25 +35,14 @@ start at the same time take turns.
 """
 
 _OF_MEMORIES = (
-    "tenant",
-    "scope",
-    "memory",
-    "posting",
-    "term",
-    "anchor",
-    "about",
-    "memory_trigger",
-    "null_score",
-    "trash",
-)
+    "tenant", "scope", "memory", "posting", "term", "anchor", "about", "memory_trigger",
+    "null_score", "trash",
+)  # fmt: skip
 _SHARED = ("entry", "feedback", "threshold", "home_file")
 _EMBEDDED = ("embedding", "embedding_model")
 TABLES_OF_A_TENANT = (
-    *_OF_MEMORIES,
-    *("entry", "feedback", "threshold"),
-    *_EMBEDDED,
-    "audit",
-)
+    *_OF_MEMORIES, "entry", "feedback", "threshold", *_EMBEDDED, "audit",
+)  # fmt: skip
 
 
 def _walls(tables: Sequence[str]) -> Iterator[str]:

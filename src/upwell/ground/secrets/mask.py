@@ -6,7 +6,7 @@ secrets by their format.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from urllib.parse import urlsplit, urlunsplit
 
 MASK = "***"
@@ -66,12 +66,9 @@ def masked_address(url: str) -> str:
 
 def masked_words(words: Sequence[str]) -> list[str]:
     """Mask secrets in the words of a command, such as the value after `--token`."""
-    return list(_masked(words))
-
-
-def _masked(words: Sequence[str]) -> Iterator[str]:
     from upwell.ground.secrets.redact import redact
 
+    masked: list[str] = []
     previous, runs_package = "", False
     for word in words:
         flag, sign, value = _split_flag(word)
@@ -81,16 +78,17 @@ def _masked(words: Sequence[str]) -> Iterator[str]:
         )
         is_password = previous == SHORT_FLAG and not runs_package and _PASSWORD.fullmatch(word)
         if follows_secret_flag or is_password:
-            yield MASK
+            masked.append(MASK)
         elif value and names_secret(flag):
-            yield f"{flag}{sign}{MASK}"
+            masked.append(f"{flag}{sign}{MASK}")
         elif "://" in value:
-            yield f"{flag}{sign}{masked_address(value)}"
+            masked.append(f"{flag}{sign}{masked_address(value)}")
         elif "://" in word:
-            yield masked_address(word)
+            masked.append(masked_address(word))
         else:
-            yield redact(word)[0]
+            masked.append(redact(word)[0])
         previous = "" if sign else word
+    return masked
 
 
 def _split_flag(word: str) -> tuple[str, str, str]:

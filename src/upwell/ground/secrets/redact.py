@@ -3,18 +3,14 @@
 
 The rules are in `rules/gitleaks.json` (MIT, see `rules/LICENSE-gitleaks`) and `rules/upwell.toml`.
 They run on RE2, which takes linear time. With the same rules, Python's `re` needs 20 s for 200 KB
-of Base64. A rule is compiled when first needed, and matched only near its keywords if it
-has any.
+of Base64. A rule is compiled when first needed, and matched only near its keywords if it has any.
+The gitleaks rules expect certain characters after a secret (a quote, a space, `;`). Real text also
+has others: a comma, a bracket, a tag, a colour code. Here, a secret ends at almost any character
+that cannot be part of the secret.
 
 A text is searched in several forms: as is, without escapes and colour codes, with wrapped lines
 joined, and decoded from Base64. Mask a text before you truncate it, because most rules do not
 recognise half a key.
-
-The rules for finding secrets: the files in `rules/`, compiled when first needed.
-
-The gitleaks rules expect certain characters after a secret (a quote, a space, `;`). Real text also
-has others: a comma, a bracket, a tag, a colour code. Here, a secret ends at almost any character
-that cannot be part of the secret.
 """
 
 import math
@@ -398,27 +394,17 @@ def _match(
         if any(allow.passes(secret, match.group(), line) for allow in (everywhere, *rule.allow)):
             continue
         if match.end() == len(window) and end < len(data):
-            yield Finding(start + left, _token_end(data, start + right), rule.id)
+            # The token continues beyond the window.
+            rest = _pattern(rb"[A-Za-z0-9+/=_.~%-]*").match(data[start + right :])
+            yield Finding(start + left, start + right + int(rest.end()), rule.id)
             return
         yield Finding(start + left, start + right, rule.id)
 
 
-def _token_end(data: bytes, at: int) -> int:
-    """Return the end of a token that continues beyond the search window."""
-    return int(_token().match(data[at:]).end()) + at
-
-
 def _secret_span(match: Any, group: int) -> tuple[int, int]:
-    if group:
-        return _span(match.span(group))
-    for number, value in enumerate(match.groups(), 1):
-        if value:
-            return _span(match.span(number))
-    return _span(match.span())
-
-
-def _span(pair: Sequence[int]) -> tuple[int, int]:
-    return pair[0], pair[1]
+    numbers = range(1, len(match.groups()) + 1)
+    group = group or next((number for number in numbers if match.group(number)), 0)
+    return match.start(group), match.end(group)
 
 
 def _is_secret(rule: Rule, secret: bytes) -> bool:
@@ -455,19 +441,12 @@ def _without_overlaps(matches: Iterator[Finding]) -> list[Finding]:
     return findings
 
 
-@lru_cache(maxsize=1)
-def _token() -> Any:
-    import re2
-
-    return re2.compile(rb"[A-Za-z0-9+/=_.~%-]*")
-
-
 def _private_keys(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each private key in PEM format, even if a part was cut off."""
     if b"private key" not in data.lower():
         return
     opened: tuple[int, int] | None = None
-    for match in _pem(_PEM_LINE).finditer(data):
+    for match in _pattern(_PEM_LINE).finditer(data):
         start, end = match.span()
         if match.group(1).upper() == b"BEGIN":
             if opened:
@@ -484,20 +463,20 @@ def _private_keys(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _cut_end(data: bytes, start: int, body: int) -> Iterator[tuple[int, int]]:
-    match = _pem(rb"\A" + _PEM_BEGINNING).search(data[body:])
+    match = _pattern(rb"\A" + _PEM_BEGINNING).search(data[body:])
     if match:
         yield start, body + match.end()
 
 
 def _cut_beginning(data: bytes, mark: int, end: int) -> Iterator[tuple[int, int]]:
     start = max(0, mark - _MAX_TAIL)
-    match = _pem(_PEM_ENDING).search(data[start:mark])
+    match = _pattern(_PEM_ENDING).search(data[start:mark])
     if match and mark - start - match.start() >= _MIN_BODY:
         yield start + match.start(), end
 
 
-@lru_cache(maxsize=4)
-def _pem(pattern: bytes) -> Any:
+@lru_cache(maxsize=8)
+def _pattern(pattern: bytes) -> Any:
     import re2
 
     return re2.compile(pattern)

@@ -148,14 +148,12 @@ def _text_of(run: bytes) -> bytes:
 
 
 def _decoded(run: bytes) -> bytes:
+    odd = len(run) % 4
+    padded = run[: len(run) - 1] if odd == 1 else run + b"=" * (-odd % 4)
     try:
-        return base64.b64decode(run[: len(run) // 4 * 4] + _padded(run[len(run) // 4 * 4 :]))
+        return base64.b64decode(padded)
     except binascii.Error:
         return b""
-
-
-def _padded(rest: bytes) -> bytes:
-    return rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b""
 
 
 def _is_text(data: bytes) -> bool:

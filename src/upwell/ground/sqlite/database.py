@@ -265,17 +265,14 @@ class Database:
             values = await self.write(lambda db: [pending.work(db) for pending in group])
         except Exception:
             # A single write may be the cause, so each write now gets a transaction of its own.
-            await self._commit_each(group)
+            for pending in group:
+                try:
+                    pending.settle(await self.write(pending.work))
+                except Exception as error:
+                    pending.fail(error)
             return
         for pending, value in zip(group, values, strict=True):
             pending.settle(value)
-
-    async def _commit_each(self, group: Sequence[_Pending[Any]]) -> None:
-        for pending in group:
-            try:
-                pending.settle(await self.write(pending.work))
-            except Exception as error:
-                pending.fail(error)
 
     def _open_for_writing(self) -> None:
         writable = replace(self._writing.plan, is_read_only=False)

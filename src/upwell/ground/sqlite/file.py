@@ -1,8 +1,7 @@
-"""Open one SQLite file: create it, set pragmas, run migrations, and convert errors.
+"""Open one SQLite file: create it, set pragmas, run migrations, and convert errors. From a damaged
+file, read the rows that SQLite can still read.
 
 `ground/sqlite/database.py` adds threads, and `ground/sqlite/salvage.py` replaces damaged files.
-
-The rows that SQLite can still read from a damaged file.
 """
 
 import os
@@ -35,7 +34,7 @@ class DamagedFile:
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
         self.is_complete = True
-        db.text_factory = _lenient
+        db.text_factory = lambda text: text.decode("utf-8", "replace")
         with suppress(*UNREADABLE):
             # SQLite then reads truncated files and what is intact of a damaged schema.
             db.execute("PRAGMA writable_schema = ON")
@@ -103,10 +102,6 @@ class DamagedFile:
                 self.is_complete = False
             with suppress(*UNREADABLE):
                 yield from self.db.execute(f"{query} LIMIT 1 OFFSET {count}").fetchall()
-
-
-def _lenient(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
 
 
 Migration = Callable[[sqlite3.Connection], None]
@@ -302,7 +297,11 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
     if current == len(owner.migrations):
         return
     if current and not owner.expendable and owner.salvage is not recreate:
-        _copy_before(db, owner, current, path)
+        folder = path.parent / "backups"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        copy = folder / f"{path.stem}-before-{owner.name}-v{current + 1}.db"
+        if not copy.exists():
+            vacuum_into(db, copy)
 
     def migrate_owner(connection: sqlite3.Connection) -> None:
         connection.execute(
@@ -332,14 +331,6 @@ def refuse_later(owner: Owner, current: int, path: Path, hint: str) -> None:
             f"this one knows {len(owner.migrations)})",
             hint=hint,
         )
-
-
-def _copy_before(db: sqlite3.Connection, owner: Owner, version: int, path: Path) -> None:
-    folder = path.parent / "backups"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    copy = folder / f"{path.stem}-before-{owner.name}-v{version + 1}.db"
-    if not copy.exists():
-        vacuum_into(db, copy)
 
 
 def vacuum_into(db: sqlite3.Connection, path: Path) -> None:

@@ -1,15 +1,13 @@
-"""Replace a damaged database with a sound copy.
+"""Daily backups of a database, and its replacement by a sound copy when it is damaged.
 
-The copy has the rows that SQLite can still read and, for tables with unreadable rows, those of the
-newest daily backup. The caller holds the lock of the file (`files.exclusively()`). The file is
-checked again, because another process may have repaired it. If SQLite can still lock the damaged
+The first process of the day writes `backups/NAME-2026-04-09.db` with `VACUUM INTO` on a separate
+connection, which does not block other connections. The newest seven are kept.
+
+The sound copy has the rows that SQLite can still read and, for tables with unreadable rows, those
+of the newest daily backup. The caller holds the lock of the file (`files.exclusively()`). The file
+is checked again, because another process may have repaired it. If SQLite can still lock the damaged
 file, its write lock is held until the new file is in place. Without the lock, rows that other
 processes commit in the meantime would be lost.
-
-Daily backups of a database: `backups/NAME-2026-04-09.db`. The newest seven are kept.
-
-The first process of the day makes the backup with `VACUUM INTO` on a separate connection, which
-does not block other connections.
 """
 
 import asyncio
@@ -142,9 +140,12 @@ def replace_damaged(plan: OpenPlan) -> None:
     try:
         if is_sound(damaged, plan):
             return
-        _hold(damaged)
+        with suppress(sqlite3.DatabaseError):
+            damaged.execute("PRAGMA busy_timeout = 2000")
+            damaged.execute("BEGIN IMMEDIATE")
         fresh = plan.path.with_name(plan.path.name + ".salvage")
-        _remove(fresh)
+        for suffix in ("", "-wal", "-shm", ".lock"):
+            Path(f"{fresh}{suffix}").unlink(missing_ok=True)
         salvage = _copy_rows(damaged, fresh, plan)
         moved_path = _move_aside(plan.path)
         fresh.replace(plan.path)
@@ -179,7 +180,8 @@ def is_sound(db: sqlite3.Connection, plan: OpenPlan) -> bool:
     """
     try:
         rows = db.execute("PRAGMA integrity_check(1)").fetchall()
-        for name in _text_indexes(db):
+        indexes = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%USING fts5%'"
+        for (name,) in db.execute(indexes).fetchall():
             db.execute(f"INSERT INTO {name}({name}, rank) VALUES ('integrity-check', 0)")
         return rows == [("ok",)] and _is_readable(db) and _has_tables(db, plan)
     except Exception as error:
@@ -212,15 +214,6 @@ def _schema(db: sqlite3.Connection) -> set[tuple[str, ...]]:
     return set(db.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
 
 
-def _text_indexes(db: sqlite3.Connection) -> list[str]:
-    return [
-        row[0]
-        for row in db.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%USING fts5%'"
-        )
-    ]
-
-
 def copy_table(source: DamagedFile, fresh: sqlite3.Connection, table: str) -> int:
     """Copy the readable rows of an ordinary table that `fresh` does not have. Returns the number
     of copied rows."""
@@ -231,15 +224,16 @@ def copy_table(source: DamagedFile, fresh: sqlite3.Connection, table: str) -> in
     columns = ", ".join(f'"{name}"' for name in names)
     statement = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({', '.join('?' * len(names))})"
     rows: Iterable[Sequence[Any]]
-    if "WITHOUT ROWID" in _statement_of(fresh, table).upper():
+    schema = fresh.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+    if "WITHOUT ROWID" in schema.upper():
         rows = source.rows_without_rowid(table, columns)
     else:
         rows = (row[1:] for row in source.rows(table, columns))
-    return sum(insert_row(fresh, partial(_insert, fresh, statement, row)) for row in rows)
 
+    def insert(row: Sequence[Any]) -> int:
+        return fresh.execute(statement, row).rowcount
 
-def _statement_of(db: sqlite3.Connection, table: str) -> str:
-    return str(db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0])
+    return sum(insert_row(fresh, partial(insert, row)) for row in rows)
 
 
 def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
@@ -261,17 +255,6 @@ def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
         inserted = 0
     fresh.execute("RELEASE row")
     return inserted
-
-
-def _insert(fresh: sqlite3.Connection, statement: str, row: Sequence[object]) -> int:
-    return fresh.execute(statement, row).rowcount
-
-
-def _hold(damaged: sqlite3.Connection) -> None:
-    """Lock out other writers, as far as the damage allows."""
-    with suppress(sqlite3.DatabaseError):
-        damaged.execute("PRAGMA busy_timeout = 2000")
-        damaged.execute("BEGIN IMMEDIATE")
 
 
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: OpenPlan) -> Salvage:
@@ -348,8 +331,3 @@ def _move_aside(path: Path) -> Path:
         if part.exists():
             part.replace(f"{moved_path}{suffix}")
     return moved_path
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm", ".lock"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)

@@ -123,18 +123,10 @@ _SOME_KEYS = 0.4
 """Settings (YAML, INI, TOML, variables): each line at the margin is a key, a comment or a heading,
 and more than `_SOME_KEYS` of all lines have keys."""
 
-_EXTENSIONS = {
-    "python": (".py", ".pyi"),
-    "javascript": (".js", ".jsx", ".mjs", ".cjs"),
-    "typescript": (".ts", ".mts", ".cts"),
-    "tsx": (".tsx",),
-    "go": (".go",),
-    "rust": (".rs",),
-    "java": (".java",),
-    "c": (".c", ".h"),
-    "cpp": (".cc", ".cpp", ".cxx", ".hpp", ".hh"),
-}
-
+_CODE_ENDINGS = tuple(
+    """.py .pyi .js .jsx .mjs .cjs .ts .mts .cts .tsx .go .rs .java .c .h .cc .cpp .cxx .hpp
+    .hh""".split()
+)
 _LOOKS = {
     "python": ("\ndef |    def |self.|\nimport |\nfrom |elif | None|):\n|else:\n|\nclass "),
     "javascript": ("const |function|=> |=== |require(|let |var |});|module.exports"),
@@ -177,7 +169,7 @@ def detect_plain(text: str, name: str = "") -> TextKind:
     filled = [line for line in lines if line.strip()]
     if not filled:
         return TextKind.TEXT
-    if _language_of(name):
+    if name.lower().split("?")[0].endswith(_CODE_ENDINGS):
         return TextKind.CODE
     return _by_shape(sample, filled, text[-_TAIL_CHARS:])
 
@@ -218,12 +210,6 @@ def _share(pattern: re.Pattern[str], rows: str) -> float:
     return len(pattern.findall(rows)) / rows.count("\n")
 
 
-def _by_lines(rows: str) -> TextKind | None:
-    if _share(_FRAME, rows) > 0.2:
-        return TextKind.STACK_TRACE
-    return TextKind.LOG if _share(_LOG, rows) > 0.4 else None
-
-
 def _by_shape(sample: str, lines: list[str], end: str) -> TextKind:
     rows = "".join(f"\n{line[:_LINE_CHARS]}" for line in lines)
     if _DIFF.match(rows) and re.search(r"^@@ |^diff --git ", sample, re.M):
@@ -236,8 +222,9 @@ def _by_shape(sample: str, lines: list[str], end: str) -> TextKind:
         return TextKind.DIFF
     if _share(_TEST, rows) > 0.15 or "= test session starts =" in sample:
         return TextKind.TEST_OUTPUT
-    kind = _by_lines(rows)
-    if kind is not None:
+    has_frames = _share(_FRAME, rows) > 0.2
+    if has_frames or _share(_LOG, rows) > 0.4:
+        kind = TextKind.STACK_TRACE if has_frames else TextKind.LOG
         return TextKind.TEST_OUTPUT if _VERDICT.search(sample) or _VERDICT.search(end) else kind
     if _share(_GREP, rows) > 0.6 or _is_search_of_one_file(lines):
         return TextKind.GREP
@@ -325,11 +312,3 @@ def delimiter_of(lines: list[str]) -> str:
 
 def _cells(line: str, delimiter: str) -> int:
     return len((re.sub(r'"[^"]*"', "", line) if '"' in line else line).split(delimiter))
-
-
-def _language_of(name: str) -> str:
-    lowered = name.lower().split("?")[0]
-    for language, endings in _EXTENSIONS.items():
-        if lowered.endswith(endings):
-            return language
-    return ""

@@ -1,8 +1,6 @@
-"""Split text into words and terms, and compare sets of terms.
+"""Split text into words and terms, compare sets of terms, and format counts and times.
 
 Searching, filtering and compression share this tokeniser, so that they agree on what a word is.
-
-Format counts and times.
 """
 
 import re

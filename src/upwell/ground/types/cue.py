@@ -1,7 +1,5 @@
-"""The cue: what an agent is doing right now.
-
-The outcome of a cue: memories to deliver, or the reason for delivering none. Also intents and
-feedback.
+"""The cue (what an agent is doing right now), its outcome (memories to deliver, or the reason for
+delivering none), intents and feedback.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""A proxied tool call, its reply, and the health of a component.
-
-The principal: the user or client that makes a request, and what it may see and change.
-"""
+"""A proxied tool call, its reply, the principal that makes it, and the health of a component."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
