@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from msgspec import Struct
-
 from upwell.compress.base import Fitted, RemainingBudget, note
 from upwell.compress.folding import count_listing_lines, count_log_lines, listing_parts
 from upwell.compress.order import by_names, in_parallel, order
@@ -251,10 +249,9 @@ def _buy(
     return batches
 
 
-class _Gap(Struct, frozen=True):
+class _Gap(NamedTuple):
     """The `mark` that is written for a gap. The gap consists of whole `lines`, or of `chars` within
-    a line.
-    """
+    a line."""
 
     mark: str
     lines: int = 0

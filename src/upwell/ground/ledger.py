@@ -2,12 +2,11 @@
 for each decision and each shortened result.
 
 The TTL store contains entries that expire, such as the originals of shortened results, the seen
-log (which memories each session was given), cached responses and usage counters.
-
-Losing an entry must do no harm. Durable data belongs in `memory.db`. Every entry has a kind and
-a time to live. A kind may have a cap in bytes, beyond which the oldest entries are evicted. The
-entries are rows in `ledger.db`, shared by all processes that use the home, or in this process's
-memory, for data that must not or cannot be written to disk.
+log (which memories each session was given), and cached responses. Losing an entry must do no harm;
+durable data belongs in `memory.db`. Every entry has a kind and a time to live. A kind may have a
+cap in bytes, beyond which the oldest entries are evicted. The entries are rows in `ledger.db`,
+shared by all processes that use the home, or in this process's memory, for data that must not or
+cannot be written to disk.
 """
 
 import sqlite3
@@ -156,17 +155,6 @@ def file_bytes(size: int) -> int:
     return (size // _PAGE_BYTES + 1) * _PAGE_BYTES + _LOCAL_BYTES
 
 
-def _is_due(unchecked: dict[str, int], kind: str, values: Mapping[str, bytes], cap: int) -> bool:
-    """Return whether to measure a kind after writing `values`. A measurement reads the sizes of all
-    entries of the kind. `unchecked` counts the bytes written to each kind since the last
-    measurement.
-    """
-    bytes_written = unchecked.get(kind, 0) + sum(map(len, values.values()))
-    due = kind not in unchecked or bytes_written * _CHECKS_PER_CAP >= cap
-    unchecked[kind] = 0 if due else bytes_written
-    return due
-
-
 class TtlStore:
     """A store of expiring entries: in `database`, or in this process's memory. `caps` maps a kind
     to its cap in bytes; other kinds have no cap.
@@ -186,7 +174,7 @@ class TtlStore:
         self.database = database or DatabaseInMemory([OWNER])
         self._caps = caps or {}
         self._clock = clock
-        self._unchecked: dict[str, int] = {}
+        self._unmeasured: dict[str, int] = {}
 
     async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
         """Return the entries that exist for `keys`, by key."""
@@ -250,16 +238,9 @@ class TtlStore:
     async def touch(self, kind: str, key: str, *, ttl_seconds: float) -> bool:
         """Restart the time to live of `key`. Returns False if the key is absent."""
         now = self._clock.now()
-
-        def renew(db: sqlite3.Connection) -> bool:
-            cursor = db.execute(
-                "UPDATE shelf SET expires_at = ? WHERE tenant = ? AND kind = ? AND key = ? "
-                "AND expires_at > ?",
-                (now + ttl_seconds, DEFAULT_TENANT, kind, key, now),
-            )
-            return cursor.rowcount > 0
-
-        return await self.database.write_grouped(renew)
+        renew = "UPDATE shelf SET expires_at = ? WHERE tenant = ? AND kind = ? AND key = ? "
+        values = (now + ttl_seconds, DEFAULT_TENANT, kind, key, now)
+        return await self._changed(f"{renew}AND expires_at > ?", values) > 0
 
     async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
         """Add to the number of each key, starting from zero, and restart its time to live."""
@@ -308,14 +289,9 @@ class TtlStore:
             return 0
         now = self._clock.now()
         marks = ",".join("?" * len(keys))
-        return await self.database.write_grouped(
-            lambda db: (
-                db.execute(
-                    "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND expires_at > ? "
-                    f"AND key IN ({marks})",
-                    (DEFAULT_TENANT, kind, now, *keys),
-                ).rowcount
-            )
+        listed = f"tenant = ? AND kind = ? AND expires_at > ? AND key IN ({marks})"
+        return await self._changed(
+            f"DELETE FROM shelf WHERE {listed}", (DEFAULT_TENANT, kind, now, *keys)
         )
 
     async def drop(self, kind: str, prefix: str = "") -> int:
@@ -323,21 +299,17 @@ class TtlStore:
         of removed entries.
         """
         condition, values = _having(prefix)
-        return await self.database.write_grouped(
-            lambda db: (
-                db.execute(
-                    f"DELETE FROM shelf WHERE tenant = ? AND kind = ? {condition}",
-                    (DEFAULT_TENANT, kind, *values),
-                ).rowcount
-            )
+        return await self._changed(
+            f"DELETE FROM shelf WHERE tenant = ? AND kind = ? {condition}",
+            (DEFAULT_TENANT, kind, *values),
         )
 
     async def expire(self) -> int:
         """Remove all expired entries. Returns the number of removed entries."""
-        now = self._clock.now()
-        return await self.database.write_grouped(
-            lambda db: db.execute("DELETE FROM shelf WHERE expires_at <= ?", (now,)).rowcount
-        )
+        return await self._changed("DELETE FROM shelf WHERE expires_at <= ?", (self._clock.now(),))
+
+    async def _changed(self, sql: str, values: Sequence[object]) -> int:
+        return await self.database.write_grouped(lambda db: db.execute(sql, values).rowcount)
 
     async def ping(self) -> Ping:
         """Report the number of entries, including expired ones."""
@@ -369,10 +341,14 @@ class TtlStore:
 
     def _enforce_cap(self, db: sqlite3.Connection, kind: str, values: Mapping[str, bytes]) -> None:
         cap = self._caps.get(kind)
-        if cap is not None and _is_due(self._unchecked, kind, values, cap):
-            self._evict(db, kind, cap)
-
-    def _evict(self, db: sqlite3.Connection, kind: str, cap: int) -> None:
+        if cap is None:
+            return
+        # The bytes written since the kind was last measured, which reads all its sizes.
+        unmeasured = self._unmeasured.get(kind, cap) + sum(map(len, values.values()))
+        is_due = unmeasured * _CHECKS_PER_CAP >= cap
+        self._unmeasured[kind] = 0 if is_due else unmeasured
+        if not is_due:
+            return
         rows = db.execute(
             "SELECT key, length(key) + length(value) FROM shelf WHERE tenant = ? AND kind = ? "
             "ORDER BY created_at DESC, key",

@@ -4,15 +4,13 @@ a team's database (`learn/postgres.py`).
 A rating contains the circumstances in which the memory surfaced (tool, door, score, signals),
 because the journal may lose them.
 
-The score that a memory needs to surface for one tool: `min_score`, adjusted to how useful
-earlier memories were for that tool.
-
-The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows whether
-`p` is too high or too low for this tool. An intercept `b` on the log-odds is fitted to the
-feedback, and `min_score` is shifted by `-b`. So a tool whose scores promise too much gets a higher
-threshold. The fit is a logistic regression with one coefficient and a Gaussian prior of mean 0 and
-variance 1 (maximum a posteriori). Evidence fades with a half-life, so without new evidence every
-threshold returns to its configured value.
+A threshold is the score that a memory needs to surface for one tool: `min_score`, adjusted to how
+useful earlier memories were for that tool. The score of a memory is a calibrated probability `p`
+that it is relevant. Feedback shows whether `p` is too high or too low for this tool. An intercept
+`b` on the log-odds is fitted to the feedback, and `min_score` is shifted by `-b`. So a tool whose
+scores promise too much gets a higher threshold. The fit is a logistic regression with one
+coefficient and a Gaussian prior of mean 0 and variance 1 (maximum a posteriori). Evidence fades
+with a half-life, so without new evidence every threshold returns to its configured value.
 """
 
 import json
@@ -239,6 +237,9 @@ def _create(db: sqlite3.Connection) -> None:
 OWNER = Owner("feedback", [_create])
 SAMPLE = "surfacing, memory, rating, score, at"
 """The columns of a `ScoreSample`."""
+RATED = "surfacing, memory, rating, at, door, tool, score, signals"
+"""The columns of a rating."""
+_VALID = "tenant = ? AND NOT forgotten"
 _RATER = " @"
 
 
@@ -345,69 +346,43 @@ class Ratings:
             )
             for rating in ratings
         ]
-
-        def insert(db: sqlite3.Connection) -> None:
-            db.executemany(
-                "INSERT OR REPLACE INTO feedback (tenant, surfacing, memory, rating, at, door, "
-                "tool, score, signals) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
-
-        await self._database.write(insert)
+        insert = (
+            f"INSERT OR REPLACE INTO feedback (tenant, {RATED}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        )
+        await self._database.write(lambda db: db.executemany(insert, rows))
 
     async def valid(self) -> list[Rated]:
-        rows = await self._database.read(
-            lambda db: db.execute(
-                f"SELECT {RATED} FROM feedback WHERE tenant = ? AND NOT forgotten ORDER BY at",
-                (DEFAULT_TENANT,),
-            ).fetchall()
+        return rated(
+            await self._read(f"SELECT {RATED} FROM feedback WHERE {_VALID} ORDER BY at", ())
         )
-        return rated(rows)
 
     async def by_tool(self, since: float) -> dict[str, list[ScoreSample]]:
-        rows = await self._database.read(
-            lambda db: db.execute(
-                f"SELECT tool, {SAMPLE} FROM feedback "
-                "WHERE tenant = ? AND at >= ? AND NOT forgotten ORDER BY at",
-                (DEFAULT_TENANT, since),
-            ).fetchall()
-        )
-        return grouped(rows)
+        sql = f"SELECT tool, {SAMPLE} FROM feedback WHERE {_VALID} AND at >= ? ORDER BY at"
+        return grouped(await self._read(sql, (since,)))
 
     async def against(self) -> dict[str, list[ScoreSample]]:
-        rows = await self._database.read(
-            lambda db: db.execute(
-                f"SELECT memory, {SAMPLE} FROM feedback "
-                "WHERE tenant = ? AND NOT forgotten AND memory IN (SELECT memory FROM feedback "
-                "WHERE tenant = ? AND NOT forgotten AND rating IN (?, ?)) ORDER BY at",
-                (
-                    DEFAULT_TENANT,
-                    DEFAULT_TENANT,
-                    str(Rating.NOT_RELEVANT),
-                    str(Rating.ALREADY_KNOWN),
-                ),
-            ).fetchall()
+        sql = (
+            f"SELECT memory, {SAMPLE} FROM feedback WHERE {_VALID} AND memory IN "
+            f"(SELECT memory FROM feedback WHERE {_VALID} AND rating IN (?, ?)) ORDER BY at"
         )
-        return grouped(rows)
+        return grouped(await self._read(sql, (DEFAULT_TENANT, *sorted(map(str, NEGATIVE)))))
 
     async def shifts(self) -> dict[str, tuple[float, float]]:
-        rows = await self._database.read(
-            lambda db: db.execute(
-                "SELECT tool, shift, at FROM threshold WHERE tenant = ?", (DEFAULT_TENANT,)
-            ).fetchall()
-        )
+        rows = await self._read("SELECT tool, shift, at FROM threshold WHERE tenant = ?", ())
         return {tool: (shift, at) for tool, shift, at in rows}
+
+    async def _read(self, sql: str, values: Sequence[object]) -> list[Any]:
+        """Run a query whose first value is the tenant."""
+        return await self._database.read(
+            lambda db: db.execute(sql, (DEFAULT_TENANT, *values)).fetchall()
+        )
 
     async def shift(self, shifts: Mapping[str, float], at: float) -> None:
         rows = [(DEFAULT_TENANT, tool, shift, at) for tool, shift in shifts.items()]
-
-        def move(db: sqlite3.Connection) -> None:
-            db.executemany("INSERT OR REPLACE INTO threshold VALUES (?, ?, ?, ?)", rows)
-
-        await self._database.write(move)
+        move = "INSERT OR REPLACE INTO threshold VALUES (?, ?, ?, ?)"
+        await self._database.write(lambda db: db.executemany(move, rows))
 
     async def version(self) -> tuple[int, int]:
-        """A value that changes when any process writes to the file."""
         return await self._database.data_version()
 
     async def forget(self, memory: str | None = None) -> int:
@@ -423,21 +398,16 @@ class Ratings:
         return await self._database.write(invalidate)
 
     async def purge(self, now: float) -> int:
-        values = (DEFAULT_TENANT, now - RETENTION_SECONDS)
+        horizon = now - RETENTION_SECONDS
         expired = "FROM feedback WHERE tenant = ? AND at < ?"
-        old = await self._database.read(
-            lambda db: db.execute(f"SELECT 1 {expired} LIMIT 1", values).fetchone()
-        )
-        if old is None:
+        if not await self._read(f"SELECT 1 {expired} LIMIT 1", (horizon,)):
             return 0
         return await self._database.write(
-            lambda db: db.execute(f"DELETE {expired}", values).rowcount
+            lambda db: db.execute(f"DELETE {expired}", (DEFAULT_TENANT, horizon)).rowcount
         )
 
 
 _RATINGS = frozenset(map(str, Rating))
-RATED = "surfacing, memory, rating, at, door, tool, score, signals"
-"""The columns of a rating."""
 
 
 def rated(rows: Sequence[Sequence[Any]]) -> list[Rated]:

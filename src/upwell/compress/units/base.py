@@ -4,8 +4,8 @@ import math
 import re
 import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise, repeat
+from collections.abc import Iterator
+from itertools import accumulate, chain, pairwise
 
 from msgspec import Struct, field
 
@@ -57,15 +57,6 @@ class Units(Struct):
         self.needs.append(needs)
         return len(self.starts) - 1
 
-    def add_row(
-        self, bounds: Sequence[int], salience: Iterable[float], needs: tuple[int, ...] = ()
-    ) -> None:
-        """Append the units between consecutive `bounds`, all with the same `needs`."""
-        self.starts.extend(bounds[:-1])
-        self.ends.extend(bounds[1:])
-        self.salience.extend(salience)
-        self.needs.extend(repeat(needs, len(bounds) - 1))
-
     def __len__(self) -> int:
         return len(self.starts)
 
@@ -83,31 +74,23 @@ def lines(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[i
         sizes.pop()
     ends = list(accumulate(sizes, initial=start))
     spans = pairwise(ends)
-    return spans if max(sizes) <= LONG_LINE else _in_pieces(text, spans)
-
-
-def _in_pieces(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    for start, end in spans:
-        if end - start <= LONG_LINE:
-            yield start, end
-        else:
-            yield from pieces(text, start, end)
+    if max(sizes) <= LONG_LINE:
+        return spans
+    return chain.from_iterable(
+        pieces(text, start, end) if end - start > LONG_LINE else ((start, end),)
+        for start, end in spans
+    )
 
 
 def pieces(text: str, start: int, end: int, size: int = PIECE) -> Iterator[tuple[int, int]]:
     """Split a long span at natural places into pieces of about `size`."""
     while end - start > 2 * size:
-        cut = _cut(text, start, size)
+        tag = text.rfind(">", start + size // 2, start + size)
+        is_tag = tag >= 0 and text.find("<", start, tag) >= 0
+        cut = tag + 1 if is_tag else boundary(text, start, start + size)
         yield start, cut
         start = cut
     yield start, end
-
-
-def _cut(text: str, start: int, size: int) -> int:
-    tag = text.rfind(">", start + size // 2, start + size)
-    if tag >= 0 and text.find("<", start, tag) >= 0:
-        return tag + 1
-    return boundary(text, start, start + size)
 
 
 _TROUBLE = [

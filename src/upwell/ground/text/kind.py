@@ -16,7 +16,7 @@ beginning is enough to show a line's shape.
 """
 _LANGUAGE_CHARS, _LITERALS_PER_LINE = 12_000, 0.05
 _SOME_CODE = 0.15
-"""The literals in `_LOOKS` are counted only if more than this share of the lines look like code."""
+"""The `_LITERALS` are counted only if more than this share of the lines look like code."""
 
 
 def _lines(pattern: str) -> re.Pattern[str]:
@@ -127,21 +127,21 @@ _CODE_ENDINGS = tuple(
     """.py .pyi .js .jsx .mjs .cjs .ts .mts .cts .tsx .go .rs .java .c .h .cc .cpp .cxx .hpp
     .hh""".split()
 )
-_LOOKS = {
-    "python": ("\ndef |    def |self.|\nimport |\nfrom |elif | None|):\n|else:\n|\nclass "),
-    "javascript": ("const |function|=> |=== |require(|let |var |});|module.exports"),
-    "typescript": (
-        ": string|: number|: boolean|interface |readonly |: void|import {|?: |export type "
-    ),
-    "go": ("func |:= |err != nil|\npackage |\n\tif |\n\treturn |chan |\ntype |go func"),
-    "rust": ("fn |let mut |&mut |impl |pub |-> |::new(|#[|&self|Some(|match "),
-    "java": ("public |private |@Override|import java|final |protected | void | throws |extends "),
-    "c": ("#include|->|NULL|static |#define |struct |#endif|sizeof(|\nint |char *|void *"),
-    "cpp": (
-        "std::|namespace |template|nullptr|class |const &|public:|private:|virtual | override|::"
-    ),
-}
-_LITERALS = {language: looks.split("|") for language, looks in _LOOKS.items()}
+_LITERALS = [
+    looks.split("|")
+    for looks in (
+        # Python, JavaScript, TypeScript, Go, Rust, Java, C and C++
+        "\ndef |    def |self.|\nimport |\nfrom |elif | None|):\n|else:\n|\nclass ",
+        "const |function|=> |=== |require(|let |var |});|module.exports",
+        ": string|: number|: boolean|interface |readonly |: void|import {|?: |export type ",
+        "func |:= |err != nil|\npackage |\n\tif |\n\treturn |chan |\ntype |go func",
+        "fn |let mut |&mut |impl |pub |-> |::new(|#[|&self|Some(|match ",
+        "public |private |@Override|import java|final |protected | void | throws |extends ",
+        "#include|->|NULL|static |#define |struct |#endif|sizeof(|\nint |char *|void *",
+        "std::|namespace |template|nullptr|class |const &|public:|private:|virtual | override|::",
+    )
+]
+"""What texts in a programming language contain, one list for each language."""
 _MIN_LITERALS = 3
 
 
@@ -279,7 +279,7 @@ def _prose_or_code(sample: str, rows: str) -> TextKind:
 def _is_like_code(sample: str, per_line: float = 0.0) -> bool:
     sample = sample[:_LANGUAGE_CHARS]
     enough = max(_MIN_LITERALS, int(per_line * (1 + sample.count("\n"))) + 1)
-    for literals in _LITERALS.values():
+    for literals in _LITERALS:
         found = 0
         for literal in literals:
             found += sample.count(literal)
