@@ -18,7 +18,7 @@ from upwell.compress.folding import plain_start, without_numbers
 from upwell.compress.lossless import normalise
 from upwell.compress.options import CompressOptions, check, load
 from upwell.ground.errors import CompressionError
-from upwell.ground.text.kind import detect
+from upwell.ground.text.kind import detect, is_snapshot
 from upwell.ground.text.tokens import count
 from upwell.ground.types.compression import Attempt, Budget, Compressed, Omission, Passage, TextKind
 
@@ -147,8 +147,6 @@ def _is_redrawn(frame: str, next_frame: str) -> bool:
     return _CHANGING.sub("", frame) == _CHANGING.sub("", next_frame)
 
 
-_SNAPSHOT = 0.2
-"""A text is a snapshot of a page if more than this share of its lines have a reference."""
 _EMPTY_GROUP = re.compile(
     r"^[ \t]*+- (?:generic|group|list|listitem|main|banner|navigation|contentinfo|separator|img"
     r"|paragraph|article|region|row|rowgroup|cell|table)(?: \[(?!cursor)[^\]\n]++\])*+:?[ \t]*+\n",
@@ -161,7 +159,7 @@ _INDENTED = re.compile(r"^(?:  )+", re.M)
 def without_empty_groups(text: str) -> tuple[str, tuple[Omission, ...]]:
     """Remove the groups without a name and text from the snapshot of a page. The indentation of
     the rest is halved, and links and buttons are no longer marked as clickable."""
-    if text.count("[ref=") <= _SNAPSHOT * (1 + text.count("\n")):
+    if not is_snapshot(text):
         return text, ()
     shorter, groups = _EMPTY_GROUP.subn("", text)
     if not groups:

@@ -1,11 +1,8 @@
-"""`compress.*` in `config.toml`.
-
-The list of strategies. Importing it is cheap, because each strategy is imported only when first
-used.
+"""The list of strategies, and `compress.*` in `config.toml`. Importing this is cheap, because each
+strategy is imported only when first used.
 """
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from upwell.ground.settings import CHOICES
@@ -35,14 +32,9 @@ def load(name: str) -> "Strategy":
         UsageError: no strategy has this name; the hint suggests the nearest one or lists all.
     """
     check(name)
-    return _function_at(STRATEGIES[name])
-
-
-@lru_cache
-def _function_at(place: str) -> "Strategy":
     from pkgutil import resolve_name
 
-    strategy: Strategy = resolve_name(place)
+    strategy: Strategy = resolve_name(STRATEGIES[name])
     return strategy
 
 

@@ -172,15 +172,11 @@ def trace_id_in(traceparent: str) -> str:
     return match[1] if match else ""
 
 
-def requested(traceparent: str) -> AbstractContextManager[None]:
+@contextmanager
+def requested(traceparent: str) -> Iterator[None]:
     """Make the spans of this block join the trace of a client's request. A span whose parent
     belongs to another trace gets a link to the request. An invalid `traceparent` has no effect."""
-    return _requested(traceparent) if trace_id_in(traceparent) else nullcontext()
-
-
-@contextmanager
-def _requested(traceparent: str) -> Iterator[None]:
-    token = _REQUEST.set(traceparent)
+    token = _REQUEST.set(traceparent if trace_id_in(traceparent) else _REQUEST.get())
     try:
         yield
     finally:
@@ -329,10 +325,13 @@ def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
     sdk = logging.getLogger("opentelemetry")
     sdk.parent = LOG
     resource = Resource({"service.name": "upwell", "service.version": version})
+    names_service = environment.get("OTEL_SERVICE_NAME") or "service.name=" in environment.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    )
     provider = TracerProvider(
         id_generator=RequestedIds(),
         resource=resource.merge(Resource.create())
-        if _names_service(environment)
+        if names_service
         else Resource.create().merge(resource),
         shutdown_on_exit=False,
     )
@@ -340,12 +339,6 @@ def export_spans(environment: Mapping[str, str], version: str = "") -> bool:
     trace.set_tracer_provider(provider)
     _SPANS.close = provider.shutdown
     return True
-
-
-def _names_service(environment: Mapping[str, str]) -> bool:
-    return bool(environment.get("OTEL_SERVICE_NAME")) or "service.name=" in environment.get(
-        "OTEL_RESOURCE_ATTRIBUTES", ""
-    )
 
 
 def send_last_spans() -> None:

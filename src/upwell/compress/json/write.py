@@ -228,10 +228,8 @@ class Writer:
     def _scalar(self, node: JsonNode) -> str:
         if not node.units or self._doc.starts[node.units[0]] == node.start:
             return node.lexeme(self._text)
-        return '"' + self._pieces(node, sorted(node.units)) + '"'
-
-    def _pieces(self, node: JsonNode, units: list[int]) -> str:
         doc = self._doc
+        units = sorted(node.units)
         parts = []
         offset = node.start + 1
         for unit in units:
@@ -246,4 +244,4 @@ class Writer:
         if missing:
             parts.append(f"{SIGN}(+{missing:,})")
             self._count("characters", missing, total)
-        return "".join(parts)
+        return f'"{"".join(parts)}"'

@@ -252,13 +252,13 @@ def _is_search_of_one_file(lines: list[str]) -> bool:
 def _has_layout(rows: str) -> bool:
     """Return whether a tool laid out the lines, so that they are neither prose nor code even if
     they quote some."""
-    if _share(_LAYOUT, rows) > _SOME_LAYOUT or _is_snapshot(rows):
+    if _share(_LAYOUT, rows) > _SOME_LAYOUT or is_snapshot(rows):
         return True
     return _share(_KEYED, rows) > _SOME_KEYS and _share(_SETTING, rows) == 1.0
 
 
-def _is_snapshot(rows: str) -> bool:
-    """Return whether the lines are the elements of a page, each with its reference."""
+def is_snapshot(rows: str) -> bool:
+    """Return whether many lines are elements of a page, each with its reference."""
     return rows.count("[ref=") > _SOME_LAYOUT * (1 + rows.count("\n"))
 
 
