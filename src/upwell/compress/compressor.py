@@ -213,7 +213,7 @@ original is not stored.) The order comes from seed 002 (tests/NAMES.md)."""
 _FALLBACK_KINDS = {"hybrid": frozenset((TextKind.MARKDOWN, TextKind.API_DOCS, TextKind.CODE))}
 """The kinds of text for which a strategy is a fallback. A strategy that is not listed is a fallback
 for every kind."""
-_READ_ON = frozenset({"selective", "progressive"})
+MAY_EXCEED = frozenset({"selective", "progressive"})
 """Strategies whose results are useless without the key of the original, and are not checked against
 the budget. A table of contents (`selective`) must list all sections. `progressive` fits its chunk
 to the budget itself."""
@@ -260,7 +260,7 @@ class Compressor:
         check(name)
         budget = _with_floor(passage, budget)
         remaining = RemainingBudget.of(budget)
-        if name == "none" or (remaining.holds(passage.text) and name not in _READ_ON):
+        if name == "none" or (remaining.holds(passage.text) and name not in MAY_EXCEED):
             return whole(passage)
         if name in _AS_RECEIVED:
             return self._try_ladder(_with_kind(passage), budget, name)
@@ -313,7 +313,7 @@ class Compressor:
             except CompressionError as error:
                 tried.append(Attempt(strategy=rung, outcome=error.message))
                 continue
-            if rung not in (*_READ_ON, "truncate") and not remaining.holds(result.text):
+            if rung not in (*MAY_EXCEED, "truncate") and not remaining.holds(result.text):
                 tried.append(Attempt(strategy=rung, outcome="its result is over budget"))
                 continue
             share = result.after / max(1, result.before)
@@ -389,7 +389,7 @@ def _skip_reason(passage: Passage, rung: str, *, asked: bool) -> str:
     A strategy that the caller `asked` for is tried on every kind of text. It is skipped only if the
     agent would need a key to read the rest and there is none.
     """
-    if rung in _READ_ON and not passage.key:
+    if rung in MAY_EXCEED and not passage.key:
         return "no key to read the rest"
     if not asked and passage.kind not in _FALLBACK_KINDS.get(rung, TextKind):
         return f"not suited to {passage.kind}"
