@@ -23,13 +23,12 @@ ENTRY = {"__init__", "__main__"}
 
 STAIRS = {
     "compress": """
-        relevance base options folding units order json assemble lossless selective progressive
-        strategies compressor originals
+        relevance base options folding units order json assemble strategies lossless selective
+        progressive compressor originals
     """.split(),
     "ground": """
-        clock context_windows meters secrets types invocation errors limits files clock_jump home
-        names settings trace background text llm embed listener project sqlite postgres ledger
-        host_sessions pause
+        secrets errors files clock context_windows types names settings trace background text llm
+        listener project sqlite postgres ledger host_sessions pause
     """.split(),
     "memory": """
         options ranking records stems sources places notes lookups vectors meaning base topics team
