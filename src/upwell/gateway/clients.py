@@ -25,7 +25,7 @@ any other kind, it must have declared some extension or experimental capability.
 
 
 class RequestRefused(Exception):
-    """Raised if a request cannot be served. `body` is the raw JSON-RPC error object."""
+    """`body` is the raw JSON-RPC error object."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -109,8 +109,6 @@ class Client(Protocol):
 
 
 class Nobody:
-    """The client of the gateway's own requests."""
-
     receipt = settled()
     session = ""
     agent: object = None
@@ -136,7 +134,6 @@ def declined(method: str, why: str = "the client does not offer it") -> Reply:
 
 
 def offers(capabilities: bytes, method: str) -> bool:
-    """Return whether the declared client capabilities allow this request."""
     try:
         declared = loads(capabilities)
     except NotJson:
@@ -150,7 +147,6 @@ def offers(capabilities: bytes, method: str) -> bool:
 
 
 def reaches_level(level: object, minimum: str) -> bool:
-    """Return whether a client with this minimum level receives a log message of `level`."""
     if minimum not in LEVELS or level not in LEVELS:
         return True
     return LEVELS.index(str(level)) >= LEVELS.index(minimum)
@@ -217,8 +213,6 @@ class Session:
 
 
 class SubscriptionStream:
-    """An open `subscriptions/listen` stream of a modern client."""
-
     def __init__(self, channel: Channel, requested: ListenFilter, request_id: bytes) -> None:
         self.uris = requested.uris
         self._channel = channel
@@ -344,7 +338,6 @@ class Audience:
         self.sessions.pop(session.id, None)
 
     def only_client(self) -> Client | None:
-        """Return the connected agent if there is exactly one."""
         return next(iter(self.sessions.values())) if len(self.sessions) == 1 else None
 
     def log_level(self) -> str:
@@ -353,7 +346,6 @@ class Audience:
         return min(levels & set(LEVELS), key=LEVELS.index, default="")
 
     def is_subscribed(self, uri: str) -> bool:
-        """Return whether any agent has subscribed to this resource."""
         return any(uri in receiver.uris for receiver in self._receivers())
 
     async def relay(self, message: Message, clients: Iterable[Client]) -> None:

@@ -44,8 +44,6 @@ IMPLEMENTATION = {"name": "upwell", "version": __version__}
 
 
 class Envelope(Struct, frozen=True):
-    """The sender of a modern request, as described in the request's `_meta`."""
-
     version: str
     capabilities: bytes
     log_level: str = ""
@@ -68,7 +66,7 @@ def meta_of(params: RawObject) -> RawObject:
 
 
 def envelope_of(params: RawObject) -> Envelope | None:
-    """Return the envelope of a modern request, or None for a handshake-era request."""
+    """None for a handshake-era request."""
     meta = meta_of(params)
     version = meta.value(PROTOCOL_VERSION)
     if not isinstance(version, str):
@@ -80,7 +78,6 @@ def envelope_of(params: RawObject) -> Envelope | None:
 
 
 def client_name(info: bytes | None) -> str:
-    """Return the name in a client's `clientInfo`, or ""."""
     try:
         name = RawObject.parse(info).value("name") if info else None
     except NotJson:
@@ -113,7 +110,6 @@ def has_modern_parts(result: bytes) -> bool:
 
 
 def handshake_result(result: RawObject) -> RawObject:
-    """Convert a result for a handshake-era client."""
     return _without_meta(result.without("resultType"), SERVER_INFO)
 
 
@@ -126,7 +122,6 @@ def modern_result(result: RawObject) -> RawObject:
 
 
 def modern_error(error: bytes) -> bytes:
-    """Convert an error from `resources/read` for a modern client."""
     body = RawObject.parse(error)
     if body.value("code") != RESOURCE_NOT_FOUND:
         return error
@@ -141,8 +136,7 @@ def fresh_only(result: RawObject) -> RawObject:
 
 
 def initialize_params(capabilities: bytes = b"{}") -> bytes:
-    """Return the params of `initialize` for an upstream. `capabilities` is the raw JSON of the
-    client capabilities to declare."""
+    """`capabilities` are the client capabilities to declare, as raw JSON."""
     return b'{"protocolVersion":%b,"capabilities":%b,"clientInfo":%b}' % (
         dumps(HANDSHAKE_VERSIONS[-1]),
         capabilities,
@@ -171,19 +165,16 @@ class Introduction(Struct, frozen=True):
         return self.version in MODERN_VERSIONS
 
     def version_for(self, *, modern: bool) -> str:
-        """Return the version to use for a client of this era."""
         return self.also if modern and self.also else self.version
 
     def offers(self, kind: str, name: str = "") -> bool:
-        """Return whether the server declares the capability `kind`, such as `resources`. If
-        `name` is given, the capability must include this feature, such as `subscribe`.
-        """
+        """Return whether the server declares the capability `kind`, such as `resources`, and its
+        feature `name`, such as `subscribe`."""
         return flag(self.capabilities, kind, name) if name else kind in self.capabilities
 
 
 def introduction(result: RawObject, version: str = "") -> Introduction:
-    """Read a server's description of itself from the result of `initialize` or, if `version` is
-    given, from the result of `server/discover`."""
+    """Read the result of `initialize` or, if `version` is given, of `server/discover`."""
     answered_version = version or result.value("protocolVersion")
     is_known = answered_version in HANDSHAKE_VERSIONS + MODERN_VERSIONS
     declared = result.value("capabilities")
@@ -214,7 +205,6 @@ def introduction(result: RawObject, version: str = "") -> Introduction:
 
 
 def wants_input(result: bytes) -> bool:
-    """Return whether this result asks the client for input."""
     # A result may be megabytes long, so it is only parsed if it contains this text.
     if b'"input_required"' not in result:
         return False
@@ -225,11 +215,7 @@ def wants_input(result: bytes) -> bool:
 
 
 def input_requests(result: RawObject) -> Mapping[str, tuple[str, bytes]]:
-    """Return the method and raw params of each question, keyed by the server's own keys.
-
-    Raises:
-        NotJson: the result is malformed.
-    """
+    """Return the method and raw params of each question, keyed by the server's own keys."""
     requests: dict[str, tuple[str, bytes]] = {}
     for key, raw in RawObject.parse(result.get("inputRequests") or b"{}").members:
         request = RawObject.parse(raw)
@@ -238,7 +224,8 @@ def input_requests(result: RawObject) -> Mapping[str, tuple[str, bytes]]:
 
 
 def with_answers(params: RawObject, result: RawObject, answers: Mapping[str, bytes]) -> RawObject:
-    """Add the client's answers and the server's own state to the params of a repeated call."""
+    """Return the params of a repeated call, with the client's answers and the server's own
+    state."""
     raw = RawObject(tuple((dumps(key), value) for key, value in answers.items()))
     params = params.replaced("inputResponses", raw.encode())
     state = result.get("requestState")
@@ -248,7 +235,7 @@ def with_answers(params: RawObject, result: RawObject, answers: Mapping[str, byt
 
 
 def input_required(requests: Mapping[str, tuple[str, bytes]], state: str) -> RawObject:
-    """Return a result that forwards a handshake-era server's requests to a modern client."""
+    """Forward a handshake-era server's requests to a modern client."""
     questions = RawObject(
         tuple(
             (dumps(key), b'{"method":%b,"params":%b}' % (dumps(method), params))
@@ -271,8 +258,7 @@ _LIST_KINDS = ("tools", "prompts", "resources")
 
 
 def listen_params(capabilities: Mapping[str, Any], uris: Iterable[str]) -> RawObject | None:
-    """Return the params of `subscriptions/listen` for a modern upstream, or None if there is
-    nothing to subscribe to."""
+    """None if there is nothing to subscribe to."""
     requested: dict[str, Any] = {
         f"{kind}ListChanged": True
         for kind in _LIST_KINDS
@@ -291,7 +277,6 @@ class ListenFilter(Struct, frozen=True):
     uris: frozenset[str] = frozenset()
 
     def acknowledged(self) -> dict[str, Any]:
-        """Return the filter as it is sent to acknowledge the request."""
         notifications: dict[str, Any] = {
             f"{kind}ListChanged": True
             for kind in _LIST_KINDS
@@ -303,11 +288,6 @@ class ListenFilter(Struct, frozen=True):
 
 
 def listen_filter(params: RawObject) -> ListenFilter:
-    """Read the params of `subscriptions/listen`.
-
-    Raises:
-        NotJson: the params are malformed.
-    """
     requested = params.value("notifications", {})
     if not isinstance(requested, dict):
         raise NotJson("notifications must be an object")
@@ -329,7 +309,6 @@ def stamped(params: bytes, subscription: bytes) -> bytes:
 
 
 def unstamped(params: RawObject) -> RawObject:
-    """Remove the mark of the listen stream from a notification's params."""
     return _without_meta(params, SUBSCRIPTION_ID)
 
 
@@ -409,14 +388,12 @@ _OUR_HEADING = re.compile(r"(?m)^([ \t]{0,20})(#{1,6}[ \t]{0,20}server\b)", re.I
 
 
 class Introduced(Protocol):
-    """The part of an upstream that `offer_of()` reads."""
-
     name: str
     about: Introduction
 
 
 class GatewayOffer(Struct, frozen=True):
-    """The capabilities and instructions that the gateway presents to its clients."""
+    """What the gateway presents to its clients."""
 
     capabilities: Mapping[str, Any]
     instructions: str = INSTRUCTIONS
@@ -427,11 +404,6 @@ class GatewayOffer(Struct, frozen=True):
         return {"capabilities": dict(self.capabilities), "instructions": instructions}
 
     def initialize_result(self, params: RawObject) -> dict[str, Any]:
-        """Return the result of `initialize`.
-
-        Raises:
-            NotJson: `params` is malformed.
-        """
         return {
             "protocolVersion": negotiated(params.value("protocolVersion")),
             "serverInfo": IMPLEMENTATION,
@@ -440,8 +412,8 @@ class GatewayOffer(Struct, frozen=True):
 
 
 def without_disguise(instructions: str) -> str:
-    """Make invisible and terminal control characters in a server's instructions visible, and escape
-    headings that imitate the start of another server's chapter."""
+    """Make control and invisible characters visible, and escape headings that imitate the start of
+    another server's chapter."""
     return _OUR_HEADING.sub(r"\1\\\2", visible(instructions))
 
 

@@ -6,8 +6,6 @@ from enum import StrEnum
 
 
 class Transport(StrEnum):
-    """The transport for a server with an address."""
-
     HTTP = "http"
     SSE = "sse"
 

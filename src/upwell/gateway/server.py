@@ -35,31 +35,28 @@ signal."""
 
 
 class OwnServer(Struct, frozen=True, kw_only=True):
-    """Our own tools and resources. Clients see them as another server, named `upwell`."""
+    """Clients see our own tools and resources as another server, named `upwell`."""
 
     tools: LocalTools
     resources: LocalResources
 
 
 class ToolListing(Struct, frozen=True, kw_only=True):
-    """How tools are listed; see `ToolCatalog`."""
+    """See `ToolCatalog`."""
 
     may_compress: Callable[[str, str], bool]
     added: OnListed = ignore_listed
 
 
 class GatewayRecords(Struct, frozen=True, kw_only=True):
-    """The data that outlives a connection. The servers' combined offer (capabilities and
-    instructions) and each server's tools are saved for the next start.
-    """
+    """What outlives a connection. The servers' combined offer and each server's tools are saved for
+    the next start."""
 
     save_offer: Callable[[GatewayOffer], None] = lambda _: None
     tool_lists: ToolLists = field(default_factory=ToolLists)
 
 
 class Gateway:
-    """One gateway, from start to shutdown."""
-
     def __init__(
         self,
         servers: Sequence[ServerOptions],
@@ -101,7 +98,6 @@ class Gateway:
 
     @property
     def upstreams(self) -> Sequence[Upstream]:
-        """The current servers."""
         return self._fleet.upstreams
 
     def name_of(self, server: str, tool: str) -> tuple[str, Sequence[str]]:
@@ -174,9 +170,8 @@ class Gateway:
         serving.cancel()
 
     def http(self) -> HttpFront:
-        """Return the ASGI application for `/mcp`. The clients are not known in advance, so all
-        client capabilities are declared to the servers.
-        """
+        """The ASGI application for `/mcp`. The clients are not known in advance, so all client
+        capabilities are declared to the servers."""
         self._hello = Hello(capabilities=EVERY_CLIENT)
         return HttpFront(self.router, self.audience)
 

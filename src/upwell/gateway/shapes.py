@@ -79,7 +79,6 @@ def _with_changes(entry: RawObject, value: Any, repaired: Any) -> RawObject:
 
 
 def accepted_capabilities(value: object) -> dict[str, Any]:
-    """Return the capabilities of a server without those that clients would reject."""
     if not isinstance(value, dict):
         return {}
     return {name: part for name, part in _capabilities(value).items() if _is_readable([name, part])}

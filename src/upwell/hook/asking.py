@@ -52,7 +52,6 @@ stored since a given time."""
 
 
 async def no_commands(event: HostEvent, since: float) -> Sequence[tuple[str, bool]]:
-    """Report no commands, as for a transcript that cannot be read."""
     return ()
 
 
@@ -77,7 +76,7 @@ class _Turn(Struct):
         self.is_corrected = self.number > 1 and is_correction(prompt)
 
     def end(self, at: float) -> None:
-        """End the turn. Everything from now on belongs to the next one."""
+        """Everything from now on belongs to the next turn."""
         self.began_at = at
         self.is_corrected = False
         self.failed.clear()
@@ -121,7 +120,6 @@ class AgentAsking:
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
 
     async def __call__(self, host: Host, event: HostEvent) -> str:
-        """Return the question to ask on this event, or ""."""
         turn = self._turn_of(event.session)
         if event.kind is EventKind.PROMPT:
             turn.begin(self._clock.now(), event.text)

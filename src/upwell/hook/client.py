@@ -143,7 +143,7 @@ _peer: "_socket.socket | None" = None
 
 
 def _write(answer: bytes) -> bool:
-    """Write the answer, but only on the first call. Returns whether all of it was written."""
+    """Only the first call writes. Returns whether all of it was written."""
     global _is_written
     if _is_written:
         return False

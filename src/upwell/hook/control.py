@@ -1,12 +1,9 @@
-"""Query the state of daemons, and stop them (`upwell daemon`).
+"""Query the state of daemons, stop them (`upwell daemon`), and write the launchers: two scripts in
+upwell's home that agents' settings files call, for hooks and for MCP servers.
 
-The launchers: two scripts in upwell's home that agents' settings files call. One runs hooks, and
-the other runs MCP servers.
-
-They contain the paths of a Python interpreter and of a program. The daemon and commands such as
-`upwell doctor` update these paths, so that the scripts stay valid when Python is upgraded or upwell
-moves. If upwell is gone, a hook answers nothing, and a wrapped server runs alone. Starting a script
-takes less than 0.5 ms.
+The launchers contain the paths of a Python interpreter and of a program. The daemon and commands
+such as `upwell doctor` update them when Python is upgraded or upwell moves. If upwell is gone, a
+hook answers nothing, and a wrapped server runs alone. A launcher takes less than 0.5 ms.
 """
 
 import contextlib
@@ -60,11 +57,7 @@ exit 127
 
 
 def write_launchers(home: Home) -> None:
-    """Write the launchers for this upwell, unless they are up to date.
-
-    Raises:
-        StoreUnwritable: a launcher cannot be written.
-    """
+    """Write the launchers, unless they are up to date. Raises StoreUnwritable."""
     python, root = shlex.quote(sys.executable), Path(client.__file__).resolve().parents[1]
     hooks = _HOOKS % (python, shlex.quote(str(root / "hook" / "client.py")))
     program, folder = shlex.quote(str(root / "wrap" / "start.py")), shlex.quote(str(home.root))
@@ -77,15 +70,14 @@ def write_launchers(home: Home) -> None:
 
 
 def refresh(home: Home) -> Path:
-    """Write the launchers for this upwell unless they are up to date, and return the path of that
-    for hooks. If the home is not writable, they stay as they are."""
+    """Return the path of the launcher for hooks. If the home is not writable, the launchers stay as
+    they are."""
     with contextlib.suppress(StoreUnwritable):
         write_launchers(home)
     return home.hook_launcher
 
 
 def refresh_installed(home: Home) -> None:
-    """Refresh the launchers if there is one."""
     if home.hook_launcher.is_file() or home.server_launcher.is_file():
         refresh(home)
 
@@ -113,7 +105,6 @@ class Running:
 
 
 def running(root: str = ROOT) -> list[Running]:
-    """Return this user's running daemons, for all homes."""
     folder = DaemonPlace(default_home(), root).folder
     if not is_private(folder):
         return []
@@ -122,7 +113,6 @@ def running(root: str = ROOT) -> list[Running]:
 
 
 def daemon_at(home: str, root: str = ROOT) -> Running | None:
-    """Return a home's daemon, or None if there is none."""
     place = DaemonPlace(home, root)
     if not home or not is_private(place.folder) or not is_locked(place):
         return None
@@ -163,7 +153,7 @@ def is_locked(place: DaemonPlace) -> bool:
 
 
 def end(daemon: Running) -> bool:
-    """Ask the daemon to stop, and kill it if it does not stop. Returns whether it is gone."""
+    """Ask the daemon to stop, and kill it if it does not. Returns whether it is gone."""
     if ask(daemon.place, "stop") and _is_gone(daemon.place):
         return True
     for number in (signal.SIGTERM, signal.SIGKILL):

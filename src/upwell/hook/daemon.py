@@ -53,7 +53,7 @@ class Service(Protocol):
         ...
 
     def state(self) -> Mapping[str, Any]:
-        """Return the service's part of `daemon status`."""
+        """The service's part of `daemon status`."""
         ...
 
 
@@ -116,7 +116,7 @@ class Daemon(Struct):
             os.close(self._lock)
 
     def touch(self) -> None:
-        """Restart the idle timer. Call this when the service is used."""
+        """Restart the idle timer."""
         self._active_at = self.clock.monotonic()
 
     def stop(self) -> None:
@@ -264,9 +264,7 @@ def take_lock(place: DaemonPlace) -> int:
 
 
 def _is_at(descriptor: int, path: str) -> bool:
-    """Return whether the open file is still at `path`. The previous daemon may just have removed
-    it.
-    """
+    """The previous daemon may just have removed the open file."""
     try:
         return os.fstat(descriptor).st_ino == os.lstat(path).st_ino
     except FileNotFoundError:
@@ -274,11 +272,7 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def read_head(line: bytes) -> HookRequest:
-    """Parse `upwell/2 VERSION HOST EVENT LEFT_MS PARENT LENGTH`.
-
-    Raises:
-        ValueError: the line does not have this form.
-    """
+    """Parse `upwell/2 VERSION HOST EVENT LEFT_MS PARENT LENGTH`; any other form is a ValueError."""
     if len(line) > MAX_HEAD_BYTES:
         raise ValueError("too long")
     protocol, version, host, name, left_ms, parent, length = line.decode("ascii").split()
@@ -293,7 +287,6 @@ async def _is_taken(reader: asyncio.StreamReader) -> bool:
 
 
 def newer(version: str, other: str) -> bool:
-    """Return whether `version` is newer than `other`."""
     return _numbers(version) > _numbers(other)
 
 

@@ -162,7 +162,6 @@ class HookDoor:
         return NEUTRAL
 
     async def aclose(self) -> None:
-        """Wait until all background work has ended."""
         await self._tasks.drain()
         await self._offers.drain()
 
@@ -192,8 +191,6 @@ class HookDoor:
         return orjson.dumps(merged(context, replacement))
 
     async def _refusal(self, host: Host, event: HostEvent, receipt: Receipt) -> bytes:
-        """Return the output that blocks the tool call, or the neutral answer if no guard
-        objects."""
         refusal = await self._offers.refusal(_cue(event, host.name), receipt)
         output = host.events.refusal_output(event, refusal.reason) if refusal else {}
         self.outcomes[host.name, "refused" if output else "passed"] += 1
@@ -227,9 +224,8 @@ class HookDoor:
         return None if self._duplicates.is_duplicate(host.name, event) else event
 
     def _note_session(self, event: HostEvent) -> bool:
-        """Note the session, and return whether this tool call is its first event. If so, the
-        session probably began before the daemon did, and its standing rules have not been shown.
-        """
+        """Return whether this tool call is its session's first event. The session then probably
+        began before the daemon did, and its standing rules have not been shown."""
         is_new = event.session not in self._known_sessions
         self._known_sessions.add(event.session)
         return is_new and event.kind is EventKind.TOOL
@@ -325,7 +321,6 @@ class DuplicateEvents:
         self._answered = _Recent()
 
     def is_duplicate(self, host: str, event: HostEvent) -> bool:
-        """Return whether this event has just been answered under another host's name."""
         now, key = self._clock.monotonic(), _fingerprint(event)
         answered_host, answered_at = self._answered.get(key) or (host, now)
         if answered_host != host and now - answered_at < DUPLICATE_SECONDS:
@@ -335,8 +330,8 @@ class DuplicateEvents:
 
 
 def _fingerprint(event: HostEvent) -> bytes:
-    """Return a digest of the parts of an event that are the same under every host's name. The
-    session and the event's name are not among them."""
+    """A digest of what is the same under every host's name. The session and the event's name are
+    not."""
     text = event.text if event.kind is not EventKind.SESSION else ""
     args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
     cwd = real_folder(event.cwd) if event.cwd else ""
@@ -345,7 +340,7 @@ def _fingerprint(event: HostEvent) -> bytes:
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two parts of an output. Objects under the same key are merged as well."""
+    """Objects under the same key are merged as well."""
     joined = {
         key: {**value, **second[key]}
         for key, value in first.items()

@@ -29,8 +29,6 @@ MAX_FOLDER_BYTES = 65
 
 
 class DaemonPlace:
-    """The files of one home's daemon."""
-
     def __init__(self, home: str, root: str = ROOT) -> None:
         self.home = os.path.realpath(home)
         home_bytes = self.home.encode(errors="replace")
@@ -59,7 +57,6 @@ class DaemonPlace:
 
 
 def folder_of_user(root: str = ROOT) -> str:
-    """Return the folder of this user's daemons."""
     return f"{root}/{NAME}-{os.getuid()}"
 
 

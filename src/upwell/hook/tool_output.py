@@ -29,7 +29,6 @@ Returns the shortened texts, with None for each unchanged text."""
 async def no_shortening(
     host: str, event: HostEvent, texts: Sequence[str], max_tokens: int | None
 ) -> Sequence[str | None]:
-    """Leave every text unchanged."""
     return [None] * len(texts)
 
 
@@ -46,8 +45,8 @@ def may_shorten(event: HostEvent, cue: Cue) -> bool:
 
 
 async def shortened_output(host: Host, event: HostEvent, shorten: Shorten) -> Mapping[str, Any]:
-    """Return the hook output that replaces the tool's result with a shortened one, or an empty
-    output if nothing was shortened."""
+    """Return the hook output that replaces the tool's result, or an empty output if nothing was
+    shortened."""
     located = texts_in(event.reply)
     texts = [text for _, text in located]
     limit = host.events.reply_tokens
@@ -68,7 +67,7 @@ def texts_in(reply: Any) -> list[tuple[KeyPath, str]]:
 
 
 def with_texts(reply: Any, places: Sequence[KeyPath], texts: Sequence[str | None]) -> Any:
-    """Return `reply` with these texts at these places. None leaves a text unchanged."""
+    """None leaves a text unchanged."""
     for path, text in zip(places, texts, strict=True):
         if text is not None:
             reply = _replaced(reply, path, text)

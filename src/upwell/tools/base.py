@@ -32,7 +32,6 @@ class Tool(Struct, frozen=True, kw_only=True):
         return self.annotations.get("readOnlyHint") is True
 
     def listed(self) -> dict[str, Any]:
-        """Return the MCP tool object."""
         return {
             "name": self.name,
             "description": self.description,
@@ -55,7 +54,7 @@ def unrecorded(actor: str, action: str, subject: str, outcome: str) -> None:
 
 
 def _subject(args: Mapping[str, Any]) -> str:
-    """Return the ids and names in a tool's arguments, but no text."""
+    """The ids and names in a tool's arguments, but no text."""
     named = (args.get(key) for key in ("id", "surfacing_id", "memory_id", "namespace", "tool"))
     return " ".join(value for value in named if isinstance(value, str))
 
@@ -111,7 +110,6 @@ class Toolbox:
 
 
 def text_result(*texts: str, meta: Mapping[str, Any] | None = None) -> Result:
-    """Return an MCP result that consists of text blocks."""
     result: dict[str, Any] = {"content": [{"type": "text", "text": text} for text in texts]}
     if meta:
         result["_meta"] = dict(meta)
@@ -157,7 +155,7 @@ def _checked(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _converted(value: Any, kind: str) -> Any:
-    """The value as one of this kind, if it can only mean that. Otherwise, the value as it is."""
+    """The value as one of this kind, if it can only mean that."""
     if kind == "integer" and isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
         return int(float(value))
     if kind == "integer" and isinstance(value, float) and abs(value) < MAX_NUMBER:

@@ -35,7 +35,7 @@ DEFAULT_DAYS, MAX_DAYS = 7, 90
 
 
 def feedback_tool(rate: Rate) -> Tool:
-    """Return the tool `feedback(surfacing_id, rating?, memory_id?, ratings?)`."""
+    """`feedback(surfacing_id, rating?, memory_id?, ratings?)`"""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         surfacing_id = args["surfacing_id"]
@@ -82,7 +82,6 @@ def feedback_tool(rate: Rate) -> Tool:
 
 
 def _single(surfacing_id: str, args: object) -> Feedback:
-    """Read one rating. An entry in `ratings` must have a `memory_id`."""
     if not isinstance(args, Mapping) or args.get("rating") not in RATINGS:
         raise UsageError(f"a rating is one of {', '.join(RATINGS)}")
     memory_id = args.get("memory_id")
@@ -96,7 +95,6 @@ def _single(surfacing_id: str, args: object) -> Feedback:
 
 
 def noted(ratings: Sequence[Rated]) -> str:
-    """Return one line that states the ratings, the number of memories, and where they surfaced."""
     if not ratings:
         return "nothing to rate: that surfacing has only standing rules"
     counts = Counter(str(rating.rating) for rating in ratings)
@@ -109,9 +107,9 @@ def noted(ratings: Sequence[Rated]) -> str:
 
 
 def compression_feedback_tool(record: Recording, served: Served) -> Tool:
-    """Return the tool `compression_feedback(server, tool, kind?, missing?)`. Once a tool has `FEW`
-    reports of a kind in `MOVING`, its budget changes, within bounds, from the next session on.
-    `upwell stats tune` shows the remarks in `missing`."""
+    """`compression_feedback(server, tool, kind?, missing?)`. Once a tool has `FEW` reports of a
+    kind in `MOVING`, its budget changes, within bounds, from the next session on. `upwell stats
+    tune` shows the remarks in `missing`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         tool = served(args["server"], args["tool"])
@@ -143,8 +141,7 @@ def compression_feedback_tool(record: Recording, served: Served) -> Tool:
 
 
 def stats_tool(statistics: Statistics) -> Tool:
-    """Return the tool `stats(days?)`. Its result contains the report of `upwell stats`, and the
-    budgets and thresholds that `upwell stats tune` shows."""
+    """`stats(days?)`: the report of `upwell stats`, and what `upwell stats tune` shows."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         days = args.get("days", DEFAULT_DAYS)

@@ -30,8 +30,6 @@ gets.
 
 
 class StoredOriginals(Protocol):
-    """The stored originals."""
-
     async def find(self, key: str) -> StoredOriginal: ...
 
     async def get(self, key: str) -> str: ...
@@ -40,9 +38,8 @@ class StoredOriginals(Protocol):
 
 
 def read_more_tool(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Tool:
-    """Return the tool `read_more(key, lines?, query?, sections?, offset?, limit?)`. Its result
-    contains lines of an original, passages of it, sections of it, or a chunk that starts at
-    `offset`."""
+    """`read_more(key, lines?, query?, sections?, offset?, limit?)`: lines of an original, passages
+    of it, sections of it, or a chunk that starts at `offset`."""
     search, select = _search(originals, on_follow_up), _select(originals, on_follow_up)
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -164,8 +161,7 @@ def _search(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Run:
 
 
 def select_tool(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Tool:
-    """Return the tool `select_sections(key, sections, offset?)`. `sections` contains keys from the
-    table of contents."""
+    """`select_sections(key, sections, offset?)`. `sections` are keys from the table of contents."""
     return Tool(
         name="select_sections",
         description=(
@@ -184,7 +180,7 @@ def select_tool(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Tool:
 
 
 def search_original_tool(originals: StoredOriginals, on_follow_up: OnFollowUp) -> Tool:
-    """Return the tool `search_original(key, query)`. Its result contains the matching passages."""
+    """`search_original(key, query)`"""
     return Tool(
         name="search_original",
         description="Search the original of a shortened result; returns passages with offsets.",

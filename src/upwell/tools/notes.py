@@ -42,7 +42,6 @@ Alike = Callable[[str], Awaitable[Sequence[Memory]]]
 
 
 async def none_alike(text: str) -> Sequence[Memory]:
-    """Return no memories."""
     return ()
 
 
@@ -76,12 +75,9 @@ def add_tool(
     alike: Alike = none_alike,
     read_only: Sequence[str] = (),
 ) -> Tool:
-    """Return the tool `add_memory(content, namespace?, paths?, tags?, kind?)`. A note belongs to
-    the project, and is labelled as an agent's note when it surfaces.
-
-    `status` adds a status line to the result. Only an admin may add notes to the namespaces in
-    `read_only`.
-    """
+    """`add_memory(content, namespace?, paths?, tags?, kind?)`. A note belongs to the project, and
+    is labelled as an agent's note when it surfaces. `status` adds a status line to the result. Only
+    an admin may add notes to the namespaces in `read_only`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         labels, label_rules = checked_labels(args)
@@ -125,8 +121,7 @@ def add_tool(
 def search_tool(
     notes: ShortTerm, project: str | None, principal: Principal = OWNER, *, status: bool
 ) -> Tool:
-    """Return the tool `search_memory(query?, id?, date?)`. Its result contains the best notes in
-    full, at most `stm.max_results` of them."""
+    """`search_memory(query?, id?, date?)`: the best notes in full, at most `stm.max_results`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         filters = {name: args.get(name) for name in ("query", "id", "date")}
@@ -157,11 +152,6 @@ def search_tool(
 
 
 def _check_writable(namespace: str, principal: Principal, read_only: Sequence[str]) -> None:
-    """Check that the principal may write to a namespace.
-
-    Raises:
-        UsageError: the principal may not see the namespace, or may only read it.
-    """
     if not principal.sees(namespace):
         raise UsageError(
             f"the namespace {namespace!r} is not available to you",
@@ -182,7 +172,7 @@ def delete_tool(
     status: bool,
     read_only: Sequence[str] = (),
 ) -> Tool:
-    """Return the tool `delete_memory(id)`."""
+    """`delete_memory(id)`"""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         note_id = args["id"].strip()
@@ -209,7 +199,7 @@ def delete_tool(
 
 
 def described(entries: Sequence[StmEntry]) -> list[dict[str, Any]]:
-    """Return notes as JSON, with the same keys as in `stm.json`."""
+    """With the same keys as in `stm.json`."""
     return [
         {
             "id": entry.id,
@@ -249,8 +239,7 @@ def _missing(entry: StmEntry, project: str | None) -> list[str]:
 
 
 def _may_exist(path: str, project: str) -> bool:
-    """Return whether the project has this file. Globs and paths outside the project are not checked
-    but assumed to exist."""
+    """Globs and paths outside the project are not checked but assumed to exist."""
     file = os.path.normpath(os.path.join(project, path))
     if not file.startswith(project + os.sep) or "*" in path or not os.path.isdir(project):
         return True

@@ -15,5 +15,5 @@ class ToolsOptions:
     all: bool = False
 
     def hidden(self, names: Collection[str], *, few: bool) -> set[str]:
-        """Those of the tools that are not offered. `few`: for `upwell serve --tools`."""
+        """The tools that are not offered. `few`: for `upwell serve --tools`."""
         return set(names) - set(FEW) if few and not self.all else set()

@@ -60,16 +60,14 @@ Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def view_nothing(memories: Sequence[Memory]) -> None:
-    """Record no views."""
     del memories
 
 
 def context_tool(
     surface: Surface, cwd: str | None, *, enabled: bool, principal: Principal = OWNER
 ) -> Tool:
-    """Return the tool `memory_context(message, format?)`. The digest is exactly what seed 003
-    (tests/NAMES.md) specifies. Further blocks list the stores that could not be searched.
-    """
+    """`memory_context(message, format?)`. The digest is exactly what seed 003 (tests/NAMES.md)
+    specifies. Further blocks list the stores that could not be searched."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         if not enabled:
@@ -113,10 +111,9 @@ def search_tool(
     sessions: Sessions | None = None,
     viewed: Viewed = view_nothing,
 ) -> Tool:
-    """Return the tool `memory_search(query, max_results?, sessions?)`. Its result also names the
-    stores that could not be searched. The function `sessions` is None if the principal may not
-    search past sessions.
-    """
+    """`memory_search(query, max_results?, sessions?)`. The result also names the stores that could
+    not be searched. The function `sessions` is None if the principal may not search past
+    sessions."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         query = args["query"].strip()
@@ -182,9 +179,9 @@ def get_tool(
     viewed: Viewed = view_nothing,
     refresh: Callable[[], Awaitable[object]] | None = None,
 ) -> Tool:
-    """Return the tool `memory_get(path?, from?, lines?, id?)`. Its result contains lines of an
-    imported document, or the full text of one memory. When a memory is read, `opened` is called
-    with the session and the memory's id. `refresh()` first reads files that have changed."""
+    """`memory_get(path?, from?, lines?, id?)`: lines of an imported document, or the full text of
+    one memory. When a memory is read, `opened` is called with the session and the memory's id.
+    `refresh()` first reads files that have changed."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         citation = args.get("path") or args.get("id")
@@ -261,11 +258,8 @@ def _span(citation: str, args: Mapping[str, Any]) -> tuple[str, int | None, int 
 
 
 def numbered(path: str, rows: Sequence[str], first: int | None, count: int | None) -> str:
-    """Return the requested lines with their numbers, up to `MAX_READ_CHARS`.
-
-    Raises:
-        UsageError: the first requested line is beyond the end of the document.
-    """
+    """Return the requested lines with their numbers, up to `MAX_READ_CHARS`. Raises UsageError if
+    the first line is beyond the end of the document."""
     start = max(1, first or 1)
     if start > len(rows):
         raise UsageError(
@@ -287,7 +281,6 @@ def numbered(path: str, rows: Sequence[str], first: int | None, count: int | Non
 
 
 def described(outcome: Surfacing | Skip) -> dict[str, Any]:
-    """Return an outcome as JSON."""
     body: dict[str, Any] = {
         "applicable": not (
             isinstance(outcome, Skip) and outcome.reason is SkipReason.NOT_APPLICABLE

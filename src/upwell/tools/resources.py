@@ -27,8 +27,6 @@ PREVIEW_CHARS = 200
 
 
 class Topical(Protocol):
-    """The index of topics."""
-
     async def all(
         self, project: str | None = None, namespaces: Sequence[str] = ()
     ) -> list[Topic]: ...
@@ -39,7 +37,7 @@ class Topical(Protocol):
 
 
 class Resources:
-    """Lists and reads the resources that one project and one principal may see."""
+    """The resources that one project and one principal may see."""
 
     def __init__(
         self,
@@ -57,7 +55,6 @@ class Resources:
         self._viewed = viewed
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return MCP resource objects."""
         return [
             {
                 "uri": TOPICS_URI,
@@ -69,7 +66,6 @@ class Resources:
         ]
 
     def templates(self) -> list[dict[str, Any]]:
-        """Return MCP resource templates."""
         return [
             {
                 "uriTemplate": f"{prefix}{{{variable}}}",
@@ -85,12 +81,7 @@ class Resources:
         ]
 
     async def read(self, uri: str) -> Sequence[Mapping[str, Any]]:
-        """Read a resource.
-
-        Raises:
-            UsageError: there is no resource at this address.
-            UpwellError: a store of memories cannot be read or searched.
-        """
+        """Raises UsageError if there is no resource at this address."""
         if uri == TOPICS_URI:
             body = await self._all_topics()
         elif uri.startswith(f"{TOPICS_URI}/"):
@@ -170,7 +161,6 @@ class Resources:
 
 
 def described(topic: Topic) -> dict[str, Any]:
-    """Return a topic as JSON, with its address."""
     return {
         "name": topic.name,
         "memory_count": topic.memory_count,
@@ -180,8 +170,7 @@ def described(topic: Topic) -> dict[str, Any]:
 
 
 def brief(memory: Memory, query: str = "") -> dict[str, Any]:
-    """Return a memory as JSON for a list. The preview shows its beginning, or what matches
-    `query`."""
+    """The preview shows the memory's beginning, or what matches `query`."""
     return {
         "id": memory.id,
         "namespace": memory.namespace,

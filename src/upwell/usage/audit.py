@@ -52,19 +52,17 @@ class AuditEntry(Struct, frozen=True):
 
 
 class Log(Protocol):
-    """A log of events."""
-
     async def write(self, event: AuditEntry) -> None: ...
 
     async def latest(self, limit: int) -> Sequence[AuditEntry]:
-        """Return the latest events, newest first."""
+        """The latest events, newest first."""
         ...
 
     async def expire(self, now: float) -> None: ...
 
 
 class FileLog:
-    """Writes events to a file in the home. One older file is kept."""
+    """A file in the home. One older file is kept."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -106,8 +104,6 @@ def _event(line: str) -> AuditEntry | None:
 
 
 class PostgresLog:
-    """Writes events to a team's database."""
-
     def __init__(self, postgres: "Postgres", tenant: str) -> None:
         self._postgres = postgres
         self._tenant = tenant
@@ -174,7 +170,6 @@ class Audit:
         self._tasks = BackgroundTasks("audit log")
 
     def record(self, actor: str, action: str, subject: str, outcome: str) -> None:
-        """Record a change, or an attempt to make one."""
         parts = (_plain(part) for part in (actor, action, subject, outcome))
         self._tasks.start(self._write(AuditEntry(self._clock.now(), *parts)))
 
@@ -196,12 +191,6 @@ class Audit:
             self._record_denial(f"{UNKNOWN} at {address}" if address else UNKNOWN, why)
 
     async def latest(self, limit: int = 100) -> Sequence[AuditEntry]:
-        """Return the latest events, newest first.
-
-        Raises:
-            StoreError: the database failed.
-            OSError, ValueError: the file cannot be read.
-        """
         return await self._log.latest(limit)
 
     async def expire(self) -> None:
@@ -210,7 +199,6 @@ class Audit:
         await self._log.expire(self._clock.now())
 
     async def aclose(self) -> None:
-        """Finish writing."""
         self._record_unlisted(math.inf)
         await self._tasks.drain()
 

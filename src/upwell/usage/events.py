@@ -1,12 +1,9 @@
 """The rows of the table `event` in `ledger.db`: decisions, shortened results, and figures of events
-that are not listed one by one.
+that are not listed one by one; and what happened how often, by UTC day and place.
 
-What happened how often, by UTC day and place, such as the decision `repeated` on 2026-04-09
-about calls of `fs__read`.
-
-Decisions and shortened results are counted from their rows. Everything else is counted in memory
-and stored in batches. The `door` says what upwell reacted to: a prompt, a tool call, the start of a
-session or an explicit question.
+The `door` says what upwell reacted to: a prompt, a tool call, the start of a session or an explicit
+question. Figures other than those of decisions and shortened results are counted in memory and
+stored in batches.
 """
 
 import hashlib
@@ -81,13 +78,11 @@ class Events:
         await self._database.write_grouped(lambda db: db.executemany(sql, rows))
 
     async def add(self, figures: Sequence[Event]) -> None:
-        """Add figures to the rows with the same ids."""
         rows = self._rows(figures)
         sql = f"INSERT INTO event VALUES ({_MARKS}) ON CONFLICT (id) DO UPDATE SET {_SUMS}"
         await self._database.write_grouped(lambda db: db.executemany(sql, rows))
 
     async def find(self, key: str) -> Event | None:
-        """The event with this id; None if it is not listed."""
         return next(iter(await self._listed("id = ?", [key], 1, inline=True)), None)
 
     async def cut_of(self, key: str) -> Event | None:
@@ -131,7 +126,6 @@ class Events:
         return await self._database.read(lambda db: db.execute(sql, (since, since)).fetchall())
 
     async def sessions(self, since: float) -> list[str]:
-        """The sessions of the decisions since a time."""
         sql = (
             "SELECT DISTINCT session FROM event WHERE written >= ? AND at >= ? AND session != '' "
             "AND kind = 'decision'"
@@ -155,7 +149,6 @@ class Events:
         )
 
     async def tools(self) -> list[str]:
-        """The tools of all events."""
         sql = "SELECT DISTINCT tool FROM event"
         return await self._database.read(lambda db: [tool for (tool,) in db.execute(sql)])
 
@@ -226,8 +219,6 @@ _MAX_NAME_CHARS = 300
 
 
 class CountedEvent(StrEnum):
-    """The events that are counted."""
-
     DECISION = "decision"
     """`kind` is `surfaced`, or the reason why no memory was surfaced."""
     SAID = "said"
@@ -298,7 +289,6 @@ class Counts:
         project: str = "",
         by: int = 1,
     ) -> None:
-        """Count an event."""
         self._pending[event, *map(_plain, (host, project, door, tool, kind))] += by
 
     async def flush(self) -> None:
@@ -328,11 +318,7 @@ class Counts:
             LOG.warning("counts were not stored: %s", error)
 
     async def since(self, days: int) -> list[Count]:
-        """Return all counts from the last `days` days, including today.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """The last `days` days, including today."""
         await self.flush()
         today = self._clock.now() // _DAY_SECONDS * _DAY_SECONDS
         first = today - (days - 1) * _DAY_SECONDS
@@ -345,7 +331,6 @@ class Counts:
 
 
 def _counts_of(row: Sequence[Any]) -> Iterator[Count]:
-    """The counts in one row of `Events.figures()`."""
     day, event, host, project, door, tool, kind, *figures = row
     times, memories, tokens, before, after, late = figures
     found = [(event, kind, times), ("said", "memories", memories), ("said", "tokens", tokens)]

@@ -1,12 +1,5 @@
-"""Statistics as text, for the command line and for agents.
-
-Totals of memories surfaced and tokens saved, by day, host, project and tool.
-
-Prices of models' tokens, to show what the saved tokens would have cost, and what upwell's own
-questions to a model cost.
-
-`PRICES` maps prefixes of model names to US dollars per million input and output tokens, as listed
-by the providers on `AS_OF`, without caching and discounts. The longest matching prefix applies.
+"""Statistics as text, for the command line and for agents: totals of memories surfaced and tokens
+saved, by day, host, project and tool, and what tokens cost.
 """
 
 from collections import Counter, defaultdict
@@ -56,8 +49,6 @@ that writes lessons are counted in `counts.py`."""
 
 
 class Dimension(StrEnum):
-    """The dimensions by which totals are grouped."""
-
     DAY = "day"
     HOST = "host"
     PROJECT = "project"
@@ -65,8 +56,6 @@ class Dimension(StrEnum):
 
 
 class UsageRow(Struct, frozen=True):
-    """The totals for one value of a dimension."""
-
     name: str
     totals: Mapping[str, int] = field(default_factory=dict)
 
@@ -84,7 +73,6 @@ class UsageRow(Struct, frozen=True):
         return self.saved - sum(self.totals.get(cost, 0) for cost in COSTS)
 
     def described(self) -> dict[str, object]:
-        """Return the totals as JSON."""
         numbers = {str(metric): self[metric] for metric in UsageMetric}
         return {"name": self.name, **numbers, "saved": self.saved, "net": self.net}
 
@@ -106,7 +94,6 @@ def rows_by(counts: Iterable[Count], dimension: Dimension) -> list[UsageRow]:
 
 
 def whole(counts: Iterable[Count]) -> UsageRow:
-    """Add up all totals."""
     numbers: Counter[str] = Counter()
     for count in counts:
         for metric, number in _metrics_of(count):
@@ -149,8 +136,8 @@ PRICES: Mapping[str, tuple[float, float]] = {
     "gemini-2.5-flash": (0.30, 2.50),
     "gemini-3-pro": (2.00, 12.00),
 }
-
-
+"""US dollars per million input and output tokens, by prefixes of model names, as listed by the
+providers on `AS_OF`, without caching and discounts. The longest matching prefix applies."""
 FREE = (0.0, 0.0)
 """The price of a model that is not in the list, such as a local one."""
 
@@ -164,13 +151,11 @@ class Price(Struct, frozen=True):
     as_of: str
 
     def of(self, tokens: int) -> float:
-        """Return the price of this many tokens."""
         return tokens * self.per_million / 1_000_000
 
 
 def price_of(model: str, own_price: float = 0.0) -> Price | None:
-    """Return the price of a model's input, or None if unknown. `own_price` is
-    `agent.input_price`, which overrides the table."""
+    """None if unknown. `own_price` is `agent.input_price`, which overrides the table."""
     if own_price:
         return Price(own_price, model, "")
     prices = prices_of(model)
@@ -178,7 +163,7 @@ def price_of(model: str, own_price: float = 0.0) -> Price | None:
 
 
 def prices_of(model: str) -> tuple[float, float] | None:
-    """Return the prices of a model's input and output tokens, or None if they are unknown."""
+    """The prices of a model's input and output tokens."""
     name = model.lower().rpartition("/")[2]
     known = [prefix for prefix in PRICES if name.startswith(prefix)]
     return PRICES[max(known, key=len)] if known else None
@@ -270,7 +255,6 @@ def _used_share(stats: Stats) -> str:
 
 
 def judge_line(judge: Mapping[str, float]) -> str:
-    """Return the judge's verdicts, and their cost if the prices are known."""
     tokens = f"{judge['tokens_in']:,.0f} + {judge['tokens_out']:,.0f} tokens"
     cost = f", cost {judge['cost']:,.4f}" if judge["cost"] else ""
     return (
@@ -280,7 +264,6 @@ def judge_line(judge: Mapping[str, float]) -> str:
 
 
 def lessons_line(lessons: Mapping[str, float]) -> str:
-    """Return what the model that writes lessons did, and its cost if the prices are known."""
     tokens = f"{lessons['tokens_in']:,.0f} + {lessons['tokens_out']:,.0f} tokens"
     cost = f", cost {lessons['cost']:,.4f}" if lessons["cost"] else ""
     return (
@@ -328,7 +311,6 @@ def _savings(stats: Stats, gain: Mapping[str, Any]) -> list[str]:
 
 
 def balance(gain: Mapping[str, Any]) -> list[str]:
-    """Return the tokens saved, each of upwell's own costs that is not zero, and the net."""
     costs = [(name, -gain[key]) for key, name in COSTS.items() if gain[key]]
     rows = [("saved", gain["saved"]), *costs, ("net", gain["net"])]
     return [f"  {name:<12} {tokens:>12,} tokens" for name, tokens in rows]

@@ -25,8 +25,6 @@ class Beside(Struct, frozen=True, kw_only=True):
 
 
 class Saved(Struct, frozen=True, kw_only=True):
-    """The tokens that shortening saved for one tool."""
-
     tool: str
     results: int
     tokens_before: int
@@ -68,7 +66,6 @@ class Stats(Struct, frozen=True, kw_only=True):
 
     @property
     def said_per_100(self) -> float:
-        """The number of memories surfaced per hundred decisions."""
         return 100.0 * self.memories / self.decisions if self.decisions else 0.0
 
     @property
@@ -92,7 +89,6 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 
 def stats_of(counts: Sequence[Count]) -> Stats:
-    """Add up the counters."""
     by_event: defaultdict[CountedEvent, list[Count]] = defaultdict(list)
     for each in counts:
         by_event[each.event].append(each)
@@ -129,7 +125,6 @@ def stats_of(counts: Sequence[Count]) -> Stats:
 
 
 def described(stats: Stats, days: int) -> dict[str, Any]:
-    """Return the totals as JSON."""
     return {
         "days": days,
         "decisions": stats.decisions,
@@ -199,7 +194,7 @@ def _saved(counts: Sequence[Count]) -> list[Saved]:
 
 
 def judge_totals(by_kind: Mapping[str, int]) -> dict[str, float]:
-    """Return the judge's verdicts, tokens and cost. `failed` includes unusable verdicts."""
+    """`failed` includes unusable verdicts."""
     kinds = Counter(by_kind)
     return {
         "asked": kinds["asked"],
@@ -216,8 +211,7 @@ def judge_totals(by_kind: Mapping[str, int]) -> dict[str, float]:
 
 
 def lesson_totals(by_kind: Mapping[str, int]) -> dict[str, float]:
-    """Return the work of the model that writes lessons, its tokens and their cost. `dropped` counts
-    the lessons that did not pass."""
+    """`dropped` counts the lessons that did not pass."""
     kinds = Counter(by_kind)
     names = ("asked", "failed", "kept", "replaced", "taken_back", "confirmed")
     return {

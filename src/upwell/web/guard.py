@@ -5,8 +5,6 @@ Any web page can send requests to 127.0.0.1, and a foreign host name can resolve
 except `/healthz`, `/readyz` and the files of the dashboard need a token. The dashboard's files
 contain no data, and a browser cannot send a token with its first request. The token identifies the
 principal. Everybody but the owner may use only `/mcp` and `/team`.
-
-Find the principal that a token belongs to.
 """
 
 import re
@@ -32,7 +30,7 @@ Denied = Callable[[str, str], None]
 
 
 def ignore_denial(who: str, why: str) -> None:
-    """Record nothing."""
+    pass
 
 
 class Denials(Struct, frozen=True):
@@ -90,10 +88,7 @@ class TooLarge(Exception):
 
 
 class Guard:
-    """ASGI middleware.
-
-    `hosts` are our own names and addresses. `open_paths` can be read without a token.
-    """
+    """`hosts` are our own names and addresses. `open_paths` can be read without a token."""
 
     def __init__(
         self,
@@ -188,7 +183,7 @@ class Guard:
 
 
 def _address_of(scope: Scope) -> str:
-    """Return the address of the sender, or of the proxy in front of this server."""
+    """The address of the sender, or of the proxy in front of this server."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 

@@ -58,7 +58,7 @@ Verify = Callable[[str], Awaitable[Principal | InvalidToken]]
 
 
 class IssuerKeys:
-    """An issuer's public keys, keyed by id."""
+    """An issuer's public keys, by id."""
 
     def __init__(self, options: OidcOptions, clock: Clock) -> None:
         self._options = options
@@ -68,11 +68,8 @@ class IssuerKeys:
         self._fetching = asyncio.Lock()
 
     async def find(self, key_id: str) -> "PyJWK | None":
-        """Return the key with this id, or None if no such key is known.
-
-        Raises:
-            OSError, ValueError: the keys cannot be fetched, and the last ones fetched are too old.
-        """
+        """Raises OSError or ValueError if the keys cannot be fetched and the last ones are too
+        old."""
         if self._age() > KEYS_SECONDS or key_id not in self._keys:
             await self._refresh(key_id)
         return self._keys.get(key_id)
@@ -111,14 +108,11 @@ class IssuerKeys:
 
 
 class Oidc:
-    """Verifies tokens from one issuer."""
-
     def __init__(self, options: OidcOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options
         self._keys = IssuerKeys(options, clock)
 
     async def verify(self, token: str) -> Principal | InvalidToken:
-        """Return the principal of a token, or the reason why the token is not accepted."""
         import jwt
 
         if len(token) > MAX_TOKEN_CHARS:
@@ -197,11 +191,8 @@ _REASONS = {
 
 
 def open_oidc(options: OidcOptions) -> Oidc | None:
-    """Return the verifier of tokens, or None if no issuer is configured.
-
-    Raises:
-        ConfigError: the audience is missing, an address is not safe, or the library is missing.
-    """
+    """None if no issuer is configured. Raises ConfigError if the audience is missing, an address is
+    not safe, or the library is missing."""
     if not options.issuer:
         return None
     if not options.audience:
@@ -237,11 +228,7 @@ def name_of(subject: str) -> str:
 
 
 def check_address(address: str) -> None:
-    """Reject an address if keys from it cannot be trusted.
-
-    Raises:
-        ValueError: the address is neither HTTPS nor on this machine.
-    """
+    """Raises ValueError unless the address is HTTPS or on this machine."""
     parts = urlsplit(address)
     local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
     if not (local or parts.scheme == "https") or not parts.hostname:
@@ -249,12 +236,8 @@ def check_address(address: str) -> None:
 
 
 async def fetched(address: str) -> bytes:
-    """Fetch the body at an address. Redirects are not followed.
-
-    Raises:
-        OSError: the server cannot be reached, is too slow, sends too much, or does not respond with
-            status 200.
-    """
+    """Redirects are not followed. Raises OSError if the server cannot be reached, is too slow,
+    sends too much, or does not respond with status 200."""
     import httpx2
 
     try:

@@ -1,7 +1,5 @@
-"""The HTTP application, with all routes behind the guard.
-
-Metrics in Prometheus' text format 0.0.4.
-"""
+"""The HTTP application, with all routes behind the guard, and metrics in Prometheus' text format
+0.0.4."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +44,6 @@ class Metric(Struct, frozen=True):
 
 
 def hook_metric(outcomes: Mapping[tuple[str, str], int]) -> Metric:
-    """Return the metric of hook events by host and outcome."""
     samples: dict[Labels, float] = {
         (("host", host), ("outcome", outcome)): float(count)
         for (host, outcome), count in outcomes.items()
@@ -55,12 +52,12 @@ def hook_metric(outcomes: Mapping[tuple[str, str], int]) -> Metric:
 
 
 def gauge(name: str, help: str, value: float) -> Metric:
-    """Return a metric that goes up and down."""
+    """A metric that goes up and down."""
     return Metric(name, help, "gauge", {(): float(value)})
 
 
 def counted(name: str, help: str, value: float) -> Metric:
-    """Return a metric that only increases."""
+    """A metric that only increases."""
     return Metric(name, help, "counter", {(): value})
 
 
@@ -79,7 +76,6 @@ def of_histogram(histogram: Histogram) -> Metric:
 
 
 def exposition(metrics: Iterable[Metric]) -> str:
-    """Format the metrics as Prometheus text."""
     return "".join(f"{line}\n" for metric in metrics for line in metric.lines())
 
 
@@ -116,13 +112,13 @@ class AnswerHook(Protocol):
 def http_app(
     routes: Sequence[BaseRoute], admission: Admission, hosts: Iterable[str] = ()
 ) -> ASGIApp:
-    """Put all routes behind one guard. `hosts` are accepted in addition to the loopback names."""
+    """Put all routes behind one guard. `hosts` are accepted besides the loopback names."""
     application = Starlette(routes=list(routes))
     return Guard(application, admission, {*LOOPBACK, *hosts}, open_paths=DASHBOARD_PATHS)
 
 
 def hook_routes(answer: AnswerHook) -> list[BaseRoute]:
-    """Return `POST /hook/HOST` and `/hook/HOST/EVENT`, which answer an agent's event."""
+    """`POST /hook/HOST` and `/hook/HOST/EVENT` answer an agent's event."""
 
     async def hook(request: Request) -> Response:
         names = request.path_params
@@ -169,9 +165,8 @@ def health_routes(
     metrics: Callable[[], Awaitable[Iterable[Metric]]],
     unready: Callable[[], str] = str,
 ) -> list[BaseRoute]:
-    """Return `/healthz` and `/readyz` for everybody, and `/metrics` for Prometheus. `unready()`
-    returns why this process should not get requests now, or "".
-    """
+    """`/healthz` and `/readyz` are for everybody, `/metrics` for Prometheus. `unready()` returns
+    why this process should not get requests now, or ""."""
 
     async def readyz(_: Request) -> Response:
         reason = unready()

@@ -45,9 +45,8 @@ WARNING_SECONDS = 60.0
 
 
 class TimedProtocol(H11Protocol):
-    """Closes a connection if the head of a request takes too long. Closes the oldest connection
-    without a token if there are too many of them.
-    """
+    """Closes a connection if the head of a request takes too long, and the oldest one without a
+    token if there are too many."""
 
     def __init__(self, server: "HttpServer", ended: Callable[[], None]) -> None:
         super().__init__(server.config, server.server_state, server.lifespan.state)
@@ -240,11 +239,7 @@ def http_server(app: ASGIApp) -> HttpServer:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Parse `HOST:PORT`, `[::1]:PORT`, or `PORT` for a port on 127.0.0.1.
-
-    Raises:
-        UsageError: the text has none of these forms.
-    """
+    """Parse `HOST:PORT`, `[::1]:PORT`, or `PORT` for a port on 127.0.0.1."""
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65_535:
         raise UsageError(f"{text[:60]!r} is not HOST:PORT", hint="for example 127.0.0.1:8765")
@@ -252,21 +247,14 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def url_of(host: str, port: int) -> str:
-    """Return the gateway's address, for display."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether the IP address `host` is a loopback address."""
     return ipaddress.ip_address(host).is_loopback
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
-
-    Raises:
-        UsageError: the address cannot be used, for example because it is in use or not ours.
-    """
     # asyncio disables Nagle's algorithm only for sockets that were created with an explicit
     # protocol. With the algorithm, every response waits 40 ms for an acknowledgement.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -46,8 +46,6 @@ OpenFor = Callable[[Principal], AccessedMemories]
 
 
 class _Refusal(Exception):
-    """The error response to a request that is not served."""
-
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
         self.status = status
@@ -55,7 +53,7 @@ class _Refusal(Exception):
 
 
 class TeamDoor:
-    """Serves the routes. `open_for` is None for a gateway without a team's database."""
+    """`open_for` is None for a gateway without a team's database."""
 
     def __init__(self, open_for: OpenFor | None) -> None:
         self._open_for = open_for

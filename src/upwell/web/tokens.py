@@ -37,11 +37,8 @@ MIN_CHARS = 16
 
 
 def token_of(path: Path) -> str:
-    """Return the token in the file at `path`. The first call creates the file with mode 0600.
-
-    Raises:
-        StoreUnwritable: the file cannot be read or written, or the token is too short.
-    """
+    """The first call creates the file with mode 0600. Raises StoreUnwritable if the file cannot be
+    read or written, or the token is too short."""
     try:
         create_once(path, f"{_new_token()}\n".encode())
         token = read_regular_file(path).decode().strip()
@@ -58,7 +55,7 @@ def token_of(path: Path) -> str:
 
 
 class AccessToken(Struct, frozen=True):
-    """A token for another user. `made_at` is ISO 8601 in UTC."""
+    """`made_at` is ISO 8601 in UTC."""
 
     principal: Principal
     """The principal as the owner entered it. Requests with the token use `admitted`, which
@@ -114,13 +111,7 @@ def issue(
     *,
     role: Role = Role.WRITER,
 ) -> str:
-    """Create a token for `name`, who may see these namespaces (by default, all shared ones).
-
-    Raises:
-        UsageError: the name or a namespace is invalid, or the name already has a token.
-        StoreCorrupt: the file is damaged.
-        StoreUnwritable: the file cannot be read or written.
-    """
+    """Create a token for `name`, who may see these namespaces (by default, all shared ones)."""
     check_name(name, "token name")
     secret = _new_token()
     patterns = tuple(dict.fromkeys(map(namespace_pattern, namespaces)))
@@ -137,13 +128,7 @@ def issue(
 
 
 def revoke(path: Path, name: str) -> AccessToken:
-    """Revoke the token of `name`, and return it.
-
-    Raises:
-        UsageError: no token has this name.
-        StoreCorrupt: the file is damaged.
-        StoreUnwritable: the file cannot be read or written. Nothing has changed.
-    """
+    """Revoke the token of `name`, and return it."""
     with exclusively(path):
         issued = tokens_in(path)
         revoked = next((token for token in issued if token.principal.name == name), None)

@@ -4,13 +4,6 @@ Its environment contains only the variables on an allow-list and those that the 
 has its own process group. On Linux, a `tied` child dies with the gateway: the kernel kills the
 child, and a watcher kills the rest of the group. The last lines of the child's stderr are kept for
 error messages.
-
-Kill the processes that our children started, even if the gateway is killed with `kill -9`.
-
-The kernel can kill a child when its parent dies (`wire/child.py`), but not the processes that the
-child started. The gateway therefore starts a shell (1.7 MB resident), and writes to a pipe to tell
-it which process groups have started and ended. However the gateway ends, the pipe closes, and the
-shell then kills the remaining groups.
 """
 
 import asyncio
@@ -44,7 +37,9 @@ for group in $groups; do kill -9 "-$group"; done
 
 
 class Watcher:
-    """This process's shell, started when the first group is watched."""
+    """Kills the process groups of our children however this process ends, even by `kill -9`: when a
+    pipe closes, a shell (1.7 MB resident) kills those of which it was told through the pipe. It is
+    started when the first group is watched."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
@@ -61,7 +56,6 @@ class Watcher:
             self._begin()
 
     def release(self, group: int) -> None:
-        """Stop watching a group that has ended. Its number may soon be reused."""
         if group in self._groups:
             self._groups.discard(group)
             self._tell("-", [group])
@@ -217,7 +211,6 @@ class Child:
             self._idle_since = None
 
     async def exit_reason(self, patience_seconds: float = 0.5) -> str:
-        """Describe how the child ended, with its last stderr lines, for an error message."""
         await _finishes(patience_seconds, self._ended.wait())
         code = self._process.returncode
         if code is None:
@@ -244,7 +237,6 @@ class Child:
         await self._tasks.drain()
 
     async def _end_output(self) -> None:
-        """End the output once the process has exited and its pipe has been silent for a while."""
         await self._ended.wait()
         loop = asyncio.get_running_loop()
         ended = loop.time()

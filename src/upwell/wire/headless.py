@@ -101,7 +101,6 @@ class HeadlessChat:
         )
 
     def close(self) -> None:
-        """End the present run, and refuse further ones."""
         self._closed.set()
 
     def _run(self, system: str, user: str, deadline: Deadline) -> str:
@@ -134,8 +133,6 @@ class HeadlessChat:
 
 
 class _Run:
-    """One run of an agent."""
-
     def __init__(
         self, command: Sequence[str], folder: Path, env: Mapping[str, str], stdin: int
     ) -> None:
@@ -154,11 +151,8 @@ class _Run:
         self._texts: dict[int, bytearray] = {}
 
     def output(self, deadline: Deadline, closed: Event) -> str:
-        """What it prints, until it ends.
-
-        Raises:
-            LlmError: it failed, was late, printed too much, or `closed` was set.
-        """
+        """Return what the agent prints until it ends. Raises LlmError if it failed, was late,
+        printed too much, or `closed` was set."""
         process = self._process
         assert process.stdout is not None
         assert process.stderr is not None
@@ -192,7 +186,6 @@ class _Run:
             select.select([], [], [], LOOK_SECONDS)
 
     def _check(self, deadline: Deadline, closed: Event) -> None:
-        """Raise LlmError if the run has to stop."""
         if closed.is_set():
             raise LlmError(f"{self._name} was stopped")
         if deadline.passed():
@@ -206,7 +199,7 @@ class _Run:
         return os.waitid(os.P_PID, self._process.pid, options) is not None
 
     def _end(self) -> int:
-        """Kill whatever is left of the group. Returns the agent's exit status."""
+        """Kill whatever is left of the group, and return the agent's exit status."""
         if not self._has_ended():
             self._signal(signal.SIGTERM)
             until = monotonic() + GRACE_SECONDS

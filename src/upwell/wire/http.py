@@ -87,8 +87,7 @@ def _inflated(decoder: "zlib._Decompress", data: bytes) -> bytes:
 
 
 async def body_of(response: "httpx2.Response", max_bytes: int, identity: bytes) -> Line:
-    """Read the body of the response to a request. Reading stops once the body exceeds
-    `max_bytes`."""
+    """Reading stops once the body exceeds `max_bytes`."""
     parts: list[bytes] = []
     size = 0
     async for chunk in pieces_of(response):
@@ -100,12 +99,10 @@ async def body_of(response: "httpx2.Response", max_bytes: int, identity: bytes) 
 
 
 def too_large(identity: bytes, size: int) -> Line:
-    """Return the line that stands in for an oversized answer."""
     return Line(b'{"id":%b' % identity, oversize=size)
 
 
 def is_answer(event: SseEvent, identity: bytes) -> bool:
-    """Return whether an event answers the request with the id `identity`."""
     try:
         message = read_message(event.data)
     except NotJson:
@@ -114,7 +111,6 @@ def is_answer(event: SseEvent, identity: bytes) -> bool:
 
 
 def unanswered(identity: bytes, reason: str, *, not_run: bool = False) -> Line:
-    """Return the line that reports a request as lost, and why."""
     return Line(b"", lost=identity, reason=reason, not_run=not_run)
 
 
@@ -148,7 +144,6 @@ def refused(identity: bytes, status: int, body: bytes, requirement: str = "") ->
 
 
 def _shown(body: bytes) -> str:
-    """The beginning of a response, on one line and without secrets."""
     return redacted_start(" ".join(body.decode(errors="replace").split()), 200)
 
 
@@ -171,16 +166,13 @@ class _Redirected(ValueError):
 
 
 class _Progress(Struct):
-    """How far a stream has been read. `wait_seconds` is the wait before a retry."""
-
     last_event: str = ""
     wait_seconds: float = RETRY_SECONDS
     answered: bool = False
 
 
 class _Post(Struct, frozen=True):
-    """A request in progress. `modern` is True for a request of MCP 2026-07-28, which belongs to
-    no session."""
+    """`modern`: a request of MCP 2026-07-28, which belongs to no session."""
 
     task: "asyncio.Task[None]"
     modern: bool
@@ -216,7 +208,6 @@ class HttpLink:
         return self
 
     def lines(self) -> AsyncIterator[Line]:
-        """Yield the server's messages until the link ends."""
         return self._inbox.lines()
 
     async def write(self, line: bytes) -> None:
@@ -255,7 +246,6 @@ class HttpLink:
         await self._client.aclose()
 
     async def exit_reason(self) -> str:
-        """Return why the link ended, for an error message."""
         return self._reason or "its stream ended"
 
     async def stop(self, grace_seconds: float = 2.0) -> None:
@@ -507,11 +497,6 @@ def _note_session(session: dict[str, str], response: "httpx2.Response", body: by
 
 
 def _same_origin(url: str, endpoint: str) -> str:
-    """Return the URL to which the server wants messages to be posted.
-
-    Raises:
-        ValueError: the URL's origin differs from the server's.
-    """
     target = urljoin(url, endpoint.strip())
     if _origin(target) != _origin(url):
         raise ValueError(f"it gives a URL on another host for messages: {target[:200]}")
@@ -519,10 +504,5 @@ def _same_origin(url: str, endpoint: str) -> str:
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """Return the scheme, host and port of a URL.
-
-    Raises:
-        ValueError: the port is not a number.
-    """
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

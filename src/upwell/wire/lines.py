@@ -1,11 +1,8 @@
-"""Read and write newline-delimited messages over pipes.
+"""Read and write newline-delimited messages over pipes, and read server-sent events (WHATWG HTML,
+section 9.2.6).
 
-The reader limits the size of a line. It works on bytes, so one invalid byte does not end a session.
-
-Read server-sent events (WHATWG HTML, section 9.2.6) as bytes.
-
-The data of an event keeps every byte, except that its lines are joined with LF. For an event over
-the size limit, only the size and the beginning are reported.
+The readers limit the size of a line or an event, of which they report only the beginning. They work
+on bytes, so one invalid byte does not end a session.
 """
 
 import asyncio
@@ -45,7 +42,6 @@ class _Building(Struct):
     size: int = 0
 
     def add(self, line: bytes, dropped_bytes: int, max_bytes: int) -> None:
-        """Add a line from which `dropped_bytes` were dropped."""
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
@@ -117,14 +113,12 @@ class Line(Struct, frozen=True):
 
 
 class ByteSource(Protocol):
-    """A source of bytes. `b""` marks its end."""
+    """`b""` marks its end."""
 
     async def read(self, most: int) -> bytes: ...
 
 
 class Sink(Protocol):
-    """A destination of lines."""
-
     async def write(self, line: bytes) -> None:
         """Send `line` and its newline.
 
@@ -147,9 +141,7 @@ class ServerLink(Protocol):
         """True if the connection ended because the server requires a login."""
         ...
 
-    async def exit_reason(self) -> str:
-        """Return how the connection ended, for an error message."""
-        ...
+    async def exit_reason(self) -> str: ...
 
     async def stop(self, grace_seconds: float = 2.0) -> None: ...
 
@@ -186,8 +178,8 @@ async def read_lines(source: ByteSource, max_bytes: int = MAX_LINE_BYTES) -> Asy
 
 
 def unbroken(line: bytes) -> bytes:
-    """Return `line` without newlines. A newline would let the line forge a second message, and some
-    readers treat a carriage return as a newline."""
+    """A line end inside would let a line forge a second message, and some readers treat a carriage
+    return as one."""
     return line.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
@@ -205,11 +197,8 @@ class PipeSink:
             await self.send(unbroken(line) + b"\n")
 
     async def send(self, data: bytes, end: bytes = b"") -> None:
-        """Send raw bytes. Waits while the reader is behind.
-
-        Raises:
-            ConnectionError: the reader has closed the connection.
-        """
+        """Waits while the reader is behind. Raises ConnectionError if it has closed the
+        connection."""
         if self._writer.is_closing():
             raise ConnectionResetError("the other side has closed the connection")
         # Wait for room before the write, so that a caller that is cancelled during the wait has
@@ -255,8 +244,6 @@ class FileSink:
 
 
 class FileSource:
-    """Reads a file or a terminal in a thread."""
-
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
@@ -310,7 +297,6 @@ class LineQueue:
         """The size of the queued lines in bytes."""
 
     async def put(self, line: Line) -> None:
-        """Add a line as soon as there is room."""
         while self._lines and self.size + len(line.data) > self._max_bytes:
             await self._change()
         self.add(line)
@@ -322,12 +308,10 @@ class LineQueue:
         self._wake()
 
     def end(self) -> None:
-        """Close the queue. The lines in it are still delivered."""
         self._ended = True
         self._wake()
 
     async def lines(self) -> AsyncIterator[Line]:
-        """Yield the lines until the queue is closed and empty."""
         while True:
             while not self._lines and not self._ended:
                 await self._change()

@@ -62,7 +62,6 @@ class Login:
         return bool(self.token_endpoint and (self.refresh_token or self.is_machine))
 
     def is_fresh(self, now: float) -> bool:
-        """Return whether the token can be used without renewal."""
         return self.holds and (self.expires_at is None or now < self.expires_at - EARLY_SECONDS)
 
     def described(self, now: float) -> str:
@@ -82,7 +81,7 @@ class Login:
         return dataclasses.replace(self, wanted=" ".join(scopes))
 
     def over(self) -> "Login":
-        """Return the login without its tokens, which marks it as expired."""
+        """Without its tokens, a login counts as expired."""
         return dataclasses.replace(self, access_token="", refresh_token="")
 
 
@@ -97,21 +96,13 @@ class Logins:
         self._known: Mapping[str, Login] = {}
 
     def get(self, server: str, url: str) -> Login | None:
-        """Return the login to a server, if it is valid for this URL.
-
-        Raises:
-            StoreCorrupt, StoreUnwritable: the file cannot be read.
-        """
+        """Return the login to a server, if it is valid for this URL. Raises StoreCorrupt or
+        StoreUnwritable if the file cannot be read."""
         self._refresh()
         login = self._known.get(server)
         return login if login is not None and login.url == url else None
 
     def described(self, server: str, url: str, clock: Clock = SYSTEM_CLOCK) -> str:
-        """Describe the state of the login to a server. See `Login.described()`.
-
-        Raises:
-            StoreCorrupt, StoreUnwritable: the file cannot be read.
-        """
         login = self.get(server, url)
         return login.described(clock.now()) if login else NEEDED
 

@@ -76,12 +76,6 @@ def mirrors_of(schema: object) -> tuple[Mirror, ...]:
 
 
 def declared_by(tool: RawObject) -> tuple[Mirror, ...]:
-    """Return the mirrors that a listed tool declares.
-
-    Raises:
-        BadMirror: see `mirrors_of()`.
-        NotJson: the schema cannot be decoded.
-    """
     schema = tool.get("inputSchema") or b""
     return mirrors_of(loads(schema)) if DECLARATION.encode() in schema else ()
 
@@ -129,8 +123,7 @@ class Mirrors:
 
 
 def argument_headers(mirrors: tuple[Mirror, ...], arguments: bytes) -> dict[str, str]:
-    """Return the headers of a call with these arguments (raw JSON). Absent and null arguments get
-    no header."""
+    """`arguments` is raw JSON. Absent and null arguments get no header."""
     rendered = {mirror.header: _rendered(_at(arguments, mirror.path)) for mirror in mirrors}
     return {header: encoded(value) for header, value in rendered.items() if value is not None}
 
@@ -138,7 +131,6 @@ def argument_headers(mirrors: tuple[Mirror, ...], arguments: bytes) -> dict[str,
 def differing(
     mirrors: tuple[Mirror, ...], arguments: bytes, headers: Mapping[str, str]
 ) -> str | None:
-    """Return the first header that differs from its argument, or None if all agree."""
     for mirror in mirrors:
         header, value = headers.get(mirror.header), _rendered(_at(arguments, mirror.path))
         if header is None and value is None:

@@ -83,7 +83,6 @@ class LoginAuth(httpx2.Auth):
         return login
 
     async def _renewed(self, spent: Login) -> Login:
-        """Return a login newer than `spent`, renewed by this process or another."""
         async with self._renewing:
             lock = self._logins.renewing(self._server)
             try:

@@ -1,11 +1,4 @@
-"""One end of a JSON-RPC connection. It sends requests and settles each of them exactly once.
-
-The rate of a server's messages is limited, so that it does not hold up the others. The number of
-answers is limited by the number of our requests. The rate limit applies to all other messages:
-notifications, the server's own requests, and unrequested answers. When a server exceeds the rate,
-the gateway stops reading for a while, and the pipe fills.
-
-"""
+"""One end of a JSON-RPC connection. It sends requests and settles each of them exactly once."""
 
 import asyncio
 import re
@@ -35,7 +28,9 @@ class Flood(ValueError):
 
 
 class ServerPace:
-    """The rate limit of the server `name`."""
+    """Limits the rate of a server's messages, so that it does not hold up the others: of all but
+    the answers to our requests. When a server exceeds it, we stop reading for a while, and the pipe
+    fills."""
 
     def __init__(self, name: str, *, now: Callable[[], float] = time.monotonic) -> None:
         self._name = name
@@ -174,7 +169,6 @@ def _large_answer(data: bytes, repaired: int) -> Message | None:
 
 
 def error_body(code: int, message: str, data: object = None) -> bytes:
-    """Return the raw JSON of a JSON-RPC error object."""
     body: dict[str, object] = {"code": code, "message": message}
     if data is not None:
         body["data"] = data
@@ -182,7 +176,6 @@ def error_body(code: int, message: str, data: object = None) -> bytes:
 
 
 def error_code(error: bytes) -> object:
-    """Return the code of a raw JSON-RPC error, or None if `error` is empty."""
     return RawObject.parse(error).value("code") if error else None
 
 
@@ -194,7 +187,6 @@ def line_of(method: str, params: bytes = b"", identity: bytes = b"") -> bytes:
 
 
 def answer_line(identity: bytes, reply: Reply) -> bytes:
-    """Return the line that answers a request with a result or an error."""
     name, body = (b"error", reply.error) if reply.error else (b"result", reply.result)
     return b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (identity, name, body)
 
@@ -271,7 +263,6 @@ class Peer:
             self.close(PeerGone("the connection was closed"))
 
     def close(self, reason: Exception) -> None:
-        """Fail every waiting request."""
         self._closed_reason = self._closed_reason or reason
         for future in self._waiting.values():
             if not future.done():
@@ -312,7 +303,6 @@ class Peer:
         await self._send(line_of(method, params))
 
     async def answer(self, identity: bytes, reply: Reply) -> None:
-        """Answer a request from the other side."""
         line = answer_line(identity, reply)
         del reply  # it may be megabytes long, and the line is a copy
         await self._send(line)

@@ -50,12 +50,8 @@ class NotJson(ValueError):
 
 
 def loads(raw: bytes) -> Any:
-    """Decode `raw` to look at its values. Lone surrogates are kept.
-
-    Raises:
-        NotJson: `raw` is not JSON, is nested too deeply to be decoded, or contains an integer that
-            is too long.
-    """
+    """Decode `raw` to look at its values. Lone surrogates are kept. Raises NotJson also for values
+    that are nested too deeply and for integers that are too long."""
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -63,12 +59,8 @@ def loads(raw: bytes) -> Any:
 
 
 def check(raw: bytes) -> None:
-    """Check that `raw` is JSON at every level. Values that are nested too deeply for the parser are
-    accepted, and numbers may have any length.
-
-    Raises:
-        NotJson: `raw` is not JSON.
-    """
+    """Check that `raw` is JSON at every level; if not, raise NotJson. Values that are nested too
+    deeply for the parser are accepted, and numbers may have any length."""
     try:
         json.loads(raw, parse_int=float)
     except RecursionError:
@@ -94,7 +86,6 @@ def one_line(raw: bytes) -> bytes:
 
 
 def depth(raw: bytes) -> int:
-    """Return the depth to which brackets are nested in `raw`."""
     deepest = level = 0
     for mark in _MARK.finditer(raw):
         char = raw[mark.start()]
@@ -123,11 +114,7 @@ class RawObject(Struct, frozen=True):
 
     @classmethod
     async def opened(cls, raw: bytes) -> "RawObject":
-        """Like `parse()`, but split long input in a thread.
-
-        Raises:
-            NotJson: `raw` is not one JSON object.
-        """
+        """Like `parse()`, but split long input in a thread."""
         if len(raw) <= THREAD_BYTES:
             return cls.parse(raw)
         opened = await asyncio.to_thread(cls.parse, raw)
@@ -137,19 +124,12 @@ class RawObject(Struct, frozen=True):
 
     @classmethod
     def parse(cls, raw: bytes) -> "RawObject":
-        """Split `raw` into its members.
-
-        Raises:
-            NotJson: `raw` is not one JSON object.
-        """
+        """Raises NotJson if `raw` is not one JSON object."""
         return cls(_compact_members(raw) or tuple(_split(raw, b"{", b"}")))
 
     def get(self, name: str) -> bytes | None:
         """Return the raw value of the last member with this name, because parsers use the last one.
-
-        Raises:
-            NotJson: the name of a member contains an invalid escape.
-        """
+        Raises NotJson if the name of a member contains an invalid escape."""
         quoted = b'"%b"' % name.encode()
         for key, value in reversed(self.members):
             if key == quoted or (b"\\" in key and loads(key) == name):
@@ -157,17 +137,13 @@ class RawObject(Struct, frozen=True):
         return None
 
     def value(self, name: str, default: Any = None) -> Any:
-        """Return the decoded value of a member, or `default` if there is none.
-
-        Raises:
-            NotJson: the value or a name is malformed, or the value cannot be decoded.
-        """
+        """Return the decoded value of a member. Raises NotJson if the value or a name is malformed,
+        or the value cannot be decoded."""
         raw = self.get(name)
         return default if raw is None else loads(raw)
 
     def decoded(self) -> dict[str, Any]:
-        """Return the decoded members. Those that cannot be decoded, such as deeply nested ones, are
-        left out."""
+        """Members that cannot be decoded, such as deeply nested ones, are left out."""
         decoded: dict[str, Any] = {}
         for key, value in self.members:
             try:
@@ -177,8 +153,7 @@ class RawObject(Struct, frozen=True):
         return decoded
 
     def replaced(self, name: str, value: bytes) -> "RawObject":
-        """Return a copy in which the member `name` has this value. If there is no such member, it
-        is added at the end."""
+        """If there is no such member, it is added at the end."""
         if any(_is(key, name) for key, _ in self.members):
             return RawObject(
                 tuple((key, value if _is(key, name) else old) for key, old in self.members)
@@ -186,7 +161,6 @@ class RawObject(Struct, frozen=True):
         return RawObject((*self.members, (dumps(name), value)))
 
     def without(self, *names: str) -> "RawObject":
-        """Return a copy without these members."""
         return RawObject(
             tuple(
                 (key, value)
@@ -203,17 +177,11 @@ class RawObject(Struct, frozen=True):
 
 
 class RawArray(Struct, frozen=True):
-    """One level of a JSON array, with its items as raw bytes."""
-
     items: tuple[bytes, ...] = ()
 
     @classmethod
     def parse(cls, raw: bytes) -> "RawArray":
-        """Split `raw` into its items.
-
-        Raises:
-            NotJson: `raw` is not one JSON array.
-        """
+        """Raises NotJson if `raw` is not one JSON array."""
         return cls(_compact_items(raw) or tuple(item for _, item in _split(raw, b"[", b"]")))
 
     def encode(self) -> bytes:
@@ -311,12 +279,8 @@ def _skip(raw: bytes, offset: int) -> int:
 
 
 def _string_end(raw: bytes, start: int) -> int:
-    """Return the position after the string at `start`. A string, such as an image, may be megabytes
-    long. Its end is found with `find()`, because all other threads would wait for a regex match.
-
-    Raises:
-        NotJson: the string does not end.
-    """
+    """A string, such as an image, may be megabytes long. Its end is found with `find()`, because
+    all other threads would wait for a regex match."""
     place = start + 1
     quote = raw.find(b'"', place)
     while quote >= 0:

@@ -85,7 +85,6 @@ class Poll:
             self._poll.unregister(fd)
 
     def wait(self, seconds: float | None) -> None:
-        """Wait for an event, at most `seconds`, and handle those that have arrived."""
         for fd, events in self._poll.poll(None if seconds is None else seconds * 1000 + 1):
             if call := self._calls.get(fd):
                 call(events)
@@ -128,12 +127,10 @@ class Ask:
         self._send()
 
     def give_up(self) -> None:
-        """Conclude without an answer, because the deadline has passed."""
         self.is_late = True
         self._conclude(None)
 
     def settle(self, delivered: bool) -> None:
-        """Report whether the agent was given the answer."""
         peer, self._socket = self._socket, None
         if peer is None:
             return

@@ -14,7 +14,7 @@ _LOCALE = "LC_CTYPE"
 
 
 class ServerCannotStart(Exception):
-    """The server cannot be started. `status` is the exit status of a shell in this case."""
+    """`status` is the exit status of a shell in this case."""
 
     def __init__(self, reason: str, status: int) -> None:
         super().__init__(reason)
@@ -26,11 +26,6 @@ class WrappedServer:
     the process runs."""
 
     def __init__(self, command: list[str]) -> None:
-        """Start the server.
-
-        Raises:
-            CannotStart: the program is missing or cannot be run.
-        """
         their_stdin, self.stdin = os.pipe()
         self.stdout, their_stdout = os.pipe()
         actions = [
@@ -56,7 +51,6 @@ class WrappedServer:
         self.wait_status: int | None = None
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process, if it is running."""
         if self.wait_status is None:
             try:
                 os.kill(self.pid, number)

@@ -1,10 +1,8 @@
-"""The daemon's side of wrapped servers: what happens to a result of which a relay tells.
+"""The daemon's side of wrapped servers, and of `upwell serve --tools`.
 
 A relay asks about one result at a time, and about the tools whose `outputSchema` it should list
-(`asking.py`). The results go through the gateway's own pipeline.
-
-The daemon's side of `upwell serve --tools`: an MCP server with upwell's own tools only, which
-answers one message at a time and keeps no state between them.
+(`asking.py`). The results go through the gateway's own pipeline. `serve --tools` is an MCP server
+with upwell's own tools only, which keeps no state between messages.
 """
 
 import asyncio
@@ -68,11 +66,6 @@ class RelayDescription(Struct, frozen=True):
 
     @classmethod
     def described(cls, raw: bytes, parent: int) -> "RelayDescription":
-        """Read a description.
-
-        Raises:
-            NotJson: it is malformed.
-        """
         about = loads(raw)
         if not isinstance(about, dict):
             raise NotJson("the relay does not describe itself")
@@ -86,11 +79,7 @@ class RelayDescription(Struct, frozen=True):
 
 class _Asking(Nobody):
     """The agent that made a call, and the call. `facts` is what the relay knows of the tool, and
-    `request` is the agent's request as raw JSON.
-
-    Raises:
-        NotJson: the facts or the request are malformed.
-    """
+    `request` is the agent's request as raw JSON."""
 
     def __init__(
         self, relay: RelayDescription, facts: RawObject, request: bytes, receipt: Receipt
@@ -150,13 +139,12 @@ class WrapDoor:
         return b"".join((NEW, answer[:start], result, answer[end:]))
 
     async def aclose(self) -> None:
-        """Stop all searches."""
         for pipeline in self._pipelines.values():
             await pipeline.aclose()
         await self._tasks.drain()
 
     def _with_schema(self, relay: RelayDescription, names: Any) -> list[str]:
-        """Return those of the tools that keep their `outputSchema`."""
+        """Those of the tools that keep their `outputSchema`."""
         known = names if isinstance(names, list) else []
         return [name for name in known if not self._may_shorten(relay.name, str(name))]
 
@@ -244,7 +232,6 @@ class ToolDoor:
         return NEW + answer_line(message.id, reply) + b"\n"
 
     async def _reply(self, message: Message, about: bytes, parent: int) -> Reply:
-        """Every failure becomes a JSON-RPC error."""
         try:
             params = RawObject.parse(message.params)
             envelope = supported(envelope_of(params))

@@ -105,7 +105,7 @@ def _read_head(head: bytes, found: dict[str, str]) -> int:
 
 
 def _end_of_inner(text: str) -> int:
-    """Return where the last object or array within the outermost object ends, or 0."""
+    """Where the last object or array within the outermost object ends, or 0."""
     return max(text.rfind("}", 0, -1), text.rfind("]", 0, -1)) + 1
 
 
@@ -141,7 +141,6 @@ def parsed(text: str) -> object:
 
 
 def member(value: object, *path: str) -> str:
-    """Return the string at a path of keys, or "" if there is none."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
@@ -178,7 +177,6 @@ class ToolList:
         self._places.append((name, start, end))
 
     def without_schemas(self, names: set[str]) -> bytes:
-        """Return the message without the `outputSchema` of these tools."""
         parts, done = [], 0
         for name, start, end in self._places:
             if name in names:
@@ -234,7 +232,6 @@ def _items(text: str, at: int) -> "Iterator[tuple[int, int]]":
 
 
 def _key(text: str, at: int) -> tuple[str, int]:
-    """Return the key at `at`, and where its value begins."""
     at = _past_space(text, at)
     if text[at] != '"':
         raise ValueError

@@ -6,8 +6,6 @@ not wait for them. Without a daemon, or if it is late, a result passes as it is.
 may be shortened are listed without their `outputSchema` (docs/decisions.md).
 
 An agent runs one relay for each of its servers, so this imports only the cheap part of the stdlib.
-
-What passes through pipes: bytes that wait until a pipe takes them, and bytes read as lines.
 """
 
 import _signal
@@ -44,10 +42,9 @@ from upwell.wrap.messages import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from upwell.wrap.asking import Concluded
-
-if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from upwell.wrap.asking import Concluded
 
     Written = Callable[[bool], None]
 
@@ -233,7 +230,6 @@ class Relay:
         self._is_told_to_end = False
 
     def run(self) -> int:
-        """Relay until the server has ended. Returns its wait status."""
         self._listen_for_signals()
         while (status := self._final_status()) is None:
             self._pace()
@@ -245,7 +241,6 @@ class Relay:
     # The two directions
 
     def _pace(self) -> None:
-        """Read from each side, as long as the other side takes it."""
         for fd, is_open, outlet, read in (
             (0, self._client_is_open, self._to_server, self._read_client),
             (self._server.stdout, self._server_is_open, self._to_client, self._read_server),

@@ -81,11 +81,7 @@ async def _receive(link: HttpLink, sink: Sink, waiting: dict[bytes, str]) -> Non
 
 def _message(line: Line, waiting: Container[bytes]) -> bytes:
     """Return the message in a line, or the error that answers a lost request, or b"" if that was
-    answered.
-
-    Raises:
-        NotJson: a line ends inside a string.
-    """
+    answered."""
     if line.lost:
         lost = answer_line(line.lost, Reply(error=error_body(INTERNAL_ERROR, line.reason)))
         return lost if line.lost in waiting else b""

@@ -33,7 +33,6 @@ class ToolsConnection:
         self._client = ""
 
     def run(self) -> int:
-        """Serve until the agent disconnects. Returns the exit status."""
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
         # Ended processes that started a daemon are not waited for.
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
@@ -46,7 +45,6 @@ class ToolsConnection:
         return 0
 
     def _answer(self, line: bytes) -> bytes:
-        """The line that answers a message, or b"" for none."""
         if b"clientInfo" in line:
             message = parsed(line.decode(errors="replace"))
             self._client = member(message, "params", "clientInfo", "name") or self._client
@@ -94,14 +92,12 @@ class ToolsConnection:
 
 
 def _refusal(line: bytes, reason: str) -> bytes:
-    """The error for a request, or b"" for a notification."""
     request = outline(line, line).get("id", "")
     error = f'{{"code":-32603,"message":{quoted(reason)}}}'
     return f'{{"jsonrpc":"2.0","id":{request},"error":{error}}}\n'.encode() if request else b""
 
 
 def _write(answer: bytes) -> bool:
-    """Write to the agent. Returns whether all of it was written."""
     try:
         while answer:
             answer = answer[os.write(1, answer) :]

@@ -43,7 +43,6 @@ def main(args: list[str]) -> int:
 
 
 def serve_tools(args: list[str]) -> int:
-    """Serve upwell's own tools. Returns the exit status."""
     from upwell.wrap.asking import OF_PLUGIN
     from upwell.wrap.serve import ToolsConnection
 
@@ -61,11 +60,7 @@ def _place(options: dict[str, list[str]]) -> DaemonPlace:
 
 
 def _read(args: list[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the values of the options, and the command after `--`.
-
-    Raises:
-        Wrong: an option is unknown, or there is not either a command or an address.
-    """
+    """Return the values of the options, and the command after `--`."""
     options: dict[str, list[str]] = {}
     words = iter(args)
     for word in words:
@@ -82,7 +77,6 @@ def _read(args: list[str]) -> tuple[dict[str, list[str]], list[str]]:
 
 
 def _remote(url: str, headers: list[str]) -> list[str]:
-    """The command of the program that stands for a server at an address."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     code = f"import sys; sys.path.append({root!r}); from upwell.wrap.remote import main; "
     code += "sys.exit(main(sys.argv[1:]))"

@@ -44,7 +44,7 @@ class _Flight(Struct):
 
 
 class Cache:
-    """The cache. Its keys are HMACs, with `secret` as their key."""
+    """The keys are HMACs with `secret`."""
 
     def __init__(
         self,
@@ -63,7 +63,6 @@ class Cache:
     async def through(
         self, call: ToolCall, server: ServerOptions, client: Client, send: Send
     ) -> Reply:
-        """Return the cached result, or else call `send()`."""
         key = self._key(call, server, client)
         if not key:
             return await send()
@@ -84,7 +83,6 @@ class Cache:
                 flight.task.cancel()
 
     async def aclose(self) -> None:
-        """Finish writing."""
         await self._writes.drain()
 
     def _start(self, key: str, send: Send) -> _Flight:
@@ -144,9 +142,8 @@ def _lasting_meta(params: RawObject) -> RawObject:
 
 
 def _canonical(arguments: bytes) -> str:
-    """Return a text that is the same for equal arguments. Whitespace and the order of keys are
-    ignored, but repeated keys and the notation of numbers are not.
-    """
+    """Return the same text for equal arguments. Whitespace and the order of keys are ignored,
+    repeated keys and the notation of numbers are not."""
     try:
         value = json.loads(
             arguments, parse_int=_lexeme, parse_float=_lexeme, object_pairs_hook=_members

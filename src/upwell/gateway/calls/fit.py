@@ -1,14 +1,9 @@
 """Fits a result to the agent's budget: chooses the blocks to shorten, and reports what is omitted.
 
 A result within its budget, or slightly over it, passes through byte for byte. In a larger result,
-the texts (`parts.py`) share the budget, and small ones stay whole if possible. The original of a
+the texts (`results.py`) share the budget, and small ones stay whole if possible. The original of a
 shortened text is kept under a key. A notice block at the end of the result counts the omissions and
 explains how to read them. Blocks of other types keep their places.
-
-Dedicated threads for work that waits for a language model.
-
-A model may take a minute to reply, or never reply. Such work must not occupy the few threads of
-`asyncio.to_thread()`, which all calls share.
 """
 
 import asyncio
@@ -54,8 +49,9 @@ MAX_SUMMARIES = 8
 
 
 class SummaryThreads:
-    """Runs functions on daemon threads. To run at most `most` at a time, the caller must check
-    `is_full` before it calls `run()`."""
+    """Runs work that waits for a language model on threads of its own. A model may take a minute to
+    reply, or never reply, and must not occupy the few threads of `asyncio.to_thread()`, which all
+    calls share. To run at most `most` at a time, check `is_full` before `run()`."""
 
     def __init__(self, most: int = MAX_SUMMARIES) -> None:
         self._most = most
@@ -66,8 +62,7 @@ class SummaryThreads:
         return len(self._places) >= self._most
 
     async def run[T](self, work: Callable[[], T]) -> T:
-        """Return the result of `work()`. If the caller is cancelled, `work()` still occupies its
-        place until it returns."""
+        """If the caller is cancelled, `work()` still occupies its place until it returns."""
         place = object()
         self._places.add(place)
 
@@ -105,7 +100,6 @@ lines select a part."""
 
 
 def by_tool(key: str, has_lines: bool) -> str:
-    """Say how to read the original with our own tool, under its name in the gateway."""
     part = 'lines="12-44"' if has_lines else 'query="…"'
     return f'{READ_MORE} with key="{key}" (a part: {part})'
 
@@ -139,7 +133,7 @@ class _Shortened(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """The token count of everything that replaces the original, except the notice."""
+        """The tokens of all that replaces the original, except the notice."""
         return self.compressed.tokens + count(self.contents)
 
 
@@ -379,14 +373,13 @@ class Fitter:
 
 
 def _for_part(part: ResultPart, options: CompressOptions) -> CompressOptions:
-    """Let structuredContent stay JSON."""
     if not part.is_structured or options.strategy in _KEEP_JSON:
         return options
     return dataclasses.replace(options, strategy="auto")
 
 
 def _are_readable(fitted: Sequence[_Shortened | None]) -> bool:
-    """Return whether another process can read the originals of all shortened texts."""
+    """Return whether another process can read all originals."""
     return not any(short.private or not short.compressed.key for short in fitted if short)
 
 
@@ -453,7 +446,6 @@ def _scaled(limit: int | None, ratio: float) -> int | None:
 
 
 async def blocks_of(result: RawObject) -> list[bytes] | None:
-    """Return the content blocks of a result. Large results are parsed in a thread."""
     if len(result.get("content") or b"") > THREAD_BYTES:
         return await asyncio.to_thread(content_of, result)
     return content_of(result)
@@ -531,8 +523,6 @@ def _contents(text: str, key: str, share: Budget) -> str:
 def notice(
     part: ResultPart, after: Compressed, *, private: str = "", how_to_read: Reading = by_tool
 ) -> str:
-    """Return one line that states the size before and after, the omissions that the text itself
-    does not report, and how to read the original."""
     omissions = "; ".join(text for text in _counts(after) if text not in after.text[-TAIL_CHARS:])
     line = f"[upwell] {part.name}: shortened" if part.name else "[upwell] Shortened"
     line += f" from {part.tokens:,} to {counted(after.tokens, 'token')}"

@@ -52,7 +52,7 @@ class Sessions(Protocol):
 
 
 class OwnSessions:
-    """Treats each client session as an agent session of its own."""
+    """Each client session is an agent session of its own."""
 
     def known(self, host: str, own: str) -> str:
         return own
@@ -68,8 +68,8 @@ _CONTENT_START = re.compile(rb'\s*\{\s*"content"\s*:\s*\[\s*(?=\{)')
 
 
 class Fitting(Struct, frozen=True):
-    """Fits results to the budget of their tool. Large results are fitted in a worker process,
-    because they would block the event loop of this process."""
+    """Fits results to the budget of their tool: large ones in a worker process, because they would
+    block the event loop of this one."""
 
     fitter: Fitter
     worker_pool: WorkerPool
@@ -126,7 +126,6 @@ class Fitting(Struct, frozen=True):
 
 
 def _with_size_notice(call: ToolCall, result: bytes) -> bytes:
-    """Say at the beginning of a very large result that it is not shortened."""
     start = _CONTENT_START.match(result)
     if start is None:
         LOG.warning("%s__%s: %d bytes pass as they are", call.server, call.tool, len(result))
@@ -168,11 +167,10 @@ class CallSurfacing:
         self.offers = Offers(surfacer, guards)
 
     def session_of(self, client: Client) -> str:
-        """Return the client's agent session, if it is known without a lookup."""
         return self._sessions.known(client.host, client.session)
 
     async def refusal(self, call: ToolCall, client: Client) -> Reply | None:
-        """Return the result of a call that a guard refuses, or None if the call may be made."""
+        """Return the result of a call that a guard refuses."""
         if not self._has_guards:
             return None
         refusal = await self.offers.refusal(self._cue(call, client), client.receipt)
@@ -239,8 +237,6 @@ class CallSurfacing:
 
 
 class Calls(Protocol):
-    """A pipeline."""
-
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply: ...
 
     async def aclose(self) -> None: ...
@@ -280,8 +276,7 @@ class Pipeline:
     async def _handled(
         self, call: ToolCall, upstream: Upstream, client: Client, current: Any
     ) -> Reply:
-        """Return the reply for the client. An error, or a question that the client must answer
-        first, is passed on unchanged."""
+        """An error, or a question that the client must answer first, is passed on unchanged."""
         if self._is_untouched(self._surfacing.session_of(client)):
             current.set_attribute("paused", True)
             # Without the cache, which would store results of excluded projects.
@@ -332,14 +327,12 @@ class Pipeline:
             return None if added is None and fitted == given else (added or fitted).encode()
 
     async def aclose(self) -> None:
-        """Stop all searches."""
         await self._surfacing.offers.aclose()
 
     async def _send(
         self, call: ToolCall, upstream: Upstream, client: Client, cache: Cache | None
     ) -> Reply:
-        """Return the reply from the upstream or the cache. An upstream's failure becomes a result
-        that the model can read."""
+        """An upstream's failure becomes a result that the model can read."""
         params, hints = RawObject.parse(call.params), call.annotations
         is_idempotent = any(hints.get(hint) is True for hint in ("readOnlyHint", "idempotentHint"))
         send = partial(upstream.call, "tools/call", params, client, idempotent=is_idempotent)

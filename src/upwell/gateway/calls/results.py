@@ -1,14 +1,6 @@
-"""The content blocks and `_meta` of tool results, parsed only as far as needed.
-
-The parts of a result that can be shortened: its text blocks, its embedded text files, and its
-structuredContent, unless a text repeats that. An image or a file that a result contains twice is
-replaced by a reference to the first.
-
-The default budget of a result, which depends on the kind of tool.
-
-The output of commands and searches is mostly short, and repetitive if it is long. Pages contain
-more information. An agent that reads a file usually edits it next, so files are delivered whole
-unless they are very large.
+"""The content blocks and `_meta` of tool results, parsed only as far as needed; the parts that can
+be shortened (text blocks, embedded text files, and structuredContent unless a text repeats it); and
+the default budget of a result, which depends on the kind of tool.
 """
 
 import json
@@ -28,17 +20,15 @@ from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, kind_of, lo
 
 
 def text_block(text: str) -> bytes:
-    """Return a raw text content block."""
     return dumps({"type": "text", "text": text})
 
 
 def error_result(reason: str) -> Reply:
-    """Return a tool result that tells the model why the call failed or was not made."""
     return Reply(result=dumps({"content": [{"type": "text", "text": reason}], "isError": True}))
 
 
 def text_of(block: bytes) -> str:
-    """Return the text of a raw content block, or "" if it is malformed or has no text."""
+    """Return the text of a raw content block, or "" if there is none."""
     try:
         text = RawObject.parse(block).value("text")
     except NotJson:
@@ -77,7 +67,6 @@ OURS = frozenset({"surfacing_id", "upwell"})
 
 
 def without_forged_meta(result: RawObject) -> RawObject:
-    """Remove the keys in `OURS` from the `_meta` of a server's result."""
     raw = result.get("_meta")
     if raw is None or kind_of(raw) != "object":
         return result
@@ -87,7 +76,6 @@ def without_forged_meta(result: RawObject) -> RawObject:
 
 
 def with_meta(result: RawObject, name: str, value: Any) -> RawObject:
-    """Add a key to the `_meta` of a result."""
     raw = result.get("_meta")
     meta = RawObject.parse(raw) if raw and kind_of(raw) == "object" else RawObject()
     return result.replaced("_meta", meta.replaced(name, dumps(value)).encode())
@@ -117,7 +105,6 @@ class ResultPart(Struct, frozen=True):
         return self.place == _NOWHERE and self.name == STRUCTURED
 
     def block_with(self, text: str) -> bytes:
-        """Return the block of this part with another text."""
         if not self.name:
             return self.block.replaced("text", dumps(text)).encode()
         file = RawObject.parse(self.block.get("resource") or b"{}")
@@ -125,7 +112,6 @@ class ResultPart(Struct, frozen=True):
 
 
 def plain_parts(texts: Sequence[str]) -> list[ResultPart]:
-    """Return the parts of a reply that consists of texts."""
     return [ResultPart(index, RawObject(), text, count(text)) for index, text in enumerate(texts)]
 
 
@@ -185,7 +171,6 @@ def is_repeated(structured: bytes, texts: Sequence[str]) -> bool:
 
 
 def is_object(text: str) -> bool:
-    """Return whether a text is a JSON object."""
     try:
         return isinstance(loads(text.encode()), dict)
     except (NotJson, UnicodeEncodeError):
@@ -245,8 +230,6 @@ def _media(raw: bytes) -> tuple[tuple[bytes | None, ...], str]:
 
 
 class ToolKind(StrEnum):
-    """The kind of a tool, as guessed from its name and arguments."""
-
     READ = "read"
     SHELL = "shell"
     SEARCH = "search"
@@ -265,7 +248,8 @@ BUDGET_FACTORS = {
     },
 }
 """For each profile, the budget of a kind of tool as a multiple of the agent's usual budget. The
-factor of an unlisted kind is 1. `default_tokens()` does not apply a factor to `READ`.
+factor of an unlisted kind is 1. The output of commands and searches is mostly short, and repetitive
+if it is long. An agent that reads a file usually edits it next, so `READ` has a budget of its own.
 """
 
 LEAST_FACTOR = min(factor for factors in BUDGET_FACTORS.values() for factor in factors.values())
@@ -291,9 +275,7 @@ def kind_of_tool(call: ToolCall) -> ToolKind:
 
 
 def default_tokens(call: ToolCall, options: CompressOptions, tokens: ResultTokens) -> int:
-    """Return the budget of a call for which no limit is configured. `tokens` are the agent's
-    budgets.
-    """
+    """Return the budget of a call for which no limit is configured."""
     kind = kind_of_tool(call)
     if kind == ToolKind.READ:
         return max(tokens.file, tokens.usual)

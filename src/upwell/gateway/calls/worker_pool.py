@@ -67,12 +67,8 @@ class _Worker:
     ) -> tuple[dict[str, Any], bytes]:
         """Run a job and return its outcome. The job may wait `model_seconds` for a language model
         in addition to its time limit. `take_private` receives the parts of the originals that must
-        not be written to disk.
-
-        Raises:
-            CannotStart: the child cannot be started.
-            OSError, EOFError, TimeoutError: the child exited during the job, or took too long.
-        """
+        not be written to disk. Raises CannotStart, or OSError, EOFError or TimeoutError if the
+        child exited during the job or took too long."""
         child = await self.started()
         seconds = JOB_SECONDS + len(result) / 1e6 * MEGABYTE_SECONDS + model_seconds
         try:
@@ -193,7 +189,6 @@ class WorkerPool:
         await self._private.put(KIND, {key: value}, ttl_seconds=self._ttl_seconds)
 
     async def warm(self) -> None:
-        """Start the first worker before it is needed. Errors are only logged."""
         async with self._worker() as worker:
             try:
                 await worker.started()

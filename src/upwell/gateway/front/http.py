@@ -4,8 +4,7 @@ In the handshake era, `Mcp-Session-Id` identifies a session, which is bound to t
 opened it. In the modern era, every POST is independent, and its headers must repeat parts of its
 body. The application that mounts this route authenticates requests and puts the principal into the
 scope. A request without a principal is not served. Request headers never reach an upstream.
-
-The HTTP sessions of handshake-era agents. They last as long as the process that opened them.
+Sessions last as long as the process that opened them.
 """
 
 import asyncio
@@ -65,8 +64,6 @@ _NAME_BYTES = 24
 
 
 class HttpSession(Struct, eq=False):
-    """The session of a handshake-era agent."""
-
     session: Session
     questions: OpenRequests
     streams: Streams
@@ -81,8 +78,7 @@ class HttpSession(Struct, eq=False):
 
 
 class HttpSessions:
-    """Opens, finds and ends sessions. Opening a session ends all sessions that have been idle for
-    `IDLE_SECONDS`."""
+    """Opening a session ends all sessions that have been idle for `IDLE_SECONDS`."""
 
     def __init__(self, audience: Audience, clock: Clock = SYSTEM_CLOCK) -> None:
         self._audience = audience
@@ -90,12 +86,8 @@ class HttpSessions:
         self._sessions: dict[str, HttpSession] = {}
 
     def open(self, principal: Principal) -> HttpSession:
-        """Open a session. At the limit, first end the principal's session that has been idle the
-        longest.
-
-        Raises:
-            BadRequest: there are too many sessions, and none of the principal's sessions is idle.
-        """
+        """At the limit, first end the principal's session that has been idle the longest. Raises
+        BadRequest if none of its sessions is idle."""
         self._make_room(principal)
         questions, streams = OpenRequests(), Streams()
         session = Session(_OwnStream(questions, streams.own), principal=principal)
@@ -106,7 +98,6 @@ class HttpSessions:
         return opened
 
     def find(self, name: str, principal: Principal) -> HttpSession | None:
-        """Find the session with this name, if it belongs to the principal."""
         known = self._sessions.get(name)
         if known is None or known.session.principal != principal:
             return None
@@ -114,7 +105,6 @@ class HttpSessions:
         return known
 
     def end(self, http_session: HttpSession) -> None:
-        """End a session, with its requests and streams."""
         self._sessions.pop(http_session.session.id, None)
         self._audience.leave(http_session.session)
         http_session.questions.close()
@@ -122,12 +112,10 @@ class HttpSessions:
             task.cancel()
 
     def close(self) -> None:
-        """End all sessions."""
         for http_session in list(self._sessions.values()):
             self.end(http_session)
 
     def end_streams(self) -> None:
-        """End all streams that clients have opened with GET."""
         for http_session in self._sessions.values():
             for following in http_session.followed.values():
                 following.cancel()
@@ -174,8 +162,6 @@ id and no data."""
 
 
 class HttpFront:
-    """An ASGI application for `/mcp`."""
-
     def __init__(self, router: Router, audience: Audience) -> None:
         self._router = router
         self._tasks = BackgroundTasks("requests over HTTP")
@@ -209,7 +195,6 @@ class HttpFront:
         self._sessions.end_streams()
 
     async def aclose(self) -> None:
-        """End all sessions, requests and streams."""
         self._sessions.close()
         await self._tasks.aclose()
 
@@ -250,9 +235,8 @@ class HttpFront:
         events: bool,
         primed: bool,
     ) -> None:
-        """Handle a POST. If the connection breaks, the request continues, because the client may
-        reconnect to read the rest.
-        """
+        """If the connection breaks, the request continues, because the client may reconnect to read
+        the rest."""
         if message.method is None:
             http_session.questions.answered(message)
             await respond(send, 202)
@@ -360,8 +344,7 @@ class HttpFront:
     def _start(
         self, http_session: HttpSession, message: Message, stream: Stream
     ) -> "asyncio.Task[bytes]":
-        """Start a task that handles a request. It outlives the request's connection, but not the
-        session."""
+        """The task outlives the request's connection, but not the session."""
         identity = message.id or b""
         task = self._tasks.start(self._answer(http_session.session, message, stream))
         http_session.running[identity] = task

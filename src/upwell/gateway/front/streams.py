@@ -1,10 +1,8 @@
-"""HTTP responses: a JSON body, or a stream of events.
+"""Checks that the headers and the body of an HTTP request agree, and sends the response: a JSON
+body, or a stream of events.
 
-A response becomes a stream if a handshake-era client prefers events, or if a message is sent before
-the reply. It also becomes a stream after some seconds of silence, so that no proxy closes the
-connection.
-
-Checks the headers and the body of an HTTP request, and whether the two agree.
+A response becomes a stream if a handshake-era client prefers events, if a message is sent before
+the reply, or after some seconds of silence, so that no proxy closes the connection.
 """
 
 import asyncio
@@ -45,7 +43,7 @@ EVENTS, JSON = "text/event-stream", "application/json"
 
 
 class BadRequest(Exception):
-    """Raised for a request whose response is an HTTP error with a JSON-RPC error as its body."""
+    """The response is an HTTP error with a JSON-RPC error as its body."""
 
     def __init__(self, status: int, code: int, why: str, identity: bytes = b"null") -> None:
         super().__init__(why)
@@ -127,7 +125,7 @@ def check_headers(headers: Mapping[str, str], message: Message, params: RawObjec
 
 
 def status_of(line: bytes) -> int:
-    """Return the HTTP status for a reply to a modern client."""
+    """The HTTP status for a reply to a modern client."""
     if b'"error":' not in line[:400]:
         return 200
     try:
@@ -200,19 +198,17 @@ class Outbox:
         self._wake()
 
     def after(self, number: int) -> list[tuple[int, bytes]]:
-        """Return the retained messages after this number."""
         lines = [entry for entry in self._lines if entry[0] > number]
         self.last_read = max(self.last_read, lines[-1][0] if lines else 0)
         self._trim()
         return lines
 
     async def wait_for_more(self, number: int) -> None:
-        """Wait for a message after this number, or for the end of the stream."""
         while self.count <= number and not self.ended:
             await self._more.wait()
 
     def identity(self, number: int) -> str:
-        """Return the id of an event, or "" if the stream has no name."""
+        """The id of an event, or "" if the stream has no name."""
         return f"{self.name}-{number}" if self.name else ""
 
     def _wake(self) -> None:
@@ -237,7 +233,6 @@ class Streams:
         self._last = 0
 
     def begin(self) -> Outbox:
-        """Create a stream for the reply to a request."""
         self._last += 1
         name = str(self._last)
         outbox = self._streams[name] = Outbox(name)
@@ -312,7 +307,6 @@ class OpenRequests:
             self._waiting.pop(identity, None)
 
     def answered(self, message: Message) -> None:
-        """Settle the open request that this message is a reply to, if there is one."""
         future = self._waiting.get(message.id or b"")
         if future is not None and not future.done():
             settle(future, message)
@@ -397,7 +391,6 @@ class Stream:
 
 
 async def follow(outbox: Outbox, send: Send, number: int, *, primed: bool = False) -> None:
-    """Send the messages after `number` as a stream of events, until the stream ends."""
     await begin(send, 200, _EVENTS)
     body = b"retry: %d\n" % RETRY_MS
     body += b"id: %b\ndata:\n\n" % outbox.identity(number).encode() if primed else b": open\n\n"
@@ -417,7 +410,6 @@ async def follow(outbox: Outbox, send: Send, number: int, *, primed: bool = Fals
 
 
 def event(line: bytes, identity: str = "") -> bytes:
-    """Format a message as a server-sent event with exactly one line of data."""
     name = b"id: %b\n" % identity.encode() if identity else b""
     return b"event: message\n%bdata: %b\n\n" % (name, unbroken(line))
 
@@ -427,7 +419,6 @@ async def begin(send: Send, status: int, headers: Headers) -> None:
 
 
 async def respond(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
-    """Send a complete response."""
     await begin(send, status, [*headers, (b"content-length", b"%d" % len(body))])
     await send({"type": "http.response.body", "body": body})
 

@@ -7,8 +7,6 @@ list belongs to the server with the most specific template for it, so that a ser
 template `{+uri}` gets no requests about the resources of others. Without such a template, the
 servers that list other resources of the same scheme are asked, or else all servers, until one can
 read it.
-
-Subscriptions to resources, log messages and list changes, for clients of both eras.
 """
 
 import asyncio
@@ -52,13 +50,9 @@ Relay = Callable[[Upstream, RequestContext, Callable[[], Awaitable[Reply]]], Awa
 class LocalResources(Protocol):
     """Our own resources. The gateway treats them as if another server offered them."""
 
-    def listed(self) -> Sequence[Mapping[str, Any]]:
-        """Return MCP resource objects."""
-        ...
+    def listed(self) -> Sequence[Mapping[str, Any]]: ...
 
-    def templates(self) -> Sequence[Mapping[str, Any]]:
-        """Return MCP resource templates."""
-        ...
+    def templates(self) -> Sequence[Mapping[str, Any]]: ...
 
     async def read(self, uri: str, client: Client) -> Sequence[Mapping[str, Any]]:
         """Return the parts of a resource that the client may see.
@@ -114,12 +108,10 @@ class UpstreamResources:
             LOG.debug("%d servers are still starting", len(starting))
 
     def was_listed(self, kind: str) -> bool:
-        """Return whether any client has requested this list ("prompts" or "resources")."""
+        """Whether any client has requested this list."""
         return kind in self._requested_kinds
 
     def notify(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on to the handshake-era servers that are up, without
-        waiting."""
         try:
             check(params)
         except NotJson as error:
@@ -129,7 +121,6 @@ class UpstreamResources:
             upstream.notify(method, params)
 
     async def prompts(self, client: Client) -> bytes:
-        """Return the raw array of all prompts."""
         self._requested_kinds.add("prompts")
         items: dict[str, bytes] = {}
         listed = await self._all("prompts", "prompts/list", "prompts", client)
@@ -144,13 +135,11 @@ class UpstreamResources:
         return RawArray(tuple(items.values())).encode()
 
     async def resources(self, client: Client) -> bytes:
-        """Return the raw array of all resources."""
         self._requested_kinds.add("resources")
         items = await self._resources(client)
         return RawArray((*items, *map(dumps, self._own.listed()))).encode()
 
     async def templates(self, client: Client) -> bytes:
-        """Return the raw array of all resource templates."""
         self._requested_kinds.add("resources")
         items = await self._resource_templates(client)
         return RawArray((*items, *map(dumps, self._own.templates()))).encode()
@@ -210,7 +199,6 @@ class UpstreamResources:
         return claims
 
     async def aclose(self) -> None:
-        """Stop reading lists."""
         await self._reads.aclose()
 
     async def ask_owners(
@@ -238,8 +226,7 @@ class UpstreamResources:
         return first_error
 
     def _by_prefix(self, name: str) -> Upstream | None:
-        """Find the server whose prefix the name starts with. That server owns the name even if it
-        does not list it."""
+        """That server owns the name even if it does not list it."""
         server = server_of(name)
         return next(
             (upstream for upstream in self.upstreams() if server and upstream.prefix == server),
@@ -271,7 +258,7 @@ class UpstreamResources:
     def _expect(
         self, upstream: Upstream, method: str, kind: str, read: "asyncio.Task[_Entries]"
     ) -> None:
-        """Keep a list that is late for the next request, and tell clients when it has arrived."""
+        """Keep a late list for the next request, and tell clients when it has arrived."""
         LOG.warning("upstream %s: %s is late; the list goes without it", upstream.name, method)
         self._late[upstream, method] = read
 
@@ -323,8 +310,6 @@ def _unique(
 
 
 class ResourceMethods:
-    """The methods for prompts, resources and completions."""
-
     def __init__(self, relay: Relay, upstreams: UpstreamResources, own: LocalResources) -> None:
         self._relay = relay
         self._upstreams = upstreams
@@ -405,11 +390,6 @@ class ResourceMethods:
 
 
 def uri_of(params: RawObject, method: str) -> str:
-    """Return the `uri` parameter of a request.
-
-    Raises:
-        RequestRefused: the parameter is missing.
-    """
     uri = text_of(params, "uri")
     if not uri:
         raise RequestRefused(INVALID_PARAMS, f"{method} needs the uri of a resource")
@@ -433,7 +413,7 @@ def _scheme(uri: str) -> str:
 
 
 def _matches(template: str, uri: str) -> bool:
-    """Return whether the literal parts of a URI template occur in `uri` in the same order."""
+    """Whether the literal parts of a URI template occur in `uri` in the same order."""
     first, *rest = _VARIABLE.split(template)
     if not rest:
         return template == uri
@@ -452,8 +432,6 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 
 class Subscriptions:
-    """Records the clients' subscriptions, and forwards them to the upstreams."""
-
     def __init__(self, upstreams: UpstreamResources, audience: Audience) -> None:
         self._upstreams = upstreams
         self._audience = audience
@@ -519,7 +497,6 @@ class Subscriptions:
         return RawObject()
 
     async def _listen(self, params: RawObject, context: RequestContext) -> RawObject:
-        """Keep the stream open until the client cancels it."""
         if context.envelope is None or context.identity is None:
             raise RequestRefused(
                 METHOD_NOT_FOUND, "subscriptions/listen is not part of this version"

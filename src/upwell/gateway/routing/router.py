@@ -1,16 +1,5 @@
 """Handles requests of both MCP eras (`gateway/eras.py`), from stdio and from HTTP. Read
 `Router.reply()` first.
-
-Calls that wait for an answer from their client.
-
-A handshake-era upstream (`gateway/eras.py`) may ask its client a question in the middle of a call.
-A modern client can be asked only in the result of a call. The call to the upstream therefore stays
-open here, and the client gets an `input_required` result with a state that identifies the call. The
-client then repeats the call with that state and its answers.
-
-Forwards methods that the gateway does not implement itself, such as `tasks/get`. A request about
-a known task goes to the server that owns the task. Any other request is sent to each connected
-server in turn, until one replies without an error.
 """
 
 import asyncio
@@ -79,9 +68,7 @@ class _PendingCall(Struct):
     expiry: asyncio.TimerHandle | None = None
 
     async def answer_or_question(self) -> bool:
-        """Wait until the call ends or asks its client a question. Returns whether the call has
-        ended. Cancelling the wait cancels the call.
-        """
+        """Returns whether the call has ended. Cancelling the wait cancels the call."""
         question_event: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_question() -> None:
@@ -110,24 +97,20 @@ class _PendingCall(Struct):
 class PendingCalls:
     """Keeps calls open while their clients answer questions, and then resumes them.
 
-    Only a request from the call's session can resume it, and only once.
+    A handshake-era upstream may ask its client in the middle of a call, but a modern client can be
+    asked only in the result of a call. It gets an `input_required` result with a state, and repeats
+    the call with that state and its answers. Only the call's session can resume it, and only once.
     """
 
     def __init__(self) -> None:
         self._pending: dict[str, _PendingCall] = {}
 
     async def run(self, context: RequestContext, work: Coroutine[Any, Any, Reply]) -> Reply:
-        """Return the result of `work`, or an `input_required` result if the client must first
-        answer a question."""
         return await self._next_reply(_PendingCall(context, asyncio.create_task(work)))
 
     async def resume(self, state: str, params: RawObject, context: RequestContext) -> Reply | None:
         """Continue the call identified by `state` with the client's answers. Returns None if this
-        session has no such call.
-
-        Raises:
-            NotJson: the answers are not a JSON object.
-        """
+        session has no such call."""
         pending = self._pending.get(state)
         if pending is None or pending.context.session != context.session:
             return None
@@ -145,7 +128,6 @@ class PendingCalls:
         return await self._next_reply(pending)
 
     async def aclose(self) -> None:
-        """Abandon all calls."""
         tasks = [pending.task for pending in self._pending.values()]
         for state in list(self._pending):
             self._abandon(state)
@@ -180,7 +162,8 @@ LIST = "tasks/list"
 
 
 class Tasks:
-    """Forwards requests, and remembers the server and the principals of each task."""
+    """Forwards methods that the gateway does not implement itself, such as `tasks/get`: those about
+    a known task to the server that owns it, any other to each server in turn."""
 
     def __init__(self, upstreams: Callable[[], Sequence[Upstream]]) -> None:
         self._upstreams = upstreams
@@ -225,7 +208,6 @@ class Tasks:
         return refusal
 
     def record(self, upstream: Upstream, reply: Reply, context: RequestContext) -> None:
-        """If this result starts a task, remember the task's server and principal."""
         try:
             result = RawObject.parse(reply.result)
             nested = result.get("task") or b""
@@ -333,12 +315,10 @@ class Router:
             return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
 
     def notify(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on to the handshake-era upstreams that are up."""
         self._resources.notify(method, params)
 
     async def mirrors(self, name: str) -> tuple[Mirror, ...]:
-        """Return the arguments of this tool whose values must also be sent in HTTP headers. An
-        unknown tool has none."""
+        """The arguments of a tool whose values must also be sent in HTTP headers."""
         try:
             return (await self._target(name)).mirrors
         except (RequestRefused, UpwellError):
@@ -375,7 +355,6 @@ class Router:
         return await self._pending_calls.run(context, recorded())
 
     async def aclose(self) -> None:
-        """Abandon the calls that wait for their clients, and close the pipeline."""
         await self._pending_calls.aclose()
         await self._pipeline.aclose()
 
@@ -414,7 +393,7 @@ class Router:
         return fresh_only(RawObject.parse(dumps(result)))
 
     async def _list_tools(self, _: RawObject, context: RequestContext) -> RawObject:
-        """List the tools of all servers. If a server is down, its latest known tools are listed."""
+        """If a server is down, its latest known tools are listed."""
         await self._resources.settled()
         await self._catalog.refresh()
         return RawObject(((b'"tools"', self._catalog.listing_for(context)),))
@@ -484,11 +463,6 @@ def _readable(params: bytes) -> RawObject:
 
 
 def supported(envelope: Envelope | None) -> Envelope | None:
-    """The envelope of a request, if its version is supported.
-
-    Raises:
-        Refused: it is not.
-    """
     if envelope is not None and envelope.version not in MODERN_VERSIONS:
         raise RequestRefused(
             UNSUPPORTED_VERSION,

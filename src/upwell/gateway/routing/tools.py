@@ -44,14 +44,12 @@ def front_name(server: str, tool: str) -> str:
 
 
 def server_of(name: str) -> str:
-    """Return the server prefix of a public name, or ""."""
     server, separator, _ = name.partition(SEPARATOR)
     return server if separator else ""
 
 
 def may_be_alias(name: str) -> bool:
-    """Return whether the name may be an alias from `front_name()`. An alias cannot be split into
-    server and tool."""
+    """An alias from `front_name()` cannot be split into server and tool."""
     return _ALIAS.search(name) is not None
 
 
@@ -69,7 +67,7 @@ class Names:
         self._undecided_servers: set[str] = set()
 
     def look(self, upstreams: Sequence[Upstream]) -> None:
-        """Read the current servers. Call this before claiming names."""
+        """Read the current servers, before names are claimed."""
         prefixes = (upstream.prefix for upstream in upstreams if upstream.prefix)
         self._prefixes = frozenset({OWN_SERVER, *prefixes})
         bare = [upstream for upstream in upstreams if not upstream.prefix]
@@ -94,7 +92,6 @@ class Names:
 
 
 def _is_unknown(upstream: Upstream) -> bool:
-    """Return whether the server is starting for the first time."""
     return upstream.state is ServerState.STARTING and not upstream.about.version
 
 
@@ -107,12 +104,10 @@ class LocalTools(Protocol):
     """Our own tools. The gateway treats them as if another server offered them."""
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
-        """Return MCP tool objects, with names without a prefix."""
+        """MCP tool objects, with names without a prefix."""
         ...
 
-    async def call(self, name: str, args: Mapping[str, Any], client: Client) -> Reply:
-        """Call a tool, with the rights of the client's principal."""
-        ...
+    async def call(self, name: str, args: Mapping[str, Any], client: Client) -> Reply: ...
 
 
 OnListed = Callable[[str, int], None]
@@ -195,7 +190,6 @@ class ToolCatalog:
             self._listed_state = state
 
     def rebuild(self) -> None:
-        """Rebuild the list from the tools of all upstreams."""
         listed: dict[str, RawObject] = {}
         targets: dict[str, Target] = {}
         upstreams = self._upstreams()

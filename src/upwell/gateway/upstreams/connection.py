@@ -74,7 +74,6 @@ class Notifications:
         self._queued_bytes = 0
 
     def put(self, method: str, params: bytes = b"") -> None:
-        """Queue a notification, without waiting."""
         if len(self._tasks) >= MAX_QUEUED or self._queued_bytes + len(params) > MAX_QUEUED_BYTES:
             LOG.warning("upstream %s reads no notifications; %s is dropped", self._name, method)
             return
@@ -176,12 +175,8 @@ class Connection:
             ) from None
 
     async def tools(self) -> tuple[RawObject, ...]:
-        """Request the current tools. If a modern server is connected over HTTP, tools with invalid
-        header declarations are left out (`wire/mirrors.py`).
-
-        Raises:
-            UpstreamError: as for `every()`.
-        """
+        """If a modern server is connected over HTTP, tools with invalid header declarations are
+        left out (`wire/mirrors.py`)."""
         tools = await self.every("tools/list", "tools", limit=MAX_TOOLS)
         speaks_modern = self.about.version_for(modern=True) in MODERN_VERSIONS
         usable = self._listed(tools) if speaks_modern else tools
@@ -326,7 +321,6 @@ class Connection:
         return with_answers(params, opened, answers)
 
     async def is_alive(self) -> bool:
-        """Return whether the server answers a ping."""
         try:
             async with asyncio.timeout(PING_SECONDS):
                 await self._peer.request("ping", b"{}")
@@ -336,11 +330,9 @@ class Connection:
         return True
 
     async def disconnect(self) -> None:
-        """Give up the connection to a server that does not answer any more."""
         await self._link.stop()
 
     async def ended(self) -> None:
-        """Wait until the server closes its side."""
         # Shielded, because a cancelled caller must not cancel the reading task.
         await asyncio.shield(self._reading)
 
@@ -462,8 +454,8 @@ def _auth(server: ServerOptions, logins: Logins | None) -> "LoginAuth | None":
 
 
 async def _also_speaks(peer: Peer) -> str:
-    """Return the modern version that a handshake-era server over HTTP also supports, or "". HTTP
-    requests are independent, so each client can be served in its own era."""
+    """The modern version that a handshake-era server over HTTP also supports, or "". HTTP requests
+    are independent, so each client can be served in its own era."""
     params = enveloped(RawObject(), MODERN_VERSIONS[-1])
     try:
         async with asyncio.timeout(DISCOVER_SECONDS):
@@ -477,7 +469,6 @@ async def _also_speaks(peer: Peer) -> str:
 
 
 def locked_out(server: ServerOptions, why: str) -> UpstreamLocked:
-    """Return the error for a missing login."""
     login = f"upwell login {server.name}"
     if server.auth is not Auth.OAUTH:
         login = f"`{login}`, or set the headers of [server.{server.name}]"

@@ -80,8 +80,6 @@ class Call(Struct, eq=False):
 
 
 class InFlight:
-    """The calls in flight on one connection."""
-
     def __init__(self) -> None:
         self._calls: dict[Call, None] = {}
         self._abandoned: dict[Call, float] = {}
@@ -141,7 +139,7 @@ class InFlight:
         return clients + [client for client in ended if client.principal not in principals]
 
     def answered(self, call: Call) -> None:
-        """Forget a cancelled call that the server answered after all."""
+        """The server answered a cancelled call after all."""
         self._abandoned.pop(call, None)
 
     def addressee(self, idle_client: Client | None = None) -> Client | None:
@@ -173,7 +171,6 @@ class InFlight:
                 timeout.resume()
 
     async def relay_progress(self, raw: bytes) -> None:
-        """Pass a progress notification on to the client, with the client's own token."""
         try:
             params = RawObject.parse(raw)
         except NotJson:
@@ -216,16 +213,14 @@ Answer = Callable[[bytes, Reply], Awaitable[None]]
 class Surroundings(Protocol):
     """The rest of the gateway, as an upstream's connection sees it."""
 
-    def client_capabilities(self) -> bytes:
-        """Return the capabilities to declare in the handshake, as raw JSON."""
-        ...
+    def client_capabilities(self) -> bytes: ...
 
     async def notified(self, message: Message, clients: list[Client]) -> None:
         """Handle a notification from the upstream. `clients` have calls to it in flight."""
         ...
 
     def only_client(self) -> Client | None:
-        """Return the connected client if there is exactly one."""
+        """The connected client, if there is exactly one."""
         ...
 
 
@@ -260,11 +255,9 @@ class Inbound:
             task.add_done_callback(lambda done: self._forget(message.id or b"", done))
 
     def cancel(self) -> None:
-        """Stop answering."""
         self._tasks.cancel()
 
     async def drain(self) -> None:
-        """Wait until every answer has been sent or cancelled."""
         await self._tasks.drain()
 
     async def _relay_notification(self, message: Message) -> None:

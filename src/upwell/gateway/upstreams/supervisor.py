@@ -1,8 +1,4 @@
-"""Starts one upstream server, keeps it running, and sends requests to it.
-
-The upstreams of a gateway. They start and stop together, and can be replaced while calls are in
-flight.
-"""
+"""Starts upstream servers, keeps them running, and sends requests to them."""
 
 import asyncio
 import logging
@@ -37,7 +33,7 @@ class ListenStream:
         self._tasks = BackgroundTasks("listening to an upstream")
 
     def open(self, uris: Iterable[str]) -> None:
-        """Listen for changed lists and for updates to these resources. This replaces the previous
+        """Listen for changed lists and for updates to these resources, in place of the previous
         stream."""
         about = self._connection.about
         params = listen_params(about.capabilities, uris) if about.modern else None
@@ -102,7 +98,6 @@ class Backoff:
         self._seconds = FIRST_BACKOFF_SECONDS
 
     def after(self, lived_seconds: float) -> float:
-        """Return how long to wait before restarting a server that ran for `lived_seconds`."""
         if lived_seconds > HEALTHY_SECONDS:
             self._seconds = FIRST_BACKOFF_SECONDS
         seconds = self._seconds
@@ -152,7 +147,6 @@ class Upstream:
         self._list_changed = False
 
     async def run(self) -> None:
-        """Keep the server running until this coroutine is cancelled."""
         backoff = Backoff()
         try:
             while True:
@@ -211,11 +205,6 @@ class Upstream:
             self.busy -= 1
 
     async def every(self, method: str, member: str, client: Client) -> tuple[RawObject, ...]:
-        """Read all pages of a list. Returns no entries if the server does not support the method.
-
-        Raises:
-            UpstreamError: as for `call()`.
-        """
         seconds = self.server.call_timeout_seconds or self.options.call_timeout_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -229,25 +218,17 @@ class Upstream:
             raise too_slow(self.server, method, seconds) from None
 
     async def subscribe(self, uri: str, client: Client) -> Reply:
-        """Subscribe to a resource. The subscription is restored when the server restarts.
-
-        Raises:
-            UpstreamError: as for `call()`.
-        """
+        """The subscription is restored when the server restarts."""
         self.subscribed_uris = self.subscribed_uris | {uri}
         return await self._update_subscription("resources/subscribe", uri, client)
 
     async def unsubscribe(self, uri: str, client: Client) -> Reply:
-        """End a subscription.
-
-        Raises:
-            UpstreamError: as for `call()`.
-        """
         self.subscribed_uris = self.subscribed_uris - {uri}
         return await self._update_subscription("resources/unsubscribe", uri, client)
 
     def notify(self, method: str, params: bytes) -> None:
-        """If the server is up and not modern, pass on a client's notification, without waiting."""
+        """Pass on a client's notification, without waiting, to a handshake-era server that is
+        up."""
         if (
             self._connection is not None
             and self.state is ServerState.READY
@@ -286,7 +267,7 @@ class Upstream:
         return await self._ready()
 
     async def _ready(self) -> Connection:
-        """Return the connection. If the server is down, start it without the usual wait."""
+        """If the server is down, start it without the usual wait."""
         if self.state is ServerState.FAILED:
             self._settled.clear()
             self._wake.set()
@@ -365,7 +346,6 @@ class Upstream:
         self._settled.set()
 
     async def notified(self, message: Message, clients: list[Client]) -> None:
-        """Handle a notification from the server."""
         if message.method != "notifications/tools/list_changed":
             await self._audience.relay(_without_stream(message), clients)
             return
@@ -396,7 +376,7 @@ async def _rest(wake: asyncio.Event, seconds: float, name: str) -> None:
 
 
 async def _rest_until(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for at most `seconds`. Returns whether `event` was set."""
+    """Returns whether `event` was set."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()
@@ -459,7 +439,6 @@ def _left_out(faults: Mapping[str, str]) -> str:
 
 
 async def _read_lists(connection: Connection, seconds: float) -> None:
-    """Read the lists other than tools, to find the definitions that are left out."""
     try:
         async with asyncio.timeout(seconds):
             for kind, method, member in LISTS:
@@ -491,7 +470,6 @@ class Fleet:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the servers inside the block."""
         for upstream in self.upstreams:
             self._start(upstream)
         try:

@@ -84,7 +84,7 @@ class ToolLists:
         self._path = path
 
     def for_server(self, server: ServerOptions) -> tuple[RawObject, ...]:
-        """Return the server's saved list. It is empty if the command or address has changed."""
+        """Empty if the server's command or address has changed."""
         try:
             entry = RawObject.parse(self._read().get(server.name) or b"{}")
             if entry.value("of") != identity(server):
@@ -96,7 +96,7 @@ class ToolLists:
             return ()
 
     def save(self, server: ServerOptions, tools: Sequence[RawObject]) -> None:
-        """Save the server's current list. Blocks on disk I/O. Errors are only logged."""
+        """Blocks on disk I/O. Errors are only logged."""
         raw = RawArray(tuple(tool.encode() for tool in tools)).encode()
         if len(raw) > MAX_BYTES or has_secret(raw.decode(errors="replace")):
             raw = b"[]"

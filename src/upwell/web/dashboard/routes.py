@@ -56,9 +56,6 @@ KEEP_ALIVE_SECONDS = 15.0
 
 
 def dashboard_routes(desk: Desk) -> list[BaseRoute]:
-    """Return the routes of the page shell, the assets, the views, the event stream and the
-    actions."""
-
     async def view(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in desk.views:
@@ -139,7 +136,7 @@ def _foreign(request: Request) -> str:
 
 
 class _Filled(dict[str, str]):
-    """The fields for a template. A missing field is empty."""
+    """A missing field is empty."""
 
     def __missing__(self, name: str) -> str:
         return ""

@@ -1,11 +1,8 @@
 """Render the templates of the dashboard. All values that are not already HTML are escaped, and most
 of their invisible characters are shown as codes.
 
-Turn Markdown from agents and users into safe HTML. Common markup is removed, code and bold text
-become elements, and addresses are shown as text.
-
-No part of the text can become an HTML element, because each piece is escaped before it is put
-between our own tags.
+Markdown from agents and users becomes safe HTML: each piece of the text is escaped before it is put
+between our own tags, and addresses are shown as text.
 """
 
 import re
@@ -36,8 +33,8 @@ _INLINE = re.compile(
 
 
 def prose(text: str) -> Markup:
-    """Return the escaped text without Markdown's most common markup, with elements for code and
-    bold text."""
+    """The escaped text without Markdown's most common markup, with elements for code and bold
+    text."""
     blocks: list[Markup] = []
     fenced: list[str] | None = None
     for line in visible(text).split("\n"):
@@ -55,8 +52,7 @@ def prose(text: str) -> Markup:
 
 
 def plain(text: str) -> str:
-    """Return the text on one line without Markdown's most common markup, for titles. The result is
-    not escaped."""
+    """The text without Markdown's most common markup, on one line and not escaped, for titles."""
     return prose(text).striptags()
 
 
@@ -68,7 +64,6 @@ def unbroken(command: str) -> Markup:
 
 
 def commands(text: str) -> Markup:
-    """Return the escaped text, with the parts in backticks as commands."""
     pieces = _BACKTICKS.split(visible(text))
     return Markup("").join(
         Markup("<code>{}</code>").format(unbroken(piece)) if number % 2 else escape(piece)
@@ -130,7 +125,6 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 def rendered(name: str, values: Mapping[str, Any]) -> str:
-    """Render the template `templates/NAME.html` with these values."""
     return _environment().get_template(f"{name}.html").render(values)
 
 
@@ -166,7 +160,6 @@ def _environment() -> Environment:
 
 
 def origin(source: str) -> str:
-    """Describe where a memory comes from: a session, a commit, or else its file or address."""
     kind, _, name = source.partition(":")
     if kind == "session":
         return f"session {name[:8]}"
@@ -174,7 +167,6 @@ def origin(source: str) -> str:
 
 
 def ago(at: float | None, now: float | None = None) -> str:
-    """Describe a past time in a few words."""
     if not at:
         return ""
     moment = datetime.now(UTC).timestamp() if now is None else now
