@@ -146,12 +146,6 @@ def offers(capabilities: bytes, method: str) -> bool:
     return bool({"extensions", "experimental"} & set(declared))
 
 
-def reaches_level(level: object, minimum: str) -> bool:
-    if minimum not in LEVELS or level not in LEVELS:
-        return True
-    return LEVELS.index(str(level)) >= LEVELS.index(minimum)
-
-
 class Session:
     """One agent's connection and what the agent has declared about itself.
 
@@ -375,10 +369,14 @@ class Audience:
         receivers: list[Client] = clients or list(self._handshake_sessions())
         if len({client.principal for client in receivers}) > 1:
             return
+        level = params.value("level")
         for client in receivers:
-            if client.modern and not client.log_level:
+            minimum = client.log_level
+            if client.modern and not minimum:
                 continue
-            if reaches_level(params.value("level"), client.log_level):
+            # A client gets messages of an unknown level.
+            is_known = minimum in LEVELS and level in LEVELS
+            if not is_known or LEVELS.index(level) >= LEVELS.index(minimum):
                 await client.notify(LOGGED, params.encode())
 
     async def _relay_update(self, params: RawObject) -> None:
@@ -388,7 +386,7 @@ class Audience:
         subscribers = [
             receiver
             for receiver in self._receivers()
-            if any(_contains(followed, uri) for followed in receiver.uris)
+            if any(uri == up or uri.startswith(up.rstrip("/") + "/") for up in receiver.uris)
         ]
         for receiver in subscribers or self._handshake_sessions():
             await receiver.broadcast(UPDATED, params.encode())
@@ -398,7 +396,3 @@ class Audience:
 
     def _handshake_sessions(self) -> list[Session]:
         return [session for session in self.sessions.values() if not session.modern]
-
-
-def _contains(followed: str, uri: str) -> bool:
-    return uri == followed or uri.startswith(followed.rstrip("/") + "/")

@@ -5,7 +5,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from upwell.gateway.calls.pipeline import Calls
 from upwell.gateway.clients import Audience
@@ -21,7 +21,7 @@ from upwell.gateway.routing.resources import (
     UpstreamResources,
 )
 from upwell.gateway.routing.router import Router
-from upwell.gateway.routing.tools import LocalTools, OnListed, ToolCatalog, ignore_listed
+from upwell.gateway.routing.tools import LocalTools, ToolCatalog
 from upwell.gateway.upstreams.connection import Connecting
 from upwell.gateway.upstreams.supervisor import Fleet, ServerState, Upstream
 from upwell.gateway.upstreams.tool_lists import ToolLists
@@ -45,15 +45,15 @@ class ToolListing(Struct, frozen=True, kw_only=True):
     """See `ToolCatalog`."""
 
     may_compress: Callable[[str, str], bool]
-    added: OnListed = ignore_listed
+    added: Callable[[str, int], None]
 
 
 class GatewayRecords(Struct, frozen=True, kw_only=True):
     """What outlives a connection. The servers' combined offer and each server's tools are saved for
     the next start."""
 
-    save_offer: Callable[[GatewayOffer], None] = lambda _: None
-    tool_lists: ToolLists = field(default_factory=ToolLists)
+    save_offer: Callable[[GatewayOffer], None]
+    tool_lists: ToolLists
 
 
 class Gateway:

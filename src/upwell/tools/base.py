@@ -49,10 +49,6 @@ Record = Callable[[str, str, str, str], None]
 arguments, and the outcome."""
 
 
-def unrecorded(actor: str, action: str, subject: str, outcome: str) -> None:
-    """Record nothing."""
-
-
 def _subject(args: Mapping[str, Any]) -> str:
     """The ids and names in a tool's arguments, but no text."""
     named = (args.get(key) for key in ("id", "surfacing_id", "memory_id", "namespace", "tool"))
@@ -67,7 +63,7 @@ class Toolbox:
         self,
         tools: Sequence[Tool],
         principal: Principal = OWNER,
-        record: Record = unrecorded,
+        record: Record = lambda actor, action, subject, outcome: None,
         hidden: Collection[str] = (),
     ) -> None:
         self._tools = {tool.name: tool for tool in tools if tool.name not in hidden}
@@ -81,8 +77,7 @@ class Toolbox:
         outcome = "done"
         with span("upwell.tool", tool=name) as current:
             try:
-                tool = self._tool(name)
-                self._check_role(tool)
+                tool = self._allowed(name)
                 result = await tool.run(_checked(tool, args), session)
             except UpwellError as error:
                 outcome = f"refused: {error.message}"
@@ -93,18 +88,16 @@ class Toolbox:
             self._record(self._principal.name, name, _subject(args), outcome)
         return Reply(result=dumps(result))
 
-    def _check_role(self, tool: Tool) -> None:
-        if not (tool.is_read_only or self._principal.may_write):
-            raise UsageError(
-                f"{tool.name} changes the memory, and you may only read it",
-                hint="ask the owner of this home for the writer role",
-            )
-
-    def _tool(self, name: str) -> Tool:
+    def _allowed(self, name: str) -> Tool:
         tool = self._tools.get(name)
         if tool is None:
             raise UsageError(
                 f"{name} is not available to you", hint="ask the owner of this home for access"
+            )
+        if not (tool.is_read_only or self._principal.may_write):
+            raise UsageError(
+                f"{name} changes the memory, and you may only read it",
+                hint="ask the owner of this home for the writer role",
             )
         return tool
 

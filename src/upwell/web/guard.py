@@ -29,16 +29,12 @@ Denied = Callable[[str, str], None]
 """Records who was refused, by name or address, and why."""
 
 
-def ignore_denial(who: str, why: str) -> None:
-    pass
-
-
 class Denials(Struct, frozen=True):
     """The callbacks for refused requests. `principal` receives the name of a known principal.
     `stranger` receives the address of a sender without a valid token."""
 
-    principal: Denied = ignore_denial
-    stranger: Denied = ignore_denial
+    principal: Denied = lambda who, why: None
+    stranger: Denied = lambda who, why: None
 
 
 class Admission:
@@ -143,17 +139,15 @@ class Guard:
             if not started:
                 await _refused(413, "the body is too large")(scope, receive, send)
 
-    async def _principal(self, headers: Headers) -> Principal | InvalidToken | None:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        return await self._admission.find(token.strip()) if scheme.lower() == "bearer" else None
-
     async def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         if refusal := self._malformed(headers):
             return refusal
         path = scope["path"]
         if path in self._open_paths and scope["method"] in ("GET", "HEAD"):
             return None
-        principal = await self._principal(headers)
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        is_bearer = scheme.lower() == "bearer"
+        principal = await self._admission.find(token.strip()) if is_bearer else None
         if isinstance(principal, InvalidToken):
             self._admission.denied.stranger(_address_of(scope), principal.reason)
             return _refused(principal.status, principal.reason, ask=principal.status == 401)

@@ -70,35 +70,33 @@ class HeadlessChat:
         self._invoke = invoke
         self._answer = answer
         self._folder = folder
-        self._environment = environment
+        self._is_off = bool(environment.get(OFF))
+        self._inherited = {name: v for name, v in environment.items() if name not in _OF_A_SESSION}
         self._closed = Event()
 
     def chat(self, prompt: str, deadline: Deadline) -> str:
         return self.complete("", prompt, deadline).text
 
     def complete(self, system: str, user: str, deadline: Deadline) -> Completion:
-        if self._environment.get(OFF):
+        if self._is_off:
             raise LlmError("an agent that upwell runs may not run another one")
         while True:
             try:
                 with exclusively(self._folder, min(LOCK_SECONDS, deadline.remaining())):
                     printed = self._run(system, user, deadline)
-                    return self._completion(printed, system + user)
+                    text, tokens_in, tokens_out = self._answer(printed)
+                    if not text.strip():
+                        raise LlmError(f"{os.path.basename(self._program)} printed no answer")
+                    return Completion(
+                        text,
+                        tokens_in if 0 < tokens_in < MAX_TOKENS else count(system + user),
+                        tokens_out if 0 < tokens_out < MAX_TOKENS else count(text),
+                    )
             except StoreUnwritable as error:
                 if deadline.passed() or self._closed.is_set():
                     raise LlmError("another question to an agent is still open") from error
             except OSError as error:
                 raise LlmError(f"the agent cannot be run: {error}") from error
-
-    def _completion(self, printed: str, asked: str) -> Completion:
-        text, tokens_in, tokens_out = self._answer(printed)
-        if not text.strip():
-            raise LlmError(f"{os.path.basename(self._program)} printed no answer")
-        return Completion(
-            text,
-            tokens_in if 0 < tokens_in < MAX_TOKENS else count(asked),
-            tokens_out if 0 < tokens_out < MAX_TOKENS else count(text),
-        )
 
     def close(self) -> None:
         self._closed.set()
@@ -118,18 +116,12 @@ class HeadlessChat:
                 run = _Run(
                     [self._program, *invocation.args],
                     self._folder,
-                    self._inherited(invocation),
+                    {**self._inherited, **invocation.env, OFF: "1", "PWD": str(self._folder)},
                     question.fileno(),
                 )
                 return run.output(deadline, self._closed)
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _inherited(self, invocation: Invocation) -> dict[str, str]:
-        inherited = {
-            name: value for name, value in self._environment.items() if name not in _OF_A_SESSION
-        }
-        return {**inherited, **invocation.env, OFF: "1", "PWD": str(self._folder)}
 
 
 class _Run:
@@ -165,7 +157,8 @@ class _Run:
             printed, complaint = (bytes(text) for text in self._texts.values())
         if status:
             words = (complaint or printed).decode("utf-8", "replace")
-            raise LlmError(f"{self._name} ended with exit code {status}: {_tail(words)}")
+            tail = " ".join(redact(visible(words))[0].split())[-MAX_ERROR_CHARS:]
+            raise LlmError(f"{self._name} ended with exit code {status}: {tail}")
         return printed.decode("utf-8", "replace")
 
     def _read(self, open_pipes: list[int], deadline: Deadline, closed: Event) -> None:
@@ -217,7 +210,3 @@ class _Run:
         except (ProcessLookupError, PermissionError):
             # macOS answers EPERM for a group that has only zombies.
             return
-
-
-def _tail(text: str) -> str:
-    return " ".join(redact(visible(text))[0].split())[-MAX_ERROR_CHARS:]

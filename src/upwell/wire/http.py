@@ -70,20 +70,16 @@ async def pieces_of(response: "httpx2.Response") -> AsyncIterator[bytes]:
     async for chunk in response.aiter_raw():
         data = chunk
         while data or not decoder.eof:
-            piece = _inflated(decoder, data)
+            try:
+                piece = decoder.decompress(data, PIECE_BYTES)
+            except zlib.error as error:
+                raise ValueError(f"the compressed body is damaged: {error}") from error
             data = decoder.unconsumed_tail
             if piece:
                 yield piece
                 await asyncio.sleep(0)
             if decoder.eof or (not data and len(piece) < PIECE_BYTES):
                 break
-
-
-def _inflated(decoder: "zlib._Decompress", data: bytes) -> bytes:
-    try:
-        return decoder.decompress(data, PIECE_BYTES)
-    except zlib.error as error:
-        raise ValueError(f"the compressed body is damaged: {error}") from error
 
 
 async def body_of(response: "httpx2.Response", max_bytes: int, identity: bytes) -> Line:
@@ -221,8 +217,14 @@ class HttpLink:
             raise ConnectionResetError(self._reason)
         message = RawObject.parse(line)
         identity, method = message.get("id"), message.value("method")
-        if method == "notifications/cancelled" and _cancel_post(self._posts, message):
-            return
+        if method == "notifications/cancelled":
+            params = RawObject.parse(message.get("params") or b"{}")
+            post = self._posts.get(params.get("requestId") or b"")
+            if post is not None:
+                post.task.cancel()
+                # The closed connection tells the server of a modern request, so no message does.
+                if post.modern:
+                    return
         if identity is None or method is None:
             await self._post(line, message, None, {})
             if method == "notifications/initialized" and not self._address.sse:
@@ -410,7 +412,13 @@ class HttpLink:
                 response.raise_for_status()
                 async for event in read_events(pieces_of(response), self._max_bytes):
                     if event.name == "endpoint":
-                        self._url = _same_origin(self._url, event.data.decode())
+                        target = urljoin(self._url, event.data.decode().strip())
+                        if _origin(target) != _origin(self._url):
+                            shown = target[:200]
+                            raise ValueError(
+                                f"it gives a URL on another host for messages: {shown}"
+                            )
+                        self._url = target
                         self._url_known.set()
                     elif event.data:
                         await self._inbox.put(Line(event.data, oversize=event.oversize))
@@ -431,18 +439,6 @@ class HttpLink:
         if not self._reason:
             self._reason, self.locked_out = reason, locked_out
             self._inbox.end()
-
-
-def _cancel_post(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
-    """Cancel the POST of a cancelled request. Returns True if the request was modern. The closed
-    connection then tells the server, so no message is needed.
-    """
-    params = RawObject.parse(message.get("params") or b"{}")
-    post = posts.get(params.get("requestId") or b"")
-    if post is None:
-        return False
-    post.task.cancel()
-    return post.modern
 
 
 def open_link(
@@ -494,13 +490,6 @@ def _note_session(session: dict[str, str], response: "httpx2.Response", body: by
     session["mcp-protocol-version"] = version.group(1).decode()
     if name := response.headers.get(_SESSION):
         session[_SESSION] = name
-
-
-def _same_origin(url: str, endpoint: str) -> str:
-    target = urljoin(url, endpoint.strip())
-    if _origin(target) != _origin(url):
-        raise ValueError(f"it gives a URL on another host for messages: {target[:200]}")
-    return target
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

@@ -231,16 +231,16 @@ class FileSink:
         self._order = threading.Lock()
 
     async def write(self, line: bytes) -> None:
-        await asyncio.to_thread(self._write, unbroken(line) + b"\n")
+        def written() -> None:
+            with self._order:
+                view = memoryview(unbroken(line) + b"\n")
+                while view:
+                    view = view[os.write(self._descriptor, view) :]
+
+        await asyncio.to_thread(written)
 
     async def aclose(self) -> None:
         return None
-
-    def _write(self, data: bytes) -> None:
-        with self._order:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._descriptor, view) :]
 
 
 class FileSource:
@@ -298,7 +298,7 @@ class LineQueue:
 
     async def put(self, line: Line) -> None:
         while self._lines and self.size + len(line.data) > self._max_bytes:
-            await self._change()
+            await self._changed.wait()
         self.add(line)
 
     def add(self, line: Line) -> None:
@@ -314,7 +314,7 @@ class LineQueue:
     async def lines(self) -> AsyncIterator[Line]:
         while True:
             while not self._lines and not self._ended:
-                await self._change()
+                await self._changed.wait()
             if not self._lines:
                 return
             line = self._lines.popleft()
@@ -322,9 +322,6 @@ class LineQueue:
             self._wake()
             yield line
             del line
-
-    async def _change(self) -> None:
-        await self._changed.wait()
 
     def _wake(self) -> None:
         # Tasks that start to wait later must not see this event set, so they get a new one.

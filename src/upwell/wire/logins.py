@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
@@ -137,7 +136,8 @@ class Logins:
             if now is None:
                 self._known = {}
             elif now != self._stamp:
-                self._known = _read(json.loads(self._path.read_text(encoding="utf-8")))
+                rows = json.loads(self._path.read_text(encoding="utf-8"))["logins"]
+                self._known = {str(name): Login(**row) for name, row in rows.items()}
             self._stamp = now
         except OSError as error:
             raise StoreUnwritable(
@@ -147,7 +147,3 @@ class Logins:
             raise StoreCorrupt(
                 f"{self._path} is damaged", hint="remove it, and log in again"
             ) from error
-
-
-def _read(document: Any) -> Mapping[str, Login]:
-    return {str(name): Login(**login) for name, login in document["logins"].items()}

@@ -54,7 +54,9 @@ class LoginAuth(httpx2.Auth):
         request.headers["authorization"] = f"Bearer {login.access_token}"
         response = yield request
         if response.status_code == 403 and (scope := _missing_scope(response)):
-            self._note_scope(login, scope)
+            wider = login.wider(scope)
+            if wider != login:
+                self._save(wider)
             response.extensions[REQUIREMENT] = (
                 f"server {self._server!r} wants a login with more rights ({scope}); "
                 f"run `upwell login {self._server}` again"
@@ -65,11 +67,6 @@ class LoginAuth(httpx2.Auth):
             response = yield request
             if response.status_code == 401:
                 raise LoginNeeded("it does not accept the login")
-
-    def _note_scope(self, login: Login, scope: str) -> None:
-        wider = login.wider(scope)
-        if wider != login:
-            self._save(wider)
 
     def _known(self) -> Login:
         try:

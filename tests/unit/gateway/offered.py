@@ -38,8 +38,8 @@ class Ours:
         return [{"name": name, "description": "ours", "inputSchema": OBJECT} for name in self.names]
 
 
-def catalog_of(*servers, own=("read_more",), may_compress=lambda server, tool: True, **options):
-    return ToolCatalog(lambda: servers, Ours(*own), may_compress, **options)
+def catalog_of(*servers, own=("read_more",), may_compress=lambda *_: True, added=lambda *_: None):
+    return ToolCatalog(lambda: servers, Ours(*own), may_compress, added)
 
 
 def tools_of(catalog):

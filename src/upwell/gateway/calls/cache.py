@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import hmac
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -122,43 +122,34 @@ class Cache:
         if any(json.loads(key) not in _CACHEABLE_PARAMS for key, _ in params.members):
             return ""
         parts = [
-            json.dumps(_reprs(asdict(server)), sort_keys=True),
+            json.dumps({key: repr(part) for key, part in asdict(server).items()}, sort_keys=True),
             call.tool,
             call.declared,
             _canonical(params.get("arguments") or b"{}"),
-            _canonical(_lasting_meta(params).encode()),
+            _canonical(meta_of(bare(params)).without(*_PER_CALL_META).encode()),
             client.principal.name,
             client.capabilities.decode(errors="replace"),
         ]
         return hmac.new(self._secret, json.dumps(parts).encode(), hashlib.sha256).hexdigest()
 
 
-def _reprs(value: Mapping[str, Any]) -> dict[str, str]:
-    return {name: repr(part) for name, part in value.items()}
-
-
-def _lasting_meta(params: RawObject) -> RawObject:
-    return meta_of(bare(params)).without(*_PER_CALL_META)
-
-
 def _canonical(arguments: bytes) -> str:
     """Return the same text for equal arguments. Whitespace and the order of keys are ignored,
     repeated keys and the notation of numbers are not."""
+
+    def lexeme(number: str) -> dict[str, str]:
+        return {"number": number}
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {"object": sorted(pairs, key=lambda pair: pair[0])}
+
     try:
         value = json.loads(
-            arguments, parse_int=_lexeme, parse_float=_lexeme, object_pairs_hook=_members
+            arguments, parse_int=lexeme, parse_float=lexeme, object_pairs_hook=members
         )
         return json.dumps(value)
     except (ValueError, RecursionError):
         return arguments.decode(errors="replace")
-
-
-def _lexeme(number: str) -> dict[str, str]:
-    return {"number": number}
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {"object": sorted(pairs, key=lambda pair: pair[0])}
 
 
 def _is_cacheable(reply: Reply) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from upwell.compress.base import NO_TOOLS, Tools
+from upwell.compress.base import Tools
 from upwell.compress.options import CompressOptions
 from upwell.compress.originals import Originals, StoredOriginal
 from upwell.gateway.calls.results import (
@@ -75,7 +75,6 @@ class SummaryThreads:
         return await on_daemon_thread(in_place, "summary")
 
 
-DEFAULT_RESULT_TOKENS = ResultTokens()
 NOTICE_TOKENS, NOTICE_CHARS = 120, 320
 CONTENTS_SHARE = 0.5
 """The largest part of a budget that a table of contents may use. A larger table is left out."""
@@ -152,10 +151,6 @@ class Cut(Struct, frozen=True):
 OnShortened = Callable[[ToolCall, Cut], None]
 
 
-def ignore_cut(call: ToolCall, cut: Cut) -> None:
-    return None
-
-
 class Fitter:
     """Shortens results and texts, and keeps their originals.
 
@@ -168,10 +163,10 @@ class Fitter:
         originals: Originals,
         options: Callable[[str, str], CompressOptions],
         *,
-        tools: Tools = NO_TOOLS,
-        result_tokens: ResultTokens = DEFAULT_RESULT_TOKENS,
+        tools: Tools,
+        result_tokens: ResultTokens,
         ratios: Mapping[str, float] | None = None,
-        shortened: OnShortened = ignore_cut,
+        shortened: OnShortened,
     ) -> None:
         self._originals = originals
         self._options = options
@@ -195,13 +190,6 @@ class Fitter:
             max_chars=_scaled(options.max_result_chars, ratio),
             floor=options.min_result_retention,
         )
-
-    def _least_tokens(self, options: CompressOptions) -> float:
-        """The smallest budget that any tool has, or 0 if a limit is configured. A token has at
-        least one byte, so a result with fewer bytes fits, whatever its tool."""
-        if options.max_result_tokens is not None or options.max_result_chars is not None:
-            return 0.0
-        return min(SHORT_BYTES, self.result_tokens.usual * LEAST_FACTOR)
 
     async def compress(
         self,
@@ -278,8 +266,12 @@ class Fitter:
         if ratio is None:
             ratio = self._ratios.get(f"{call.server}__{call.tool}", 1.0)
         size = sum(map(len, blocks)) + len(structured)
-        if size < self._least_tokens(options) * ratio:
-            return result
+        if options.max_result_tokens is None and options.max_result_chars is None:
+            # A token has at least one byte, so a result with fewer bytes than the smallest budget
+            # of any tool fits.
+            least_tokens = min(SHORT_BYTES, self.result_tokens.usual * LEAST_FACTOR)
+            if size < least_tokens * ratio:
+                return result
         budget = self.budget_of(options, ratio, call)
         if size < SHORT_BYTES and not budget.max_chars and size < (budget.max_tokens or size + 1):
             return result

@@ -22,7 +22,7 @@ from msgspec.structs import astuple
 
 from upwell.compress.options import CompressOptions
 from upwell.compress.originals import KIND
-from upwell.gateway.calls.fit import SUMMARY, Cut, Fitter, OnShortened, ignore_cut
+from upwell.gateway.calls.fit import SUMMARY, Cut, Fitter, OnShortened
 from upwell.ground.errors import CompressionError
 from upwell.ground.ledger import TtlStore
 from upwell.ground.trace import LOG
@@ -32,8 +32,8 @@ from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
 
 HEAVY_BYTES = 128 * 1024
 MAX_LOCAL_BYTES = 1_000_000
-"""If no worker can be started, a larger result is only shortened cheaply (see `Brief`), because
-more work in the gateway's process would block all other calls."""
+"""If no worker can be started, a larger result is only shortened cheaply (`Fitter.brief()`),
+because more work in the gateway's process would block all other calls."""
 WORKERS = 2
 MAX_SUMMARIES = 4
 """How many jobs may wait for a language model at once. Further results are truncated instead."""
@@ -100,19 +100,6 @@ class _Worker:
             await child.stop(grace_seconds=0.5)
 
 
-Brief = Callable[[ToolCall, bytes], Awaitable[bytes]]
-"""Shortens a result cheaply: keeps the beginning of its texts, and says how to read the rest."""
-
-
-async def no_brief(call: ToolCall, result: bytes) -> bytes:
-    """The default for a pool that was given no `brief`.
-
-    Raises:
-        CompressionError: always.
-    """
-    raise CompressionError("the worker process failed on a result", strategy="worker")
-
-
 class WorkerPool:
     """The gateway's side: sends large results to the workers.
 
@@ -130,14 +117,14 @@ class WorkerPool:
         ttl_seconds: float,
         *,
         options: Callable[[str, str], CompressOptions],
-        ratios: Mapping[str, float] | None = None,
-        shortened: OnShortened = ignore_cut,
-        brief: Brief = no_brief,
+        ratios: Mapping[str, float],
+        shortened: OnShortened,
+        brief: Callable[[ToolCall, bytes], Awaitable[bytes]],
     ) -> None:
         self._private = private
         self._options = options
         self._ttl_seconds = ttl_seconds
-        self._ratios = {} if ratios is None else ratios
+        self._ratios = ratios
         self._shortened = shortened
         self._brief = brief
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -175,7 +162,19 @@ class WorkerPool:
         return result if head["same"] else fitted
 
     async def _fitted(self, call: ToolCall, result: bytes) -> tuple[dict[str, Any], bytes]:
-        job, model_seconds = self._job(call), self._model_seconds(call)
+        options = self._options(call.server, call.tool)
+        model_seconds = options.llm_timeout_seconds if options.strategy == SUMMARY else 0.0
+        job: dict[str, Any] = {
+            "server": call.server,
+            "tool": call.tool,
+            "args": call.args,
+            "query": call.query,
+            "request": call.request,
+            "principal": call.principal,
+            "read_command": call.read_command,
+            "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
+            "strategy": "",
+        }
         if model_seconds and len(self._summaries) < MAX_SUMMARIES:
             async with self._summary_worker() as worker:
                 return await worker.run(job, result, model_seconds, self._take_private)
@@ -207,23 +206,6 @@ class WorkerPool:
             for worker in workers:
                 await worker.end()
                 self._idle.put_nowait(worker)
-
-    def _model_seconds(self, call: ToolCall) -> float:
-        options = self._options(call.server, call.tool)
-        return options.llm_timeout_seconds if options.strategy == SUMMARY else 0.0
-
-    def _job(self, call: ToolCall) -> dict[str, Any]:
-        return {
-            "server": call.server,
-            "tool": call.tool,
-            "args": call.args,
-            "query": call.query,
-            "request": call.request,
-            "principal": call.principal,
-            "read_command": call.read_command,
-            "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
-            "strategy": "",
-        }
 
     @asynccontextmanager
     async def _summary_worker(self) -> AsyncIterator[_Worker]:

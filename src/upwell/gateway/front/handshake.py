@@ -9,6 +9,7 @@ for the servers. Without a configuration file, it does not wait.
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -19,7 +20,7 @@ from upwell.ground.files import Home, default_home, stamp
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import Line, Sink
-from upwell.wire.peer import INTERNAL_ERROR, Message, answer_line, error_body, read_message
+from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
 
@@ -105,27 +106,21 @@ async def answer_with_error(lines: AsyncIterator[Line], sink: Sink, error: Upwel
     """Reply to every request except `initialize` with `error`, so that the agent learns why the
     gateway cannot start. Returns when the agent disconnects.
     """
-    reply = Reply(error=error_body(INTERNAL_ERROR, str(error)))
+    refusal = Reply(error=error_body(INTERNAL_ERROR, str(error)))
     async for line in lines:
         try:
             message = read_message(line.data)
         except NotJson:
             continue
-        if message.method is not None and message.id is not None:
-            answer = _introduced(message) if message.method == "initialize" else None
-            await sink.write(answer_line(message.id, answer or reply))
-
-
-def _introduced(message: Message) -> Reply | None:
-    """Return the reply to `initialize` from a gateway that cannot start, or None if the request is
-    malformed."""
-    try:
-        offered = GatewayOffer(united([EVERYTHING])).initialize_result(
-            RawObject.parse(message.params)
-        )
-    except NotJson:
-        return None
-    return Reply(result=dumps(offered))
+        if message.method is None or message.id is None:
+            continue
+        reply = refusal
+        if message.method == "initialize":
+            with suppress(NotJson):
+                offer = GatewayOffer(united([EVERYTHING]))
+                result = offer.initialize_result(RawObject.parse(message.params))
+                reply = Reply(result=dumps(result))
+        await sink.write(answer_line(message.id, reply))
 
 
 async def _chained(first: Line, lines: AsyncIterator[Line]) -> AsyncIterator[Line]:

@@ -24,6 +24,7 @@ from upwell.gateway.eras import (
 from upwell.gateway.front.streams import (
     EVENTS,
     JSON,
+    JSON_HEADERS,
     BadRequest,
     OpenRequests,
     Outbox,
@@ -37,7 +38,6 @@ from upwell.gateway.front.streams import (
     message_of,
     params_of,
     respond,
-    respond_json,
     status_of,
 )
 from upwell.gateway.routing.router import Router
@@ -88,11 +88,21 @@ class HttpSessions:
     def open(self, principal: Principal) -> HttpSession:
         """At the limit, first end the principal's session that has been idle the longest. Raises
         BadRequest if none of its sessions is idle."""
-        self._make_room(principal)
+        now = self._clock.monotonic()
+        idle = [known for known in self._sessions.values() if known.is_idle]
+        idle.sort(key=lambda known: known.used_at)
+        while idle and now - idle[0].used_at > IDLE_SECONDS:
+            self.end(idle.pop(0))
+        own = sum(known.session.principal == principal for known in self._sessions.values())
+        if len(self._sessions) >= MAX_SESSIONS or (principal.name and own >= MAX_SESSIONS_EACH):
+            oldest = next((known for known in idle if known.session.principal == principal), None)
+            if oldest is None:
+                raise BadRequest(503, INVALID_REQUEST, "too many sessions are already open")
+            self.end(oldest)
         questions, streams = OpenRequests(), Streams()
         session = Session(_OwnStream(questions, streams.own), principal=principal)
         session.id = secrets.token_urlsafe(_NAME_BYTES)
-        opened = HttpSession(session, questions, streams, self._clock.monotonic())
+        opened = HttpSession(session, questions, streams, now)
         self._sessions[session.id] = opened
         self._audience.join(session)
         return opened
@@ -119,23 +129,6 @@ class HttpSessions:
         for http_session in self._sessions.values():
             for following in http_session.followed.values():
                 following.cancel()
-
-    def _make_room(self, principal: Principal) -> None:
-        now = self._clock.monotonic()
-        idle = [known for known in self._sessions.values() if known.is_idle]
-        idle.sort(key=lambda known: known.used_at)
-        for known in idle:
-            if now - known.used_at > IDLE_SECONDS:
-                self.end(known)
-        own = sum(known.session.principal == principal for known in self._sessions.values())
-        if len(self._sessions) >= MAX_SESSIONS or (principal.name and own >= MAX_SESSIONS_EACH):
-            oldest = next((known for known in idle if self._belongs_to(known, principal)), None)
-            if oldest is None:
-                raise BadRequest(503, INVALID_REQUEST, "too many sessions are already open")
-            self.end(oldest)
-
-    def _belongs_to(self, known: HttpSession, principal: Principal) -> bool:
-        return known.session.id in self._sessions and known.session.principal == principal
 
 
 class _OwnStream:
@@ -184,10 +177,10 @@ class HttpFront:
             else:
                 await respond(send, 405, b"", [(b"allow", b"GET, POST, DELETE")])
         except BadRequest as error:
-            await respond_json(send, error.status, error.line)
+            await respond(send, error.status, error.line, JSON_HEADERS)
         except NotJson as error:
             unreadable = BadRequest(400, PARSE_ERROR, f"the request cannot be read: {error}")
-            await respond_json(send, unreadable.status, unreadable.line)
+            await respond(send, unreadable.status, unreadable.line, JSON_HEADERS)
 
     def end_streams(self) -> None:
         """End the streams that clients have opened with GET, so that the clients reconnect, behind

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from upwell.gateway.clients import Audience, Session
 from upwell.gateway.front.handshake import Hello
@@ -59,20 +60,15 @@ class StdioFront:
             self._running[task] = message.id
             task.add_done_callback(self._running.pop)
         elif message.method == "notifications/cancelled":
-            self._cancel(message)
+            with suppress(NotJson):
+                identity = RawObject.parse(message.params).get("requestId")
+                for task, running_identity in self._running.items():
+                    if running_identity == identity:
+                        task.cancel()
         elif message.method == "notifications/initialized":
             self._session.ready.set()
         else:
             self._router.notify(message.method or "", message.params)
-
-    def _cancel(self, message: Message) -> None:
-        try:
-            identity = RawObject.parse(message.params).get("requestId")
-        except NotJson:
-            return
-        for task, running_identity in self._running.items():
-            if running_identity == identity:
-                task.cancel()
 
     async def _answer(self, identity: bytes, message: Message) -> None:
         receipt = Receipt()

@@ -200,7 +200,8 @@ class Outbox:
     def after(self, number: int) -> list[tuple[int, bytes]]:
         lines = [entry for entry in self._lines if entry[0] > number]
         self.last_read = max(self.last_read, lines[-1][0] if lines else 0)
-        self._trim()
+        while self.size > MAX_SENT_BYTES and self._lines[0][0] <= self.last_read:
+            self._drop()
         return lines
 
     async def wait_for_more(self, number: int) -> None:
@@ -215,10 +216,6 @@ class Outbox:
         # Readers that come later wait for a new event, because this one stays set.
         self._more.set()
         self._more = asyncio.Event()
-
-    def _trim(self) -> None:
-        while self.size > MAX_SENT_BYTES and self._lines[0][0] <= self.last_read:
-            self._drop()
 
     def _drop(self) -> None:
         self.size -= len(self._lines.popleft()[1])
@@ -269,7 +266,7 @@ RETRY_MS = 1_000
 """How long a client should wait before it reconnects. This value is sent with every stream."""
 SILENCE_SECONDS = 10.0
 
-_JSON: Headers = ((b"content-type", b"application/json"),)
+JSON_HEADERS: Headers = ((b"content-type", b"application/json"),)
 _EVENTS: Headers = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store"),
@@ -359,23 +356,18 @@ class Stream:
         """
         work.add_done_callback(self._end)
         if not events:
-            await self._first_message_or_silence()
+            try:
+                async with asyncio.timeout(SILENCE_SECONDS):
+                    await self._outbox.wait_for_more(0)
+            except TimeoutError:
+                LOG.debug("nothing to send for %g s: the answer is a stream", SILENCE_SECONDS)
         if events or not work.done() or self._has_messages:
             self.used = True
             await follow(self._outbox, send, 0, primed=self._primed)
-            return
-        answer = b"" if work.cancelled() else work.result()
-        if answer:
-            await respond(send, status(answer), answer, _JSON)
+        elif answer := b"" if work.cancelled() else work.result():
+            await respond(send, status(answer), answer, JSON_HEADERS)
         else:
             await respond(send, 202)
-
-    async def _first_message_or_silence(self) -> None:
-        try:
-            async with asyncio.timeout(SILENCE_SECONDS):
-                await self._outbox.wait_for_more(0)
-        except TimeoutError:
-            LOG.debug("nothing to send for %g s: the answer becomes a stream", SILENCE_SECONDS)
 
     def _end(self, work: "asyncio.Task[bytes]") -> None:
         self._has_messages = self._outbox.count > 0
@@ -421,7 +413,3 @@ async def begin(send: Send, status: int, headers: Headers) -> None:
 async def respond(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
     await begin(send, status, [*headers, (b"content-length", b"%d" % len(body))])
     await send({"type": "http.response.body", "body": body})
-
-
-async def respond_json(send: Send, status: int, body: bytes) -> None:
-    await respond(send, status, body, _JSON)

@@ -11,7 +11,8 @@ read it.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from upwell.gateway.clients import (
@@ -74,7 +75,7 @@ class UpstreamResources:
         self,
         upstreams: Callable[[], Sequence[Upstream]],
         own: LocalResources,
-        on_late: Callable[[Sequence[str]], Awaitable[None]],
+        on_late: Callable[[Sequence[str]], Coroutine[Any, Any, None]],
         *,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
@@ -270,12 +271,9 @@ class UpstreamResources:
                 return
             loop = asyncio.get_running_loop()
             loop.call_later(LATE_SECONDS, self._late.pop, (upstream, method), None)
-            self._reads.start(self._announce_late(kind))
+            self._reads.start(self._on_late([kind]))
 
         read.add_done_callback(arrived)
-
-    async def _announce_late(self, kind: str) -> None:
-        await self._on_late([kind])
 
 
 async def _read(upstream: Upstream, method: str, member: str, client: Client) -> _Entries:
@@ -317,22 +315,15 @@ class ResourceMethods:
 
     def methods(self) -> Mapping[str, Method]:
         return {
-            "prompts/list": self._list_prompts,
+            "prompts/list": partial(_listed, "prompts", self._upstreams.prompts),
             "prompts/get": self._get_prompt,
-            "resources/list": self._list_resources,
-            "resources/templates/list": self._list_templates,
+            "resources/list": partial(_listed, "resources", self._upstreams.resources),
+            "resources/templates/list": partial(
+                _listed, "resourceTemplates", self._upstreams.templates
+            ),
             "resources/read": self._read,
             "completion/complete": self._complete,
         }
-
-    async def _list_prompts(self, _: RawObject, context: RequestContext) -> RawObject:
-        return RawObject(((b'"prompts"', await self._upstreams.prompts(context)),))
-
-    async def _list_resources(self, _: RawObject, context: RequestContext) -> RawObject:
-        return RawObject(((b'"resources"', await self._upstreams.resources(context)),))
-
-    async def _list_templates(self, _: RawObject, context: RequestContext) -> RawObject:
-        return RawObject(((b'"resourceTemplates"', await self._upstreams.templates(context)),))
 
     async def _get_prompt(self, params: RawObject, context: RequestContext) -> Reply:
         upstream, own_name = await self._prompt_owner(text_of(params, "name"), context)
@@ -352,7 +343,11 @@ class ResourceMethods:
     async def _read(self, params: RawObject, context: RequestContext) -> RawObject | Reply:
         uri = uri_of(params, "resources/read")
         if is_own(uri):
-            return await self._read_own(uri, context)
+            try:
+                contents = await self._own.read(uri, context)
+            except UsageError as error:
+                raise _not_found(uri, str(error), context) from error
+            return RawObject.parse(dumps({"contents": list(contents)}))
         owners = await self._upstreams.owners(uri)
         if len(owners) == 1:
             [upstream] = owners
@@ -365,13 +360,6 @@ class ResourceMethods:
         if reply is None:
             raise _not_found(uri, f"no server has a resource {uri!r}", context)
         return reply
-
-    async def _read_own(self, uri: str, context: RequestContext) -> RawObject:
-        try:
-            contents = await self._own.read(uri, context)
-        except UsageError as error:
-            raise _not_found(uri, str(error), context) from error
-        return RawObject.parse(dumps({"contents": list(contents)}))
 
     async def _complete(self, params: RawObject, context: RequestContext) -> Reply:
         raw = params.get("ref") or b""
@@ -387,6 +375,15 @@ class ResourceMethods:
         if not is_own(uri):
             reply = await self._upstreams.ask_owners(uri, "completion/complete", params, context)
         return reply or Reply(result=NO_COMPLETIONS)
+
+
+async def _listed(
+    member: str,
+    read: Callable[[Client], Awaitable[bytes]],
+    _: RawObject,
+    context: RequestContext,
+) -> RawObject:
+    return RawObject().replaced(member, await read(context))
 
 
 def uri_of(params: RawObject, method: str) -> str:
@@ -508,16 +505,13 @@ class Subscriptions:
         try:
             await context.notify(ACKNOWLEDGED, stamped(acknowledgement, context.identity))
             for uri in sorted(requested.uris):
-                await self._try_subscribe(uri, context)
+                try:
+                    await self._subscribe_upstream(uri, context)
+                except (RequestRefused, UpstreamError) as error:
+                    LOG.info("changes to %r will not be reported: %s", uri, error)
             await asyncio.Event().wait()
         finally:
             self._audience.listeners.discard(listener)
             for uri in requested.uris:
                 await self._unsubscribe_upstream(uri, context)
         return RawObject()
-
-    async def _try_subscribe(self, uri: str, context: RequestContext) -> None:
-        try:
-            await self._subscribe_upstream(uri, context)
-        except (RequestRefused, UpstreamError) as error:
-            LOG.info("changes to %r will not be reported: %s", uri, error)

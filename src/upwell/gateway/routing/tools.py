@@ -5,10 +5,12 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from upwell.gateway.clients import Client, RequestContext, text_of
 from upwell.gateway.shapes import compiles
@@ -73,8 +75,12 @@ class Names:
         bare = [upstream for upstream in upstreams if not upstream.prefix]
         present = {upstream.name for upstream in bare}
         self._owners = {name: owner for name, owner in self._owners.items() if owner in present}
-        unknown = [index for index, upstream in enumerate(bare) if _is_unknown(upstream)]
-        # A server that has not replied yet takes precedence over the servers that follow it.
+        # A server that starts for the first time takes precedence over the servers that follow it.
+        unknown = [
+            index
+            for index, upstream in enumerate(bare)
+            if upstream.state is ServerState.STARTING and not upstream.about.version
+        ]
         later = bare[min(unknown) + 1 :] if unknown else []
         self._undecided_servers = {upstream.name for upstream in later}
 
@@ -91,10 +97,6 @@ class Names:
         return name if self._owners.setdefault(name, upstream.name) == upstream.name else ""
 
 
-def _is_unknown(upstream: Upstream) -> bool:
-    return upstream.state is ServerState.STARTING and not upstream.about.version
-
-
 MAX_TOOLS_ON_LOOP = 100
 """Longer tool lists are rebuilt in a thread."""
 CONTEXT_QUERY = "_context_query"
@@ -108,13 +110,6 @@ class LocalTools(Protocol):
         ...
 
     async def call(self, name: str, args: Mapping[str, Any], client: Client) -> Reply: ...
-
-
-OnListed = Callable[[str, int], None]
-
-
-def ignore_listed(host: str, tokens: int) -> None:
-    return None
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -144,7 +139,7 @@ class ToolCatalog:
         upstreams: Callable[[], Sequence[Upstream]],
         own: LocalTools,
         may_compress: Callable[[str, str], bool],
-        added: OnListed = ignore_listed,
+        added: Callable[[str, int], None],
     ) -> None:
         self._upstreams = upstreams
         self._own = own
@@ -218,43 +213,33 @@ class ToolCatalog:
         targets: dict[str, Target],
     ) -> None:
         declared = _declared(tool)
-        name = self._names.claim(upstream, declared.name)
+        name = self._names.claim(upstream, declared.tool)
         if not name or name in targets:
             why = "its name is missing, taken or still undecided"
-            LOG.warning("upstream %s: tool %r is left out: %s", upstream.name, declared.name, why)
+            LOG.warning("upstream %s: tool %r is left out: %s", upstream.name, declared.tool, why)
             return
-        listed[name] = _listed(tool, name, self._may_compress(upstream.name, declared.name))
-        targets[name] = Target(
-            tool=declared.name,
-            upstream=upstream,
-            annotations=declared.annotations,
-            declares_query=declared.declares_query,
-            declared=declared.digest,
-            mirrors=declared.mirrors,
-        )
-
-
-class _Declared(Struct, frozen=True):
-    name: str
-    annotations: Mapping[str, Any]
-    declares_query: bool
-    digest: str
-    mirrors: tuple[Mirror, ...]
+        listed[name] = _listed(tool, name, self._may_compress(upstream.name, declared.tool))
+        targets[name] = replace(declared, upstream=upstream)
 
 
 @lru_cache(maxsize=TOOLS_CACHED)
-def _declared(tool: RawObject) -> _Declared:
+def _declared(tool: RawObject) -> Target:
     """Read a tool object. The result is cached, because the list is rebuilt often.
 
     Raises:
         NotJson: the tool cannot be listed.
     """
-    return _Declared(
-        text_of(tool, "name"),
-        _mapping(tool, "annotations"),
-        _declares(tool, CONTEXT_QUERY),
-        hashlib.sha256(tool.encode()).hexdigest(),
-        _mirrors(tool),
+    properties = _mapping(tool, "inputSchema").get("properties")
+    mirrors: tuple[Mirror, ...] = ()
+    with suppress(BadMirror):
+        mirrors = declared_by(tool)
+    return Target(
+        tool=text_of(tool, "name"),
+        upstream=None,
+        annotations=_mapping(tool, "annotations"),
+        declares_query=isinstance(properties, dict) and CONTEXT_QUERY in properties,
+        declared=hashlib.sha256(tool.encode()).hexdigest(),
+        mirrors=mirrors,
     )
 
 
@@ -263,18 +248,6 @@ def _listed(tool: RawObject, name: str, may_compress: bool) -> RawObject:
     listed = tool.replaced("name", dumps(name))
     is_usable = not may_compress and compiles(_mapping(tool, "outputSchema"))
     return listed if is_usable else listed.without("outputSchema")
-
-
-def _mirrors(tool: RawObject) -> tuple[Mirror, ...]:
-    try:
-        return declared_by(tool)
-    except BadMirror:
-        return ()
-
-
-def _declares(tool: RawObject, argument: str) -> bool:
-    properties = _mapping(tool, "inputSchema").get("properties")
-    return isinstance(properties, dict) and argument in properties
 
 
 def _mapping(tool: RawObject, name: str) -> Mapping[str, Any]:

@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -51,9 +50,6 @@ from upwell.wire.peer import (
     error_code,
 )
 from upwell.wire.rawjson import NotJson, RawObject, check, kind_of
-
-if TYPE_CHECKING:
-    from upwell.wire.oauth import LoginAuth
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SEND_SECONDS = 5.0
@@ -412,7 +408,11 @@ async def connect(
 
             sse = server.transport is Transport.SSE
             address = Address(url=server.url, headers=headers, sse=sse)
-            auth = _auth(server, logins)
+            auth = None
+            if server.auth is Auth.OAUTH and logins is not None:
+                from upwell.wire.oauth import LoginAuth
+
+                auth = LoginAuth(logins, server.name, server.url)
             link = open_link(address, max_bytes, auth)
             return Connection(server, link, link.lines(), surroundings, link.mirrors.listed)
         command = ChildCommand(program=server.command, args=server.args, env=env, cwd=server.cwd)
@@ -443,14 +443,6 @@ def filled_in(values: Mapping[str, str], environment: Mapping[str, str]) -> dict
 
 Connecting = Callable[[ServerOptions, GatewayOptions, Surroundings], Awaitable[Connection]]
 """`connect()` with the environment and the logins already bound."""
-
-
-def _auth(server: ServerOptions, logins: Logins | None) -> "LoginAuth | None":
-    if server.auth is not Auth.OAUTH or logins is None:
-        return None
-    from upwell.wire.oauth import LoginAuth
-
-    return LoginAuth(logins, server.name, server.url)
 
 
 async def _also_speaks(peer: Peer) -> str:

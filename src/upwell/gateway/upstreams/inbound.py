@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from msgspec import Struct
@@ -148,9 +148,16 @@ class InFlight:
         those that are already being asked are skipped, because a call that is waiting for an answer
         rarely asks again.
         """
-        client = self._waiting_client() if self.clients() else idle_client
-        is_certain = client is not None and self._abandoned_agents() <= {client.agent}
-        return client if is_certain else None
+        clients = self.clients() or [client for client in (idle_client,) if client]
+        if len(clients) > 1 and len({client.principal for client in clients}) == 1:
+            asked_agents = {call.client.agent for call in self._calls if call.open_questions}
+            clients = [client for client in clients if client.agent not in asked_agents]
+        if len(clients) != 1:
+            return None
+        now = asyncio.get_running_loop().time()
+        self._abandoned = {call: end for call, end in self._abandoned.items() if end > now}
+        is_certain = {call.client.agent for call in self._abandoned} <= {clients[0].agent}
+        return clients[0] if is_certain else None
 
     @contextmanager
     def asking(self, client: Client) -> Iterator[None]:
@@ -186,21 +193,6 @@ class InFlight:
     def _forget_old_ends(self) -> None:
         now = time.monotonic()
         self._recent = {agent: item for agent, item in self._recent.items() if item[1] > now}
-
-    def _abandoned_agents(self) -> set[object]:
-        if not self._abandoned:
-            return set()
-        now = asyncio.get_running_loop().time()
-        self._abandoned = {call: end for call, end in self._abandoned.items() if end > now}
-        return {call.client.agent for call in self._abandoned}
-
-    def _waiting_client(self) -> Client | None:
-        """Return the only client that a server's request can be for, if there is only one."""
-        clients = self.clients()
-        if len(clients) > 1 and len({client.principal for client in clients}) == 1:
-            asked_agents = {call.client.agent for call in self._calls if call.open_questions}
-            clients = [client for client in clients if client.agent not in asked_agents]
-        return clients[0] if len(clients) == 1 else None
 
 
 MAX_QUESTIONS = 100
@@ -243,9 +235,17 @@ class Inbound:
         if message.method == PROGRESS:
             await self._in_flight.relay_progress(message.params)
         elif message.method == CANCELLED:
-            self._cancel(message)
+            with suppress(NotJson):
+                identity = RawObject.parse(message.params).get("requestId") or b""
+                if identity in self._answers:
+                    self._answers[identity].cancel()
         elif message.id is None:
-            await self._relay_notification(message)
+            try:
+                await _check(message.params)
+            except NotJson as error:
+                LOG.warning("upstream %s: dropping its %s: %s", self._name, message.method, error)
+                return
+            await self._around.notified(message, self._in_flight.listeners())
         elif len(self._tasks) >= MAX_ANSWERS:
             LOG.warning("upstream %s sends requests and reads no answers", self._name)
         else:
@@ -259,22 +259,6 @@ class Inbound:
 
     async def drain(self) -> None:
         await self._tasks.drain()
-
-    async def _relay_notification(self, message: Message) -> None:
-        try:
-            await _check(message.params)
-        except NotJson as error:
-            LOG.warning("upstream %s: dropping its %s: %s", self._name, message.method, error)
-            return
-        await self._around.notified(message, self._in_flight.listeners())
-
-    def _cancel(self, message: Message) -> None:
-        try:
-            identity = RawObject.parse(message.params).get("requestId") or b""
-        except NotJson:
-            return
-        if identity in self._answers:
-            self._answers[identity].cancel()
 
     async def _answer(self, identity: bytes, message: Message) -> None:
         try:

@@ -153,7 +153,10 @@ class Upstream:
                 began = time.monotonic()
                 await self._live()
                 await self._announce()
-                await _rest(self._wake, backoff.after(time.monotonic() - began), self.name)
+                seconds = backoff.after(time.monotonic() - began)
+                if not await _rest_until(self._wake, seconds):
+                    LOG.debug("restarting %s after %.1f s", self.name, seconds)
+                self._wake.clear()
         finally:
             self.state = ServerState.STOPPED
             self._settled.set()
@@ -240,7 +243,7 @@ class Upstream:
         if self._stream is not None and self.about.modern:
             self._stream.open(self.subscribed_uris)
             return Reply(result=b"{}")
-        return await self.call(method, _uri(uri), client)
+        return await self.call(method, _object(uri=uri), client)
 
     async def _reconnected(self, connection: Connection) -> Connection:
         """Return a usable connection after an exchange broke off. If the server still answers, this
@@ -328,7 +331,8 @@ class Upstream:
         self._stream = ListenStream(connection, self._tools_changed)
         self._stream.open(self.subscribed_uris)
         level = self._audience.log_level()
-        requests = [("resources/subscribe", _uri(uri)) for uri in sorted(self.subscribed_uris)]
+        uris = sorted(self.subscribed_uris)
+        requests = [("resources/subscribe", _object(uri=uri)) for uri in uris]
         if level and self.about.offers("logging"):
             requests.append(("logging/setLevel", _object(level=level)))
         if self.about.modern or not requests:
@@ -369,12 +373,6 @@ class Upstream:
             await asyncio.sleep(REFRESH_SECONDS)
 
 
-async def _rest(wake: asyncio.Event, seconds: float, name: str) -> None:
-    if not await _rest_until(wake, seconds):
-        LOG.debug("restarting %s after %.1f s", name, seconds)
-    wake.clear()
-
-
 async def _rest_until(event: asyncio.Event, seconds: float) -> bool:
     """Returns whether `event` was set."""
     try:
@@ -386,10 +384,6 @@ async def _rest_until(event: asyncio.Event, seconds: float) -> bool:
 
 def _object(**members: str) -> RawObject:
     return RawObject.parse(dumps(members))
-
-
-def _uri(uri: str) -> RawObject:
-    return _object(uri=uri)
 
 
 def _without_stream(message: Message) -> Message:
