@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from msgspec import Struct, field
 
-from upwell.episodes.signatures import CommandStep, steps_of
+from upwell.episodes.signatures import steps_of
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.hosts.base import Host
 from upwell.hosts.events import COMMANDS, EventKind, HostEvent
@@ -51,10 +51,6 @@ HasNoted = Callable[[HostEvent, float], Awaitable[bool]]
 stored since a given time."""
 
 
-async def no_commands(event: HostEvent, since: float) -> Sequence[tuple[str, bool]]:
-    return ()
-
-
 class _Turn(Struct):
     """The current turn of a session. `number` counts the prompts of the session, and `asked_at` is
     the number of the turn in which a question was last due. `failed` are the commands that failed
@@ -83,6 +79,13 @@ class _Turn(Struct):
         self.repaired = ""
         self.has_run = False
 
+    def follow(self, event: HostEvent) -> None:
+        command = event.args.get("command")
+        if event.tool == COMMANDS and isinstance(command, str):
+            self.has_run = True
+            if event.answer is not None and event.answer.failed is not None:
+                self.ran(command, failed=event.answer.failed)
+
     def ran(self, command: str, *, failed: bool) -> None:
         for name in _names_in(command):
             if failed and len(self.failed) < MAX_FAILED:
@@ -97,9 +100,6 @@ class _Turn(Struct):
         parts += [f"`{self.repaired}` failed and then worked"] if self.repaired else []
         return "in this turn " + " and ".join(parts) if parts else ""
 
-    def may_be_asked(self) -> bool:
-        return self.asked_at is None or self.number - self.asked_at >= MIN_TURNS
-
 
 class AgentAsking:
     """Follows the turns of every session, and decides at the end of each turn whether to ask."""
@@ -109,7 +109,7 @@ class AgentAsking:
         tool_name: ToolName,
         has_noted: HasNoted,
         is_paused: Callable[[str], bool],
-        commands: Commands = no_commands,
+        commands: Commands,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._tool_name = tool_name
@@ -120,17 +120,21 @@ class AgentAsking:
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
 
     async def __call__(self, host: Host, event: HostEvent) -> str:
-        turn = self._turn_of(event.session)
+        turn = self._turns.setdefault(event.session, _Turn(self._clock.now()))
+        self._turns.move_to_end(event.session)
+        while len(self._turns) > MAX_SESSIONS:
+            self._turns.popitem(last=False)
         if event.kind is EventKind.PROMPT:
             turn.begin(self._clock.now(), event.text)
         elif event.kind is EventKind.TOOL:
-            _follow(turn, event)
+            turn.follow(event)
         elif event.kind is EventKind.STOP:
             return await self._question(host, event, turn)
         return ""
 
     async def _question(self, host: Host, event: HostEvent, turn: _Turn) -> str:
-        may_be_asked = turn.may_be_asked() and not event.agent and not event.is_continued
+        is_due = turn.asked_at is None or turn.number - turn.asked_at >= MIN_TURNS
+        may_be_asked = is_due and not event.agent and not event.is_continued
         # Codex does not tell its hooks whether a command failed, but the transcript does.
         if may_be_asked and turn.has_run and not turn.failed and event.transcript:
             for command, failed in await self._commands(event, turn.began_at):
@@ -151,27 +155,10 @@ class AgentAsking:
             arguments=_ARGUMENTS if tool else "",
         )
 
-    def _turn_of(self, session: str) -> _Turn:
-        turn = self._turns.setdefault(session, _Turn(self._clock.now()))
-        self._turns.move_to_end(session)
-        while len(self._turns) > MAX_SESSIONS:
-            self._turns.popitem(last=False)
-        return turn
-
 
 def is_question(prompt: str) -> bool:
     """Return whether a prompt is our own question, which the host submits in the user's name."""
     return prompt.lstrip().startswith(QUESTION)
-
-
-def _follow(turn: _Turn, event: HostEvent) -> None:
-    command = event.args.get("command")
-    failed = event.answer.failed if event.answer is not None else None
-    if event.tool != COMMANDS or not isinstance(command, str):
-        return
-    turn.has_run = True
-    if failed is not None:
-        turn.ran(command, failed=failed)
 
 
 def _names_in(command: str) -> Iterator[str]:
@@ -179,9 +166,6 @@ def _names_in(command: str) -> Iterator[str]:
     programs that read from a pipe are left out."""
     for step in steps_of(command):
         if not step.piped and step.program not in _READERS:
-            yield harmless_line(" ".join((step.program, *_verbs(step))))[:MAX_SHOWN_CHARS]
-
-
-def _verbs(step: CommandStep) -> list[str]:
-    verbs = list(step.verbs)
-    return verbs if verbs[:1] and verbs[0] in _VERBS_OF_RUNNERS else verbs[:1]
+            is_runner = bool(step.verbs) and step.verbs[0] in _VERBS_OF_RUNNERS
+            verbs = step.verbs if is_runner else step.verbs[:1]
+            yield harmless_line(" ".join((step.program, *verbs)))[:MAX_SHOWN_CHARS]

@@ -108,7 +108,8 @@ def running(root: str = ROOT) -> list[Running]:
     folder = DaemonPlace(default_home(), root).folder
     if not is_private(folder):
         return []
-    daemons = [daemon_at(_home_of(card), root) for card in sorted(Path(folder).glob("*.json"))]
+    cards = map(_card, sorted(Path(folder).glob("*.json")))
+    daemons = [daemon_at(str(card.get("home", "")), root) for card in cards]
     return [daemon for daemon in daemons if daemon]
 
 
@@ -182,7 +183,3 @@ def _card(path: Path) -> Mapping[str, Any]:
     except (OSError, orjson.JSONDecodeError):
         return {}
     return card if isinstance(card, dict) else {}
-
-
-def _home_of(card: Path) -> str:
-    return str(_card(card).get("home", ""))

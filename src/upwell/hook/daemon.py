@@ -35,10 +35,8 @@ it may be suspended.
 PROTOCOLS = frozenset({"upwell/1", PROTOCOL})
 """The OpenCode plugin and the clients of upwell 0.1 use `upwell/1`, which has no receipts."""
 MAX_HEAD_BYTES = 1_024
-MAX_CONNECTIONS = 64
-BACKLOG = 128
-WRAP = "wrap"
-MAX_RESULT_BYTES = 40_000_000
+MAX_CONNECTIONS, BACKLOG = 64, 128
+WRAP, MAX_RESULT_BYTES = "wrap", 40_000_000
 """The host in a request of a wrapped server's relay, and the most that such a request contains."""
 CONTROL = "daemon"
 """The host in a request to the daemon itself. The event is then `status` or `stop`."""
@@ -107,9 +105,15 @@ class Daemon(Struct):
             try:
                 await self._main_loop()
             finally:
-                self._remove_files()
+                if socket_inode(self.place.socket) == self._inode:
+                    for path in (self.place.socket, self.place.card):
+                        with contextlib.suppress(OSError):
+                            os.unlink(path)
                 listener.close()
-                await self._finish_connections()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(FINISH_SECONDS):
+                        while self._connections:
+                            await asyncio.sleep(0.01)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(self.place.lock)
@@ -151,12 +155,6 @@ class Daemon(Struct):
                 LOG.info("the daemon ends: %s", reason)
                 return
 
-    async def _finish_connections(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FINISH_SECONDS):
-                while self._connections:
-                    await asyncio.sleep(0.01)
-
     def _reason_to_end(self) -> str:
         if self._stop.is_set():
             return "it was stopped"
@@ -173,10 +171,16 @@ class Daemon(Struct):
             if self._connections <= MAX_CONNECTIONS:
                 async with asyncio.timeout(READ_SECONDS):
                     request, body = await self._received(reader)
-                writer.write(_framed(await self._answer(request, body, receipt)))
+                answer = await self._answer(request, body, receipt)
+                writer.write(b"ok %d\n" % len(answer) + answer)
+                del answer, body  # they may be megabytes long
                 await writer.drain()
                 if receipt.is_awaited:
-                    receipt.settle(request.protocol != PROTOCOL or await _is_taken(reader))
+                    is_taken = request.protocol != PROTOCOL
+                    if not is_taken:
+                        async with asyncio.timeout(RECEIPT_SECONDS):
+                            is_taken = await reader.read(len(TAKEN)) == TAKEN
+                    receipt.settle(is_taken)
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
             LOG.info("a hook's request was malformed, or its connection was lost")
         except Exception:
@@ -196,7 +200,10 @@ class Daemon(Struct):
 
     async def _answer(self, request: HookRequest, body: bytes, receipt: Receipt) -> bytes:
         if request.host == CONTROL:
-            return self._control(request.name)
+            if request.name == "stop":
+                self.stop()
+            state = {"version": self.version, "idle_seconds": round(self._idle(), 1)}
+            return orjson.dumps({**state, **self.service.state()})
         if newer(request.version, self.version):
             LOG.info(
                 "a hook of upwell %s connected; this daemon, of %s, ends",
@@ -205,12 +212,6 @@ class Daemon(Struct):
             )
             self.stop()
         return await self.service.answer(request, body, receipt)
-
-    def _control(self, command: str) -> bytes:
-        if command == "stop":
-            self.stop()
-        state = {"version": self.version, "idle_seconds": round(self._idle(), 1)}
-        return orjson.dumps({**state, **self.service.state()})
 
     def _idle(self) -> float:
         return self.clock.monotonic() - self._active_at
@@ -227,12 +228,6 @@ class Daemon(Struct):
         with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
             file.write(orjson.dumps(card))
         os.rename(fresh, self.place.card)
-
-    def _remove_files(self) -> None:
-        if socket_inode(self.place.socket) == self._inode:
-            for path in (self.place.socket, self.place.card):
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
 
 
 def take_lock(place: DaemonPlace) -> int:
@@ -281,18 +276,9 @@ def read_head(line: bytes) -> HookRequest:
     return HookRequest(protocol, version, host, name, int(left_ms), int(parent), int(length))
 
 
-async def _is_taken(reader: asyncio.StreamReader) -> bool:
-    async with asyncio.timeout(RECEIPT_SECONDS):
-        return await reader.read(len(TAKEN)) == TAKEN
-
-
 def newer(version: str, other: str) -> bool:
     return _numbers(version) > _numbers(other)
 
 
 def _numbers(version: str) -> list[int]:
     return [int(part) for part in version.split(".") if part.isdigit()]
-
-
-def _framed(body: bytes) -> bytes:
-    return b"ok %d\n" % len(body) + body

@@ -26,7 +26,7 @@ from upwell.hosts.base import Host
 from upwell.hosts.events import RESUMED, EventKind, HostEvent
 from upwell.surface.offer import Offers
 from upwell.surface.options import READ_COMMAND
-from upwell.surface.pipeline import Outcome, Surfacer
+from upwell.surface.pipeline import Surfacer
 from upwell.surface.render import ENTRY_MARK, by_command
 from upwell.surface.scopes import Guards
 
@@ -125,7 +125,10 @@ class HookDoor:
             return NEUTRAL
         payload = _payload(body)
         if isinstance(payload, str):
-            self._note_unreadable(known, name, payload)
+            self.outcomes[host, str(SkipReason.UNREADABLE)] += 1
+            LOG.warning("an event of %s cannot be read: %s", known.title, payload)
+            door = _DOORS.get(known.events.kinds.get(name, EventKind.TOOL), Door.TOOL)
+            self._surfacer.unreadable(Cue(door=door, host=host), f"{known.title}, {payload}")
             return NEUTRAL
         event = self._event(known, name, payload)
         if event is None:
@@ -173,12 +176,15 @@ class HookDoor:
         cue = _cue(event, host.name, self._opt_ins.read_command)
         if self._note_session(event):
             self._surfacer.missed(cue)
-        shortening = self._shortening(host, event, cue)
+        shortening: asyncio.Task[Mapping[str, Any]] | None = None
+        if host.name in self._opt_ins.shortened and may_shorten(event, cue):
+            shortening = self._tasks.start(self._shortened(host, event))
         async with self._offers.offer(cue, seconds) as offer:
             outcome = await offer.outcome()
             if offer.is_late:
                 LOG.info("the answer to a hook missed its deadline (%s)", event.name)
-            self.outcomes[host.name, _outcome_name(outcome)] += 1
+            reason = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
+            self.outcomes[host.name, reason if outcome else "late"] += 1
             context: Mapping[str, Any] = {}
             if isinstance(outcome, Surfacing):
                 # Entries that do not fit are kept for later.
@@ -206,13 +212,6 @@ class HookDoor:
                 return orjson.dumps(host.events.question_output(event, question))
         return NEUTRAL
 
-    def _note_unreadable(self, host: Host, name: str, why: str) -> None:
-        self.outcomes[host.name, str(SkipReason.UNREADABLE)] += 1
-        LOG.warning("an event of %s cannot be read: %s", host.title, why)
-        kind = host.events.kinds.get(name, EventKind.TOOL)
-        cue = Cue(door=_DOORS.get(kind, Door.TOOL), host=host.name)
-        self._surfacer.unreadable(cue, f"{host.title}, {why}")
-
     def _event(self, host: Host, name: str, payload: Mapping[str, Any]) -> HostEvent | None:
         if self._answered_elsewhere(host.name, payload):
             return None
@@ -232,13 +231,6 @@ class HookDoor:
 
     def _seconds_for(self, left_ms: int | None) -> float:
         return self._opt_ins.limit_seconds if left_ms is None else left_ms / 1000
-
-    def _shortening(
-        self, host: Host, event: HostEvent, cue: Cue
-    ) -> "asyncio.Task[Mapping[str, Any]] | None":
-        if host.name not in self._opt_ins.shortened or not may_shorten(event, cue):
-            return None
-        return self._tasks.start(self._shortened(host, event))
 
     async def _output_in_time(
         self, shortening: "asyncio.Task[Mapping[str, Any]]", deadline: float
@@ -347,12 +339,6 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
         if isinstance(value, Mapping) and key in second
     }
     return {**first, **second, **joined}
-
-
-def _outcome_name(outcome: Outcome | None) -> str:
-    if outcome is None:
-        return "late"
-    return str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
 
 
 def _payload(body: bytes) -> Mapping[str, Any] | str:

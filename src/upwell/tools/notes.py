@@ -7,7 +7,6 @@ Status lines such as "STM entry added" appear only if the environment variable `
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -37,12 +36,6 @@ _COMPARED_CHARS = 4_000
 _SHOWN_CHARS = 200
 _SEARCH_SECONDS = 1.0
 _TEXTS = {"type": "array", "items": {"type": "string"}}
-Alike = Callable[[str], Awaitable[Sequence[Memory]]]
-"""Finds the memories that say nearly the same as a text."""
-
-
-async def none_alike(text: str) -> Sequence[Memory]:
-    return ()
 
 
 async def alike(
@@ -72,7 +65,7 @@ def add_tool(
     principal: Principal = OWNER,
     *,
     status: bool,
-    alike: Alike = none_alike,
+    alike: Callable[[str], Awaitable[Sequence[Memory]]] | None = None,
     read_only: Sequence[str] = (),
 ) -> Tool:
     """`add_memory(content, namespace?, paths?, tags?, kind?)`. A note belongs to the project, and
@@ -86,12 +79,17 @@ def add_tool(
         _check_writable(labels.place, principal, read_only)
         origin = Origin(project=project, trust=Trust.AGENT, session=session)
         content = args["content"]
-        near = await alike(content)
+        near = await alike(content) if alike else ()
         entry, rules = await asyncio.to_thread(notes.add, content, origin, labels)
         masked = dict.fromkeys((*rules, *label_rules))
         lines = [entry.id]
         lines += [f"a secret was masked before it was stored ({rule})" for rule in masked]
-        remarks = [*_duplicates(near), *await asyncio.to_thread(_missing, entry, project)]
+        remarks = [
+            f"a similar memory is already stored: {memory.id}: "
+            f"{preview(memory.text, (), _SHOWN_CHARS)}"
+            for memory in near
+        ]
+        remarks += await asyncio.to_thread(_missing, entry, project)
         return _result(notes, lines, "\n".join(remarks), ADDED if status else "")
 
     return Tool(
@@ -176,12 +174,11 @@ def delete_tool(
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         note_id = args["id"].strip()
-        delete = partial(notes.delete, project=project, namespaces=principal.namespaces)
-        found = partial(notes.place_of, project=project, namespaces=principal.namespaces)
-        place = await asyncio.to_thread(found, note_id)
+        seen: dict[str, Any] = {"project": project, "namespaces": principal.namespaces}
+        place = await asyncio.to_thread(notes.place_of, note_id, **seen)
         if place is not None:
             _check_writable(place, principal, read_only)
-        if not await asyncio.to_thread(delete, note_id):
+        if not await asyncio.to_thread(notes.delete, note_id, **seen):
             raise UsageError(f"no note has the id {note_id!r}", hint="memory_search finds ids")
         return _result(notes, [note_id], DELETED if status else "")
 
@@ -218,13 +215,6 @@ def moved(notes: ShortTerm) -> str:
     if not moved_path:
         return ""
     return f"stm.json could not be read; it was moved to {moved_path}, and a new file was started"
-
-
-def _duplicates(near: Sequence[Memory]) -> list[str]:
-    return [
-        f"a similar memory is already stored: {memory.id}: {preview(memory.text, (), _SHOWN_CHARS)}"
-        for memory in near
-    ]
 
 
 def _missing(entry: StmEntry, project: str | None) -> list[str]:

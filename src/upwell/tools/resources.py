@@ -83,7 +83,8 @@ class Resources:
     async def read(self, uri: str) -> Sequence[Mapping[str, Any]]:
         """Raises UsageError if there is no resource at this address."""
         if uri == TOPICS_URI:
-            body = await self._all_topics()
+            topics = await self._topics.all(self._project, self._principal.namespaces)
+            body = {"count": len(topics), "topics": [*map(described, topics[:MAX_TOPICS])]}
         elif uri.startswith(f"{TOPICS_URI}/"):
             body = await self._topic(unquote_plus(uri.removeprefix(f"{TOPICS_URI}/")))
         elif uri.startswith(SEARCH_URI):
@@ -93,11 +94,6 @@ class Resources:
         else:
             raise UsageError(f"no resource {uri!r}", hint=f"{TOPICS_URI} lists the topics")
         return [{"uri": uri, "mimeType": JSON, "text": dumps(body).decode()}]
-
-    async def _all_topics(self) -> dict[str, Any]:
-        topics = await self._topics.all(self._project, self._principal.namespaces)
-        shown = [described(topic) for topic in topics[:MAX_TOPICS]]
-        return {"count": len(topics), "topics": shown}
 
     async def _topic(self, topic: str) -> dict[str, Any]:
         ids = await self._topics.about(topic, self._project, self._principal.namespaces)

@@ -170,8 +170,12 @@ class Audit:
         self._tasks = BackgroundTasks("audit log")
 
     def record(self, actor: str, action: str, subject: str, outcome: str) -> None:
-        parts = (_plain(part) for part in (actor, action, subject, outcome))
-        self._tasks.start(self._write(AuditEntry(self._clock.now(), *parts)))
+        parts = (
+            "".join(char if char.isprintable() else " " for char in part[:MAX_CHARS])
+            for part in (actor, action, subject, outcome)
+        )
+        plain = (part.encode("utf-8", "replace").decode() for part in parts)
+        self._tasks.start(self._write(AuditEntry(self._clock.now(), *plain)))
 
     def denied(self, actor: str, why: str) -> None:
         """Record that a principal's request was denied, at most once a minute for each `why`."""
@@ -215,8 +219,3 @@ class Audit:
                 await self._log.write(event)
             except OSError as error:
                 LOG.error("the audit log cannot be written: %s", error)
-
-
-def _plain(text: str) -> str:
-    printable = "".join(char if char.isprintable() else " " for char in text[:MAX_CHARS])
-    return printable.encode("utf-8", "replace").decode()

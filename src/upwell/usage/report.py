@@ -201,13 +201,15 @@ def report(
 
 
 def _speech(stats: Stats, since: str) -> list[str]:
+    share = stats.used_share
+    used = "use not known yet" if share is None else f"{100 * share:.0f} % used"
     lines = [
         _headline(stats, since),
         "",
         f"  said       {counted(stats.memories, 'memory', 'memories')}: "
         f"{stats.used:,} used, {stats.ignored:,} with no evidence of use",
         f"  rate       {stats.said_per_100:.1f} memories per 100 events, "
-        f"{stats.tokens_per_session:,.0f} tokens per session, {_used_share(stats)}",
+        f"{stats.tokens_per_session:,.0f} tokens per session, {used}",
     ]
     if stats.asked:
         lines.append(
@@ -249,27 +251,23 @@ def _headline(stats: Stats, since: str) -> str:
     )
 
 
-def _used_share(stats: Stats) -> str:
-    share = stats.used_share
-    return "use not known yet" if share is None else f"{100 * share:.0f} % used"
+def _spent(model: Mapping[str, float]) -> str:
+    cost = f", cost {model['cost']:,.4f}" if model["cost"] else ""
+    return f"{model['tokens_in']:,.0f} + {model['tokens_out']:,.0f} tokens{cost}"
 
 
 def judge_line(judge: Mapping[str, float]) -> str:
-    tokens = f"{judge['tokens_in']:,.0f} + {judge['tokens_out']:,.0f} tokens"
-    cost = f", cost {judge['cost']:,.4f}" if judge["cost"] else ""
     return (
         f"asked {_times(int(judge['asked']))}: {judge['chosen']:,.0f} chosen, "
-        f"{judge['nothing']:,.0f} nothing, {judge['failed']:,.0f} failed; {tokens}{cost}"
+        f"{judge['nothing']:,.0f} nothing, {judge['failed']:,.0f} failed; {_spent(judge)}"
     )
 
 
 def lessons_line(lessons: Mapping[str, float]) -> str:
-    tokens = f"{lessons['tokens_in']:,.0f} + {lessons['tokens_out']:,.0f} tokens"
-    cost = f", cost {lessons['cost']:,.4f}" if lessons["cost"] else ""
     return (
         f"{counted(int(lessons['asked']), 'session')} read: {lessons['kept']:,.0f} kept, "
         f"{lessons['confirmed']:,.0f} confirmed, {lessons['dropped']:,.0f} dropped, "
-        f"{lessons['failed']:,.0f} failed; {tokens}{cost}"
+        f"{lessons['failed']:,.0f} failed; {_spent(lessons)}"
     )
 
 

@@ -94,6 +94,9 @@ def stats_of(counts: Sequence[Count]) -> Stats:
         by_event[each.event].append(each)
     totals = {event: _summed(by_event[event]) for event in CountedEvent}
     decided = [count for count in by_event[CountedEvent.DECISION] if count.door != Door.ASK]
+    per_day: Counter[str] = Counter()
+    for count in decided:
+        per_day[count.day] += count.number
     by_kind = _summed(decided)
     said = _summed(count for count in by_event[CountedEvent.SAID] if count.door != Door.ASK)
     explicit = totals[CountedEvent.DECISION] - by_kind
@@ -117,7 +120,7 @@ def stats_of(counts: Sequence[Count]) -> Stats:
         beside=tuple(_beside(decided)),
         saved=tuple(_saved(by_event[CountedEvent.COMPRESSED])),
         missing=dict(totals[CountedEvent.MISSING]),
-        per_day=_by_day(decided),
+        per_day=dict(sorted(per_day.items())),
         intent_model=dict(totals[CountedEvent.INTENT]),
         judge=judge_totals(totals[CountedEvent.JUDGE]),
         lessons=lesson_totals(totals[CountedEvent.LESSON]),
@@ -196,14 +199,13 @@ def _saved(counts: Sequence[Count]) -> list[Saved]:
 def judge_totals(by_kind: Mapping[str, int]) -> dict[str, float]:
     """`failed` includes unusable verdicts."""
     kinds = Counter(by_kind)
+    kinds["failed"] += kinds["unusable"]
+    names = ("asked", "chosen", "nothing", "failed", "late", "cached", "capped")
+    return {**{name: kinds[name] for name in names}, **_spent(kinds)}
+
+
+def _spent(kinds: Mapping[str, int]) -> dict[str, float]:
     return {
-        "asked": kinds["asked"],
-        "chosen": kinds["chosen"],
-        "nothing": kinds["nothing"],
-        "failed": kinds["failed"] + kinds["unusable"],
-        "late": kinds["late"],
-        "cached": kinds["cached"],
-        "capped": kinds["capped"],
         "tokens_in": kinds["tokens_in"],
         "tokens_out": kinds["tokens_out"],
         "cost": kinds["millionths"] / 1_000_000,
@@ -217,14 +219,5 @@ def lesson_totals(by_kind: Mapping[str, int]) -> dict[str, float]:
     return {
         **{name: float(kinds[name]) for name in names},
         "dropped": sum(n for kind, n in kinds.items() if kind.startswith("dropped_")),
-        "tokens_in": kinds["tokens_in"],
-        "tokens_out": kinds["tokens_out"],
-        "cost": kinds["millionths"] / 1_000_000,
+        **_spent(kinds),
     }
-
-
-def _by_day(decided: Iterable[Count]) -> dict[str, int]:
-    days: Counter[str] = Counter()
-    for count in decided:
-        days[count.day] += count.number
-    return dict(sorted(days.items()))

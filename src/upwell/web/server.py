@@ -33,11 +33,11 @@ REQUEST_SECONDS = 10.0
 first request, from the start of the connection.
 """
 LINGER_SECONDS = 0.5
+"""How long a draining server keeps reading requests after it stopped accepting connections."""
 NOTICE_SECONDS = 2.0
 """How long a gateway that ends says so before it stops listening, if there may be others."""
 DRAIN_SECONDS = 20
 """How long its open requests may then take."""
-"""How long a draining server keeps reading requests after it stopped accepting connections."""
 UNREAD_SECONDS = 0.01
 STARTUP_FAILURE = 3
 WARNING_SECONDS = 60.0
@@ -60,7 +60,10 @@ class TimedProtocol(H11Protocol):
         self._limit_head()
         self._strangers[self] = None
         if len(self._strangers) > self._max_strangers:
-            self._close_a_stranger()
+            stranger = next((old for old in [*self._strangers] if not old._recognise()), None)
+            if stranger is not None:
+                self._strangers.pop(stranger)
+                stranger.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -86,15 +89,13 @@ class TimedProtocol(H11Protocol):
         answered first, because closing a socket with unread data resets the connection.
         """
         is_idle = self.cycle is None or self.cycle.response_complete
-        if is_idle and not self.transport.is_closing() and self._has_unread():
-            self.loop.call_later(UNREAD_SECONDS, self.shutdown)
-        else:
-            super().shutdown()
-
-    def _has_unread(self) -> bool:
-        poll = select.poll()
-        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return bool(poll.poll(0))
+        if is_idle and not self.transport.is_closing():
+            poll = select.poll()
+            poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+            if poll.poll(0):
+                self.loop.call_later(UNREAD_SECONDS, self.shutdown)
+                return
+        super().shutdown()
 
     def _recognise(self) -> bool:
         """Return whether the connection has sent a valid token. If so, the guard has put the
@@ -103,13 +104,6 @@ class TimedProtocol(H11Protocol):
         if self.scope and IN_SCOPE in self.scope:
             self._strangers.pop(self, None)
         return self not in self._strangers
-
-    def _close_a_stranger(self) -> None:
-        for stranger in list(self._strangers):
-            if not stranger._recognise():
-                self._strangers.pop(stranger)
-                stranger.transport.abort()
-                return
 
     def _limit_head(self) -> None:
         self._head_timer = self.loop.call_later(REQUEST_SECONDS, self.transport.close)
@@ -170,12 +164,7 @@ class HttpServer(uvicorn.Server):
             listener.start()
         self.started = True
 
-    async def drain(
-        self,
-        end_streams: Callable[[], None],
-        *,
-        notice_seconds: float,
-    ) -> None:
+    async def drain(self, end_streams: Callable[[], None], *, notice_seconds: float) -> None:
         """Exit, if possible without dropping a request. For `notice_seconds`, the server still
         accepts connections, but asks clients to go elsewhere: `/readyz` fails, and responses say
         `Connection: close`. Then the server stops listening, and open requests get `DRAIN_SECONDS`

@@ -85,21 +85,18 @@ class TeamDoor:
         body = b""
         if known != etag:
             async with self._packing:
-                etag, body = await self._packed_snapshot(memories, etag)
+                if etag not in self._packed:
+                    snapshot = await memories.snapshot()
+                    etag = snapshot.etag
+                    self._packed[etag] = await asyncio.to_thread(exchange.packed, snapshot)
+                    while len(self._packed) > MAX_PACKED:
+                        del self._packed[next(iter(self._packed))]
+                body = self._packed[etag]
         headers = {"etag": f'"{etag}"', "cache-control": "private, no-cache"}
         if not body:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         headers["content-encoding"] = "gzip"
         return Response(body, media_type="application/json", headers=headers)
-
-    async def _packed_snapshot(self, memories: AccessedMemories, etag: str) -> tuple[str, bytes]:
-        if etag not in self._packed:
-            snapshot = await memories.snapshot()
-            etag = snapshot.etag
-            self._packed[etag] = await asyncio.to_thread(exchange.packed, snapshot)
-            while len(self._packed) > MAX_PACKED:
-                del self._packed[next(iter(self._packed))]
-        return etag, self._packed[etag]
 
     async def _writes(self, memories: AccessedMemories, request: Request) -> Response:
         body = await request.body()
@@ -118,7 +115,10 @@ class TeamDoor:
                 if request.method == "POST":
                     await _read_body(request)  # before the turn, because it may arrive slowly
                 async with self._turn():
-                    return await serve(self._opened(request.scope[IN_SCOPE]), request)
+                    if self._open_for is None:
+                        why = "this gateway has no team's database: its store.url is not set"
+                        raise _Refusal(404, why)
+                    return await serve(self._open_for(request.scope[IN_SCOPE]), request)
             except _Refusal as refusal:
                 return _problem(refusal.status, refusal.why)
             except OtherProtocol as error:
@@ -132,11 +132,6 @@ class TeamDoor:
                 return _problem(503, "the team's database failed")
 
         return endpoint
-
-    def _opened(self, principal: Principal) -> AccessedMemories:
-        if self._open_for is None:
-            raise _Refusal(404, "this gateway has no team's database: its store.url is not set")
-        return self._open_for(principal)
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:

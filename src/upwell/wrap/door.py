@@ -18,9 +18,8 @@ from msgspec.structs import replace
 from upwell.gateway.calls.pipeline import Pipeline
 from upwell.gateway.clients import Nobody, RequestRefused
 from upwell.gateway.eras import IMPLEMENTATION, MODERN_VERSIONS, envelope_of, negotiated
-from upwell.gateway.routing.router import shaped, supported
+from upwell.gateway.routing.router import failed, shaped, supported
 from upwell.ground.background import BackgroundTasks, Receipt
-from upwell.ground.errors import UpwellError
 from upwell.ground.names import MAX_SERVER_NAME_CHARS
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG, conclude, present_trace_id, span
@@ -29,9 +28,7 @@ from upwell.hook.daemon import HookRequest
 from upwell.hosts import host_of_client
 from upwell.tools.base import Toolbox
 from upwell.wire.peer import (
-    INTERNAL_ERROR,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     Message,
@@ -126,7 +123,11 @@ class WrapDoor:
             about, *rest = body.split(b"\n", 1 if request.name == LIST else 3)
             relay = RelayDescription.described(about, request.parent)
             if request.name == LIST:
-                return NEW + dumps(self._with_schema(relay, loads(rest[0])))
+                # The tools that keep their `outputSchema`.
+                names = loads(rest[0])
+                known = names if isinstance(names, list) else []
+                kept = [name for name in known if not self._may_shorten(relay.name, str(name))]
+                return NEW + dumps(kept)
             facts, asked, answer = rest
             start, end = place_of_result(answer)
             asking = _Asking(relay, RawObject.parse(facts), asked, receipt)
@@ -142,11 +143,6 @@ class WrapDoor:
         for pipeline in self._pipelines.values():
             await pipeline.aclose()
         await self._tasks.drain()
-
-    def _with_schema(self, relay: RelayDescription, names: Any) -> list[str]:
-        """Those of the tools that keep their `outputSchema`."""
-        known = names if isinstance(names, list) else []
-        return [name for name in known if not self._may_shorten(relay.name, str(name))]
 
     async def _treated(self, asking: "_Asking", given: bytes, seconds: float) -> bytes | None:
         call = ToolCall(
@@ -240,15 +236,8 @@ class ToolDoor:
                 agent = replace(agent, client=envelope.client)
             reply = await self._answered(message.method or "", params, agent)
             return await shaped(message.method or "", reply, modern=envelope is not None)
-        except RequestRefused as refused:
-            return Reply(error=refused.body)
-        except NotJson as error:
-            return Reply(error=error_body(INVALID_REQUEST, f"the request cannot be read: {error}"))
-        except UpwellError as error:
-            return Reply(error=error_body(INTERNAL_ERROR, str(error)))
         except Exception as error:
-            LOG.exception("one of upwell's own tools failed")
-            return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
+            return failed(error)
 
     async def _answered(self, method: str, params: RawObject, agent: RelayDescription) -> Reply:
         if method == "initialize":

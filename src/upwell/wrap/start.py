@@ -29,7 +29,11 @@ def main(args: list[str]) -> int:
         name = options.get("--name", [""])[-1]
         if url := options.get("--url", [""])[-1]:
             name = name or url.partition("://")[2].partition("/")[0].rpartition("@")[2]
-            command = _remote(url, options.get("--header", []))
+            # The program that stands for a server at an address.
+            root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+            code = f"import sys; sys.path.append({root!r}); from upwell.wrap.remote import main; "
+            code += "sys.exit(main(sys.argv[1:]))"
+            command = [sys.executable, "-I", "-c", code, url, *options.get("--header", [])]
         if os.environ.get(OFF):
             os.execvpe(command[0], command, environment())
         server = WrappedServer(command)
@@ -74,13 +78,6 @@ def _read(args: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     if bool(command) == bool(options.get("--url")):
         raise Wrong("one of a command and an address is needed")
     return options, command
-
-
-def _remote(url: str, headers: list[str]) -> list[str]:
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    code = f"import sys; sys.path.append({root!r}); from upwell.wrap.remote import main; "
-    code += "sys.exit(main(sys.argv[1:]))"
-    return [sys.executable, "-I", "-c", code, url, *headers]
 
 
 def _complain(reason: str, status: int) -> int:

@@ -193,7 +193,11 @@ class Tasks:
                 continue
             if upstream.state is not ServerState.READY:
                 if owner:
-                    raise _without_owner(owner)
+                    raise UpstreamUnavailable(
+                        f"upstream {owner!r}, which runs this task, is not connected",
+                        server=owner,
+                        hint="ask again once it is back; `upwell doctor` shows why it is down",
+                    )
                 continue
             try:
                 reply = await upstream.call(method, params, context)
@@ -239,14 +243,6 @@ class Tasks:
 
     def _may_see(self, task: str, context: RequestContext) -> bool:
         return context.principal in self._principals.get(task, ())
-
-
-def _without_owner(server: str) -> UpstreamUnavailable:
-    return UpstreamUnavailable(
-        f"upstream {server!r}, which runs this task, is not connected",
-        server=server,
-        hint="ask again once it is back; `upwell doctor` shows why it is down",
-    )
 
 
 HANDSHAKE_ONLY = frozenset(
@@ -304,15 +300,8 @@ class Router:
             context = RequestContext(session, channel, envelope, message.id, receipt)
             answer = await self._answer(method, params, context)
             return await shaped(method, answer, modern=context.modern)
-        except RequestRefused as refused:
-            return Reply(error=refused.body)
-        except NotJson as error:
-            return Reply(error=error_body(INVALID_REQUEST, f"the request cannot be read: {error}"))
-        except UpwellError as error:
-            return Reply(error=error_body(INTERNAL_ERROR, str(error)))
         except Exception as error:
-            LOG.exception("a request failed inside upwell")
-            return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
+            return failed(error)
 
     def notify(self, method: str, params: bytes) -> None:
         self._resources.notify(method, params)
@@ -363,7 +352,9 @@ class Router:
     ) -> RawObject | Reply:
         if context.modern and method in HANDSHAKE_ONLY:
             raise RequestRefused(METHOD_NOT_FOUND, f"{method} is not part of this protocol version")
-        if context.modern and (state := _own_state(params)):
+        raw_state = params.get("requestState") if context.modern else None
+        if raw_state and STATE_PREFIX.encode() in raw_state:
+            state = str(params.value("requestState"))
             resumed = await self._pending_calls.resume(state, params, context)
             if resumed is None:
                 raise RequestRefused(
@@ -430,23 +421,18 @@ class Router:
             await self._catalog.refresh()
             target = self._catalog.resolve(name)
         if target is None:
-            await self._await_owner(name)
+            # The server with the name's prefix, or any without a prefix, may own an unlisted name.
+            prefix = server_of(name)
+            for upstream in self._upstreams():
+                if upstream.prefix in ("", prefix):
+                    await upstream.settled()
+                    await self._catalog.refresh()
+                    if prefix == upstream.prefix and not upstream.tools and upstream.failure:
+                        raise upstream.failure
             target = self._catalog.resolve(name)
         if target is None:
             raise RequestRefused(INVALID_PARAMS, f"Unknown tool: {name}")
         return target
-
-    async def _await_owner(self, name: str) -> None:
-        """Wait for the servers that may own an unlisted name: the server with the name's prefix,
-        and those without a prefix.
-        """
-        prefix = server_of(name)
-        for upstream in self._upstreams():
-            if upstream.prefix in ("", prefix):
-                await upstream.settled()
-                await self._catalog.refresh()
-                if prefix == upstream.prefix and not upstream.tools and upstream.failure:
-                    raise upstream.failure
 
 
 def _readable(params: bytes) -> RawObject:
@@ -462,6 +448,19 @@ def _readable(params: bytes) -> RawObject:
     return RawObject.parse(params)
 
 
+def failed(error: Exception) -> Reply:
+    """The reply to a request that raised this. What is not a refusal or an error of ours is logged
+    with its traceback."""
+    if isinstance(error, RequestRefused):
+        return Reply(error=error.body)
+    if isinstance(error, NotJson):
+        return Reply(error=error_body(INVALID_REQUEST, f"the request cannot be read: {error}"))
+    if isinstance(error, UpwellError):
+        return Reply(error=error_body(INTERNAL_ERROR, str(error)))
+    LOG.exception("a request failed inside upwell")
+    return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
+
+
 def supported(envelope: Envelope | None) -> Envelope | None:
     if envelope is not None and envelope.version not in MODERN_VERSIONS:
         raise RequestRefused(
@@ -470,13 +469,6 @@ def supported(envelope: Envelope | None) -> Envelope | None:
             {"supported": list(MODERN_VERSIONS), "requested": envelope.version},
         )
     return envelope
-
-
-def _own_state(params: RawObject) -> str:
-    raw = params.get("requestState")
-    if raw is None or STATE_PREFIX.encode() not in raw:
-        return ""
-    return str(params.value("requestState"))
 
 
 async def shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Reply:
