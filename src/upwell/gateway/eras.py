@@ -103,12 +103,6 @@ def enveloped(
     return params.replaced("_meta", meta.encode())
 
 
-def has_modern_parts(result: bytes) -> bool:
-    """Return whether `handshake_result()` may change this result. A result may be megabytes long,
-    so it is only searched."""
-    return b'"resultType"' in result or SERVER_INFO.encode() in result
-
-
 def handshake_result(result: RawObject) -> RawObject:
     return _without_meta(result.without("resultType"), SERVER_INFO)
 

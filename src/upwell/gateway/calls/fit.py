@@ -381,13 +381,7 @@ def _with_notice(
     if not _are_readable(fitted):
         return None
     replacements = [short.text if short else None for short in fitted]
-    notices: list[str] = []
-    for text, short in zip(texts, fitted, strict=True):
-        if short is None:
-            continue
-        delivered = replace(short.compressed, tokens=short.tokens)
-        notices.append(notice(text, delivered, how_to_read=how_to_read))
-    if notices:
+    if notices := _notices(texts, fitted, how_to_read):
         last, short = next((n, short) for n, short in reversed([*enumerate(fitted)]) if short)
         parts = [short.text, "\n".join(notices)]
         if short.compressed.strategy == "progressive":
@@ -396,6 +390,16 @@ def _with_notice(
     pairs = zip(replacements, texts, strict=True)
     added_chars = sum(len(new) - len(old.text) for new, old in pairs if new)
     return replacements if added_chars < 0 else None
+
+
+def _notices(
+    texts: Sequence[ResultPart], fitted: Sequence[_Shortened | None], how_to_read: Reading
+) -> list[str]:
+    return [
+        notice(text, short, how_to_read)
+        for text, short in zip(texts, fitted, strict=True)
+        if short and (short.compressed.key or not short.compressed.lossless)
+    ]
 
 
 def _without(share: Budget, contents: str) -> Budget:
@@ -476,7 +480,6 @@ def _rebuilt(
 ) -> RawObject:
     if not any(fitted):
         return result
-    notices: list[str] = []
     contents: list[bytes] = []
     for part, shortened in zip(texts, fitted, strict=True):
         if shortened is None:
@@ -490,12 +493,7 @@ def _rebuilt(
             blocks[part.place] = part.block_with(compressed.text)
         if shortened.contents:
             contents.append(text_block(shortened.contents))
-        if not compressed.lossless or compressed.key:
-            delivered = replace(compressed, tokens=shortened.tokens)
-            notices.append(
-                notice(part, delivered, private=shortened.private, how_to_read=how_to_read)
-            )
-    if notices:
+    if notices := _notices(texts, fitted, how_to_read):
         blocks = [*blocks, *contents, text_block("\n".join(notices))]
     if not any(part.is_structured for part in texts):
         result = result.without(STRUCTURED)
@@ -512,20 +510,21 @@ def _contents(text: str, key: str, share: Budget) -> str:
     return contents if room.holds(contents) else ""
 
 
-def notice(
-    part: ResultPart, after: Compressed, *, private: str = "", how_to_read: Reading = by_tool
-) -> str:
+def notice(part: ResultPart, short: _Shortened, how_to_read: Reading) -> str:
+    after = short.compressed
     omissions = "; ".join(text for text in _counts(after) if text not in after.text[-TAIL_CHARS:])
     line = f"[upwell] {part.name}: shortened" if part.name else "[upwell] Shortened"
-    line += f" from {part.tokens:,} to {counted(after.tokens, 'token')}"
+    line += f" from {part.tokens:,} to {counted(short.tokens, 'token')}"
     line += f" ({after.strategy})."
     if omissions:
         line += f" Left out: {omissions}."
     if after.key:
         has_lines = part.text.count("\n") >= LEAST_LINES
         line += f" The original, {after.before:,} characters: {how_to_read(after.key, has_lines)}."
-    if private:
-        line += f" {private} and the original is kept in memory only, while this session runs."
+    if short.private:
+        line += (
+            f" {short.private} and the original is kept in memory only, while this session runs."
+        )
     return line
 
 

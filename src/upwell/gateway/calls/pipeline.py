@@ -166,9 +166,6 @@ class CallSurfacing:
         self._progressive = progressive
         self.offers = Offers(surfacer, guards)
 
-    def session_of(self, client: Client) -> str:
-        return self._sessions.known(client.host, client.session)
-
     async def refusal(self, call: ToolCall, client: Client) -> Reply | None:
         """Return the result of a call that a guard refuses."""
         if not self._has_guards:
@@ -180,7 +177,7 @@ class CallSurfacing:
         """Add to the call the agent's session, working directory and host, and the user's last
         request in that session if it is known."""
         with contained("looking up the last request of a session"):
-            session = self.session_of(client)
+            session = self._sessions.known(client.host, client.session)
             request = self._surfacer.last_request(session)
             return replace(call, request=request, session=session, cwd=self._cwd, host=client.host)
         return call
@@ -277,14 +274,14 @@ class Pipeline:
         self, call: ToolCall, upstream: Upstream, client: Client, current: Any
     ) -> Reply:
         """An error, or a question that the client must answer first, is passed on unchanged."""
-        if self._is_untouched(self._surfacing.session_of(client)):
+        call = self._surfacing.with_request(call, client)
+        if self._is_untouched(call.session):
             current.set_attribute("paused", True)
             # Without the cache, which would store results of excluded projects.
             return await self._send(call, upstream, client, None)
         if refusal := await self._surfacing.refusal(call, client):
             current.set_attribute("refused_by_guard", True)
             return refusal
-        call = self._surfacing.with_request(call, client)
         async with self._surfacing.offer(call, client) as offer:
             reply = await self._send(call, upstream, client, self._cache)
             current.set_attribute("bytes_received", len(reply.result or reply.error))
@@ -310,9 +307,9 @@ class Pipeline:
         Raises:
             NotJson: the result is malformed.
         """
-        if self._is_untouched(self._surfacing.session_of(client)) or wants_input(result):
-            return None
         call = self._surfacing.with_request(call, client)
+        if self._is_untouched(call.session) or wants_input(result):
+            return None
         # A large result is not split in this process, where others would wait for that.
         is_large = len(result) >= HEAVY_BYTES
         given = None if is_large else RawObject.parse(result)

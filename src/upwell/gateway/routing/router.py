@@ -22,13 +22,13 @@ from upwell.gateway.clients import (
 )
 from upwell.gateway.eras import (
     MODERN_VERSIONS,
+    SERVER_INFO,
     UNSUPPORTED_VERSION,
     Envelope,
     client_name,
     envelope_of,
     fresh_only,
     handshake_result,
-    has_modern_parts,
     input_required,
     meta_of,
     modern_error,
@@ -476,7 +476,9 @@ async def shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Rep
     if isinstance(answer, Reply) and answer.error:
         is_read = modern and method == "resources/read"
         return Reply(error=modern_error(answer.error)) if is_read else answer
-    if isinstance(answer, Reply) and not modern and not has_modern_parts(answer.result):
+    # A result may be megabytes long, so it is only searched.
+    parts = (b'"resultType"', SERVER_INFO.encode())
+    if isinstance(answer, Reply) and not modern and not any(p in answer.result for p in parts):
         return answer
     result = await RawObject.opened(answer.result) if isinstance(answer, Reply) else answer
     if not modern:

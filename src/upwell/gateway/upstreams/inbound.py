@@ -41,15 +41,14 @@ LATE_LOG_SECONDS = 5.0
 """How long after the end of a call a server's log messages may still be about it."""
 
 
-class CallTimeout:
+class CallTimeout(Struct):
     """The timeout of a call. Progress restarts it. It is paused while the client answers a
     question from the server, because a person may have to answer.
     """
 
-    def __init__(self, timeout: asyncio.Timeout, seconds: float) -> None:
-        self._timeout = timeout
-        self._seconds = seconds
-        self._pauses = 0
+    _timeout: asyncio.Timeout
+    _seconds: float
+    _pauses: int = 0
 
     def restart(self) -> None:
         # asyncio cannot reschedule a timeout that has expired.
@@ -111,7 +110,7 @@ class InFlight:
             yield call
         except asyncio.CancelledError:
             if call.sent and client.agent:
-                self._abandoned[call] = asyncio.get_running_loop().time() + ABANDONED_SECONDS
+                self._abandoned[call] = time.monotonic() + ABANDONED_SECONDS
             if len(self._abandoned) > MAX_ABANDONED:
                 del self._abandoned[next(iter(self._abandoned))]
             raise
@@ -154,7 +153,7 @@ class InFlight:
             clients = [client for client in clients if client.agent not in asked_agents]
         if len(clients) != 1:
             return None
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         self._abandoned = {call: end for call, end in self._abandoned.items() if end > now}
         is_certain = {call.client.agent for call in self._abandoned} <= {clients[0].agent}
         return clients[0] if is_certain else None
