@@ -394,8 +394,7 @@ async def connect(
     max_bytes: int = MAX_LINE_BYTES,
 ) -> Connection:
     """Start the server's program, or open a link to its address. A message of the server may have
-    `max_bytes`. In the server's `env` and
-    `headers`, `${NAME}` is replaced with its value in `environment`.
+    `max_bytes`. In `env` and `headers`, `${NAME}` is replaced with its value in `environment`.
 
     Raises:
         UpstreamUnavailable: the program is missing or may not be run, the address is invalid, or a
