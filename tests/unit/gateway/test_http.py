@@ -59,12 +59,6 @@ def test_a_session_idle_for_an_hour_makes_room_for_anybody(
     assert not is_held(front, old)
 
 
-def test_a_session_that_ended_is_nobodys(front: HttpSessions) -> None:
-    opened = front.open(ADA)
-    front.end(opened)
-    assert front.find(opened.session.id, ADA) is None
-
-
 def test_a_session_belongs_to_the_process_and_the_principal_that_opened_it(
     front: HttpSessions, clock: ManualClock
 ) -> None:

@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import replace
 
 from upwell.app import Settings, build
-from upwell.ground.errors import KeyUnknown
 from upwell.ground.types.rpc import ToolCall
 from upwell.wire.rawjson import NotJson, RawObject, dumps
 
@@ -71,11 +70,6 @@ async def test_an_ended_worker_is_started_again(app):
     for _ in range(2):
         await asyncio.gather(app.worker_pool.aclose(), app.worker_pool.aclose())
         assert await app.worker_pool.fit(CALL, b"{}") == b"{}"
-
-
-async def test_an_unknown_key_is_reported(app):
-    with pytest.raises(KeyUnknown):
-        await app.texts.read("0123456789abcdef")
 
 
 async def test_one_servers_result_does_not_delay_anothers(app):

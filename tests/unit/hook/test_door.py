@@ -223,10 +223,8 @@ def bash(out: str = "x" * 500) -> bytes:
 
 
 def shortening_door(shorten: Shorten, **opt_ins: Any) -> HookDoor:
-    ttl_store, recall = TtlStore(), FakeRecall(hits(SAID))
-    surfacer = Surfacer(recall, ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all")))
-    chosen = HookParts(shorten=shorten, shortened=("claude",), **opt_ins)
-    return HookDoor(surfacer, HostSessions(ttl_store), opt_ins=chosen)
+    chosen = {"shorten": shorten, "shortened": ("claude",), **opt_ins}
+    return door_over(FakeRecall(hits(SAID)), **chosen)[0]
 
 
 async def test_an_answer_can_be_shortened_and_have_a_memory_beside_it() -> None:
@@ -376,12 +374,8 @@ def called(tool: str = "Read", session: str = "s") -> bytes:
 
 
 def door_with_a_rule() -> tuple[HookDoor, HostSessions]:
-    ttl_store = TtlStore()
-    surfacer = Surfacer(
-        FakeRecall(rules=[RULE]), ttl_store, PipelineOptions(surface=SurfaceOptions(moments="all"))
-    )
-    sessions = HostSessions(ttl_store)
-    return HookDoor(surfacer, sessions, opt_ins=PATIENT), sessions
+    door, ttl_store = door_over(FakeRecall(rules=[RULE]), limit_seconds=5)
+    return door, HostSessions(ttl_store)
 
 
 async def test_an_unannounced_session_gets_its_rules_with_its_first_tool() -> None:

@@ -130,18 +130,13 @@ def test_the_same_warning_is_logged_once_a_minute() -> None:
 async def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection with half a head is closed as well, because connections are limited."""
     monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
-    with listen("127.0.0.1", 0) as listening:
-        listening.listen()
-        serving = http_server(Starlette())
-        running = asyncio.create_task(serving.serve(sockets=[listening]))
+    async with serving(Starlette()) as address:
         for entry in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n"):
-            read, write = await asyncio.open_connection(*listening.getsockname()[:2])
+            read, write = await asyncio.open_connection(*address)
             write.write(entry)
             assert await asyncio.wait_for(read.read(), 20) == b""
             write.close()
-        read, write = await asyncio.open_connection(*listening.getsockname()[:2])
+        read, write = await asyncio.open_connection(*address)
         write.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await asyncio.wait_for(read.readline(), 20)).startswith(b"HTTP/1.1 404")
         write.close()
-        serving.should_exit = True
-        await running
