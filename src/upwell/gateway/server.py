@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from upwell.gateway.calls.pipeline import Calls
+from upwell.gateway.calls.pipeline import Pipeline
 from upwell.gateway.clients import Audience
 from upwell.gateway.eras import EVERY_CLIENT, GatewayOffer, offer_of
 from upwell.gateway.front.handshake import Hello
@@ -63,7 +63,7 @@ class Gateway:
         options: GatewayOptions,
         connecting: Connecting,
         own: OwnServer,
-        pipeline: Calls,
+        pipeline: Pipeline,
         listing: ToolListing,
         records: GatewayRecords,
     ) -> None:

@@ -123,7 +123,10 @@ def search_tool(
         if limit < 1:
             raise UsageError(f"max_results is {limit}", hint="pass 1 or more")
         if args.get("sessions"):
-            return await _past(query, limit, sessions)
+            if sessions is None:
+                raise UsageError("only the owner of this home may search past sessions")
+            nothing = f"No past session is relevant to {query!r:.200}."
+            return text_result("\n---\n".join(await sessions(query, limit)) or nothing)
         result = await memories.find(
             query, limit=limit, project=project, namespaces=principal.namespaces
         )
@@ -160,14 +163,6 @@ def search_tool(
         annotations=READ_ONLY,
         run=run,
     )
-
-
-async def _past(question: str, limit: int, sessions: Sessions | None) -> Result:
-    if sessions is None:
-        raise UsageError("only the owner of this home may search past sessions")
-    found = await sessions(question, limit)
-    nothing = f"No past session is relevant to {question!r:.200}."
-    return text_result("\n---\n".join(found) or nothing)
 
 
 def get_tool(

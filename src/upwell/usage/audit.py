@@ -9,10 +9,10 @@ import json
 import math
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -109,26 +109,24 @@ class PostgresLog:
         self._tenant = tenant
 
     async def write(self, event: AuditEntry) -> None:
-        from upwell.ground.postgres.connection import Statement
-
         sql = """INSERT INTO upwell.audit (tenant, at, actor, action, subject, outcome) VALUES
                  (%(tenant)s, %(at)s, %(actor)s, %(action)s, %(subject)s, %(outcome)s)"""
-        await self._postgres.ask(self._tenant, Statement(sql, asdict(event)))
+        await self._ask(sql, asdict(event))
 
     async def latest(self, limit: int) -> Sequence[AuditEntry]:
-        from upwell.ground.postgres.connection import Statement
-
         sql = """SELECT at, actor, action, subject, outcome FROM upwell.audit
                  WHERE tenant = %(tenant)s ORDER BY at DESC, id LIMIT %(limit)s"""
-        (rows,) = await self._postgres.ask(self._tenant, Statement(sql, {"limit": limit}))
-        return [AuditEntry(*row) for row in rows]
+        return [AuditEntry(*row) for row in await self._ask(sql, {"limit": limit})]
 
     async def expire(self, now: float) -> None:
+        sql = "DELETE FROM upwell.audit WHERE tenant = %(tenant)s AND at < %(before)s"
+        await self._ask(sql, {"before": now - RETENTION_SECONDS})
+
+    async def _ask(self, sql: str, values: Mapping[str, Any]) -> Sequence[Any]:
         from upwell.ground.postgres.connection import Statement
 
-        sql = "DELETE FROM upwell.audit WHERE tenant = %(tenant)s AND at < %(before)s"
-        values = {"before": now - RETENTION_SECONDS}
-        await self._postgres.ask(self._tenant, Statement(sql, values))
+        (rows,) = await self._postgres.ask(self._tenant, Statement(sql, values))
+        return rows
 
 
 class _Strangers:

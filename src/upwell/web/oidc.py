@@ -131,29 +131,20 @@ class Oidc:
         if key is None:
             return InvalidToken("the token is not signed by a key of the issuer")
         try:
-            claims = self._claims(token, key)
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                key=key,
+                algorithms=list(ALGORITHMS),
+                issuer=self._options.issuer,
+                audience=self._options.audience,
+                leeway=LEEWAY_SECONDS,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
         except jwt.ExpiredSignatureError:
             return InvalidToken("the token has expired")
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
             LOG.info("a token was refused: %s", type(error).__name__)
             return InvalidToken(_REASONS.get(type(error).__name__, "the token is not valid"))
-        return self._principal(claims)
-
-    def _claims(self, token: str, key: "PyJWK") -> Mapping[str, Any]:
-        import jwt
-
-        claims: Mapping[str, Any] = jwt.decode(
-            token,
-            key=key,
-            algorithms=list(ALGORITHMS),
-            issuer=self._options.issuer,
-            audience=self._options.audience,
-            leeway=LEEWAY_SECONDS,
-            options={"require": ["exp", "iss", "aud", "sub"]},
-        )
-        return claims
-
-    def _principal(self, claims: Mapping[str, Any]) -> Principal | InvalidToken:
         try:
             namespaces = [namespace_pattern(name) for name in self._namespaces(claims)]
         except UsageError as error:

@@ -127,8 +127,6 @@ class Sink(Protocol):
         """
         ...
 
-    async def aclose(self) -> None: ...
-
 
 class ServerLink(Protocol):
     """A connection to a server: a child process or a URL."""
@@ -238,9 +236,6 @@ class FileSink:
                     view = view[os.write(self._descriptor, view) :]
 
         await asyncio.to_thread(written)
-
-    async def aclose(self) -> None:
-        return None
 
 
 class FileSource:

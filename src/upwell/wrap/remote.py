@@ -69,10 +69,18 @@ async def _send(source: ByteSource, link: HttpLink, waiting: dict[bytes, str]) -
 async def _receive(link: HttpLink, sink: Sink, waiting: dict[bytes, str]) -> None:
     async for line in link.lines():
         try:
-            if data := _message(line, waiting):
-                with contextlib.suppress(NotJson):
-                    _note_answer(link, data, waiting)
-                await sink.write(data)
+            data = _message(line, waiting)
+            if not data:
+                continue
+            with contextlib.suppress(NotJson):
+                message = read_message(data)
+                is_answer = message.id and message.method is None
+                method = waiting.pop(message.id or b"", "") if is_answer else ""
+                if method == "tools/list" and (raw := message.body.get("result")):
+                    # The list says which arguments the server wants in headers (SEP-2243).
+                    tools = RawArray.parse(RawObject.parse(raw).get("tools") or b"[]").items
+                    link.mirrors.listed([RawObject.parse(tool) for tool in tools])
+            await sink.write(data)
         except NotJson:
             continue
         except OSError:
@@ -90,13 +98,3 @@ def _message(line: Line, waiting: Container[bytes]) -> bytes:
         identity = line.data.removeprefix(b'{"id":')
         return answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, reason)))
     return one_line(line.data)
-
-
-def _note_answer(link: HttpLink, data: bytes, waiting: dict[bytes, str]) -> None:
-    """Note which request was answered and, if that was for the list of tools, which arguments the
-    server wants in headers (SEP-2243)."""
-    message = read_message(data)
-    method = waiting.pop(message.id, "") if message.id and message.method is None else ""
-    if method == "tools/list" and (raw := message.body.get("result")):
-        tools = RawObject.parse(raw).get("tools") or b"[]"
-        link.mirrors.listed([RawObject.parse(tool) for tool in RawArray.parse(tools).items])

@@ -233,12 +233,6 @@ class CallSurfacing:
         )
 
 
-class Calls(Protocol):
-    async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply: ...
-
-    async def aclose(self) -> None: ...
-
-
 class Pipeline:
     """Everything that happens to a call between the client and the upstream."""
 

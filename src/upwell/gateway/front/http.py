@@ -234,7 +234,14 @@ class HttpFront:
             http_session.questions.answered(message)
             await respond(send, 202)
         elif message.id is None:
-            self._take_notification(http_session, message)
+            if message.method == "notifications/initialized":
+                http_session.session.ready.set()
+            elif message.method == "notifications/cancelled":
+                identity = params_of(message).get("requestId") or b""
+                if identity in http_session.running:
+                    http_session.running[identity].cancel()
+            else:
+                self._router.notify(message.method, message.params)
             await respond(send, 202)
         else:
             streams = http_session.streams
@@ -249,16 +256,6 @@ class HttpFront:
                 stream.receipt.settle(False)
                 watch.cancel()
                 streams.finish(outbox, used=stream.used)
-
-    def _take_notification(self, http_session: HttpSession, message: Message) -> None:
-        if message.method == "notifications/initialized":
-            http_session.session.ready.set()
-        elif message.method == "notifications/cancelled":
-            identity = params_of(message).get("requestId") or b""
-            if identity in http_session.running:
-                http_session.running[identity].cancel()
-        else:
-            self._router.notify(message.method or "", message.params)
 
     async def _modern_post(
         self,
@@ -297,7 +294,18 @@ class HttpFront:
             why = f"the Accept header of a GET must include {EVENTS}"
             raise BadRequest(406, INVALID_REQUEST, why)
         http_session = self._session_of(headers, principal)
-        outbox, number = self._requested_stream(http_session, headers.get("last-event-id"))
+        last_event, own = headers.get("last-event-id"), http_session.streams.own
+        if last_event is None and own.name in http_session.followed:
+            raise BadRequest(409, INVALID_REQUEST, "this session's stream is already open")
+        # The stream that sent the last event, or else the session's own.
+        position = (
+            http_session.streams.find(last_event)
+            if last_event is not None
+            else (own, own.last_read)
+        )
+        if position is None:
+            raise BadRequest(400, INVALID_REQUEST, "no stream of this session has that event")
+        outbox, number = position
         if previous := http_session.followed.pop(outbox.name, None):
             previous.cancel()
         following = self._tasks.start(follow(outbox, send, number))
@@ -308,22 +316,6 @@ class HttpFront:
         # A later GET may have replaced this one.
         if http_session.followed.get(outbox.name) is following:
             del http_session.followed[outbox.name]
-
-    def _requested_stream(
-        self, http_session: HttpSession, last_event: str | None
-    ) -> tuple[Outbox, int]:
-        """Return the stream that a GET opens, and the number of the last event delivered on it. The
-        stream is the one that sent `last_event`, or the session's own stream."""
-        streams = http_session.streams
-        if last_event is None:
-            own = streams.own
-            if own.name in http_session.followed:
-                raise BadRequest(409, INVALID_REQUEST, "this session's stream is already open")
-            return own, own.last_read
-        position = streams.find(last_event)
-        if position is None:
-            raise BadRequest(400, INVALID_REQUEST, "no stream of this session has that event")
-        return position
 
     def _session_of(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
         name = headers.get("mcp-session-id", "")

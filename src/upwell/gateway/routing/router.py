@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from upwell.gateway.calls.pipeline import Calls
+from upwell.gateway.calls.pipeline import Pipeline
 from upwell.gateway.clients import (
     Audience,
     Channel,
@@ -266,7 +266,7 @@ class Router:
         catalog: ToolCatalog,
         upstreams: Callable[[], Sequence[Upstream]],
         own: LocalTools,
-        pipeline: Calls,
+        pipeline: Pipeline,
         audience: Audience,
         resources: UpstreamResources,
     ) -> None:
