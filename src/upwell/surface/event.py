@@ -99,7 +99,12 @@ def with_real_paths(cue: Cue) -> Cue:
     links = dict(link for link in found if link)
     if not links:
         return cue if cwd == cue.cwd else replace(cue, cwd=cwd)
-    real = _renaming(links)
+    longest = sorted(map(re.escape, links), key=len, reverse=True)
+    named = re.compile(rf"(?<![\w.~@-])(?:{'|'.join(longest)})(?![\w-]|\.\w)")
+
+    def real(text: str) -> str:
+        return named.sub(lambda match: links[match.group()], text)
+
     return replace(
         cue,
         cwd=cwd,
@@ -107,12 +112,6 @@ def with_real_paths(cue: Cue) -> Cue:
         args={key: _mapped(value, real) for key, value in cue.args.items()},
         answer=replace(cue.answer, text=real(cue.answer.text)) if cue.answer else None,
     )
-
-
-def _renaming(links: Mapping[str, str]) -> Callable[[str], str]:
-    longest = sorted(map(re.escape, links), key=len, reverse=True)
-    named = re.compile(rf"(?<![\w.~@-])(?:{'|'.join(longest)})(?![\w-]|\.\w)")
-    return lambda text: named.sub(lambda match: links[match.group()], text)
 
 
 def _strings(values: Iterable[Any]) -> Iterator[str]:
@@ -195,7 +194,9 @@ def asks_in_words(args: Mapping[str, object]) -> bool:
     """True if the arguments contain a question, or a query of several plain words."""
     if isinstance(args.get(CONTEXT_QUERY), str):
         return True
-    return any(_is_plain(text) for name, text in _texts(args) if name in _QUESTION_KEYS)
+    ignored = COMMAND_KEYS | frozenset(PATH_KEYS) | frozenset(OTHER_PATH_KEYS)
+    names = _QUESTION_KEYS & args.keys() - ignored
+    return any(_is_plain(text) for name in names if isinstance(text := args[name], str))
 
 
 def file_of(cue: Cue) -> str:
@@ -222,15 +223,6 @@ def _is_plain(text: str) -> bool:
     words = text.split()
     plain = sum(word.strip("?.,!'\"").isalpha() for word in words)
     return len(words) >= MIN_WORDS_ASKED and plain >= 0.7 * len(words)
-
-
-def _texts(args: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    ignored = COMMAND_KEYS | frozenset(PATH_KEYS) | frozenset(OTHER_PATH_KEYS)
-    yield from (
-        (name, value)
-        for name, value in args.items()
-        if isinstance(value, str) and name not in ignored
-    )
 
 
 def command_of(args: Mapping[str, object]) -> str:

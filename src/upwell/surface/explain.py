@@ -70,12 +70,32 @@ def account_of(
         lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]
         omitted = list(outcome.held_back)
     else:
-        scores = _scores(outcome if door != Door.ASK else unasked)
-        lines = [_headline(outcome, min_score, door, unasked), *_evidence(outcome, scores)]
+        scored = outcome if door != Door.ASK else unasked
+        hits = scored.hits if isinstance(scored, Surfacing) else ()
+        held_back = scored.held_back if scored is not None else ()
+        scores = {hit.memory.id: hit.score for hit in (*held_back, *hits)}
+        lines = [_headline(outcome, min_score, door, unasked)]
+        for number, hit in enumerate(outcome.hits, 1):
+            score = scores.get(hit.memory.id)
+            is_note = "kind" in hit.signals
+            reasons = _note_in_words(hit.signals) if is_note else _reasons(hit, score)
+            told = reasons if score is None else f"{score:.2f}: {reasons}"
+            is_rule = bool(hit.signals.get("pinned"))
+            lines.append(f"  {number}. {'a standing rule' if is_rule else told}")
         lines += _situation(outcome.situation)
         omitted = [hit for hit in outcome.held_back if hit.score < min_score]
     lines += _moment(outcome.moment)
-    return [*lines, *_runners_up(omitted, min_score), *_search(outcome)]
+    for hit in sorted(omitted, key=lambda hit: -hit.score)[:NEXT_BEST]:
+        relation = "below" if hit.score < min_score else "above"
+        text = preview(hit.memory.text, hit.matched, SHOWN_CHARS)
+        lines.append(f"  not shown, {hit.score:.2f} is {relation} {min_score:.2f}: {text}")
+        lines.append(f"     [{citation(hit.memory)}] {_reasons(hit, hit.score)}")
+    lines += _queries(outcome.queries)
+    intent = outcome.intent
+    if intent.kind is not IntentKind.NONE:
+        shown = f"{intent.kind}, confidence {intent.confidence:.2f}, from {intent.source}"
+        lines.append(f"  intent: {shown}")
+    return lines
 
 
 def account_of_past(
@@ -92,7 +112,8 @@ def account_of_past(
             lines.append(f"       {_novelty_in_words(novelty)}")
     lines += [*_moment(decision["moment"]), *_situation(decision["situation"])]
     readable = [text for text in decision["queries"] if not text.startswith(DIGEST)]
-    return [*lines, *_queries(readable), *_missing(decision["missing"])]
+    missing = (f"  not searched: {place}" for place in decision["missing"])
+    return [*lines, *_queries(readable), *missing]
 
 
 def reason_of(decision: Mapping[str, Any], *, is_empty: bool = False) -> str:
@@ -148,56 +169,20 @@ def _headline(
         return f"upwell spoke: {_memories(len(surfacing.hits))} to open this session"
     if door == Door.ASK:
         answer = f"upwell spoke: {_memories(len(hits))} for an explicit question"
-        return f"{answer}; unasked, a new session would get {_number_of(unasked)}"
+        number = "what the judge chooses"
+        if isinstance(unasked, Skip):
+            number = f"none ({_code(unasked.reason, unasked.detail)})"
+        elif unasked is not None:
+            number = str(len(unasked.hits))
+        return f"{answer}; unasked, a new session would get {number}"
     return (
         f"upwell spoke: {_memories(len(hits))} likely enough to be relevant "
         f"(surface.min_score {min_score:.2f})"
     )
 
 
-def _number_of(unasked: Surfacing | Skip | None) -> str:
-    if unasked is None:
-        return "what the judge chooses"
-    if isinstance(unasked, Skip):
-        return f"none ({_code(unasked.reason, unasked.detail)})"
-    return str(len(unasked.hits))
-
-
-def _scores(outcome: Surfacing | Skip | None) -> Mapping[str, float]:
-    if outcome is None:
-        return {}
-    hits = outcome.hits if isinstance(outcome, Surfacing) else ()
-    return {hit.memory.id: hit.score for hit in (*outcome.held_back, *hits)}
-
-
 def _memories(number: int) -> str:
     return counted(number, "memory", "memories")
-
-
-def _evidence(surfacing: Surfacing, scores: Mapping[str, float]) -> Iterator[str]:
-    for number, hit in enumerate(surfacing.hits, 1):
-        if hit.signals.get("pinned"):
-            yield f"  {number}. a standing rule"
-        else:
-            score = scores.get(hit.memory.id)
-            is_note = "kind" in hit.signals
-            reasons = _note_in_words(hit.signals) if is_note else _reasons(hit, score)
-            yield f"  {number}. {reasons if score is None else f'{score:.2f}: {reasons}'}"
-
-
-def _runners_up(hits: Sequence[Hit], min_score: float) -> Iterator[str]:
-    for hit in sorted(hits, key=lambda hit: -hit.score)[:NEXT_BEST]:
-        relation = "below" if hit.score < min_score else "above"
-        text = preview(hit.memory.text, hit.matched, SHOWN_CHARS)
-        yield f"  not shown, {hit.score:.2f} is {relation} {min_score:.2f}: {text}"
-        yield f"     [{citation(hit.memory)}] {_reasons(hit, hit.score)}"
-
-
-def _search(outcome: Surfacing | Skip) -> Iterator[str]:
-    yield from _queries(outcome.queries)
-    intent = outcome.intent
-    if intent.kind is not IntentKind.NONE:
-        yield f"  intent: {intent.kind}, confidence {intent.confidence:.2f}, from {intent.source}"
 
 
 def _moment(moment: str) -> list[str]:
@@ -210,10 +195,6 @@ def _novelty_in_words(share: float) -> str:
 
 def _situation(situation: str) -> list[str]:
     return [f"  an earlier session met {situation}"] if situation else []
-
-
-def _missing(places: Sequence[str]) -> Iterator[str]:
-    yield from (f"  not searched: {place}" for place in places)
 
 
 def _queries(texts: Sequence[str]) -> Iterator[str]:
@@ -234,13 +215,18 @@ def _phrases(signals: Mapping[str, float], score: float | None) -> Iterator[str]
     get = signals.get
     if get("judged"):
         yield f"chosen by the judge ({get('judge_tokens', 0.0):,.0f} tokens)"
-    if get("path_join", 0.0) > 0.0:
-        yield _path_in_words(signals)
+    if (join := get("path_join", 0.0)) > 0.0:
+        relation = "the same file" if join >= 0.8 else "a related file"
+        relation = "a file of that name" if 0.5 <= join < 0.8 else relation
+        crowded = get("path_rarity", 0.0) < 0.5
+        yield f"about {relation}{', as are many memories' if crowded else ''}"
     if get("symbol_join", 0.0) > 0.0:
         yield "about the same name in code"
     total, matched = get("informative_words", 0.0), get("matched_words", 0.0)
     if matched:
-        yield f"shares {matched:.0f} of {total:.0f} informative words{_kind_of_words(signals)}"
+        rare = " (one of them rare)" if get("rarest", 0.0) >= 0.8 else ""
+        kind = rare if get("telling_words") else " (everyday words)"
+        yield f"shares {matched:.0f} of {total:.0f} informative words{kind}"
         yield from _chance_in_words(signals, score)
     if get("cosine", 0.0):
         yield f"similar in meaning ({signals['cosine']:.2f})"
@@ -262,19 +248,6 @@ def _chance_in_words(signals: Mapping[str, float], score: float | None) -> Itera
         yield "more than by chance"
     elif get("matched_words", 0.0) < get("informative_words", 0.0):
         yield "no more than by chance"
-
-
-def _path_in_words(signals: Mapping[str, float]) -> str:
-    join = signals["path_join"]
-    relation = "the same file" if join >= 0.8 else "a file of that name" if join >= 0.5 else ""
-    crowded = signals.get("path_rarity", 0.0) < 0.5
-    return f"about {relation or 'a related file'}{', as are many memories' if crowded else ''}"
-
-
-def _kind_of_words(signals: Mapping[str, float]) -> str:
-    if not signals.get("telling_words"):
-        return " (everyday words)"
-    return " (one of them rare)" if signals.get("rarest", 0.0) >= 0.8 else ""
 
 
 def _note_in_words(signals: Mapping[str, float]) -> str:

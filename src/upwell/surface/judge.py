@@ -131,7 +131,10 @@ class JudgeModel:
             conclude(current, "chosen" if hit else "nothing")
         self._breaker.succeed()
         self._count("chosen" if hit else "nothing", cue)
-        self._remember(question, hit)
+        hits = list(question.hits.values())
+        self._cache[question.digest] = None if hit is None else hits.index(hit)
+        if len(self._cache) > MAX_CACHED:
+            self._cache.popitem(last=False)
         return Verdict(
             hit=_with_verdict(hit) if hit else None,
             candidates=len(question.hits),
@@ -171,12 +174,6 @@ class JudgeModel:
         self._breaker.fail()
         self._count(kind, cue)
         LOG.info("no verdict: %s", message)
-
-    def _remember(self, question: JudgeQuestion, hit: Hit | None) -> None:
-        hits = list(question.hits.values())
-        self._cache[question.digest] = None if hit is None else hits.index(hit)
-        if len(self._cache) > MAX_CACHED:
-            self._cache.popitem(last=False)
 
     def _count(self, kind: str, cue: Cue) -> None:
         self.totals[kind] += 1
@@ -252,7 +249,8 @@ class Judge:
         is pending, the choice is a `Skip`."""
         cue, chosen = case.cue, case.chosen
         # The owner pays for the model, so other principals' clients must not use it.
-        if cue.door not in (Door.PROMPT, Door.TOOL) or cue.principal.name or _is_exact(chosen):
+        is_exact = isinstance(chosen, list) and any(hit.trigger for hit in chosen)
+        if cue.door not in (Door.PROMPT, Door.TOOL) or cue.principal.name or is_exact:
             return chosen
         candidates = await self._post_filter.candidates(cue, case.hits, case.intent, case.moment)
         question = self._model.question(cue, case.moment, candidates)
@@ -266,7 +264,9 @@ class Judge:
         if not self._model.may_ask(cue):
             return chosen
         verdict_task = self._tasks.start(self._model.verdict(cue, question))
-        await asyncio.wait({verdict_task}, timeout=self._patience(cue, seconds))
+        is_patient = cue.door == Door.PROMPT or not cue.session
+        patience = None if self._model.waits else seconds if is_patient else 0.0
+        await asyncio.wait({verdict_task}, timeout=patience)
         if verdict_task.done():
             return _choice(verdict_task.result(), case)
         self._waiting.add(cue.session)
@@ -288,11 +288,6 @@ class Judge:
         self._model.close()
         await self._tasks.aclose()
 
-    def _patience(self, cue: Cue, seconds: float) -> float | None:
-        if self._model.waits:
-            return None
-        return seconds if cue.door == Door.PROMPT or not cue.session else 0.0
-
     async def _offer_later(self, case: Case, verdict_task: "asyncio.Task[Verdict | None]") -> None:
         try:
             with contained("waiting for a verdict"):
@@ -305,10 +300,6 @@ class Judge:
                     )
         finally:
             self._waiting.discard(case.cue.session)
-
-
-def _is_exact(choice: Choice) -> bool:
-    return isinstance(choice, list) and any(hit.trigger for hit in choice)
 
 
 def _choice(verdict: Verdict | None, case: Case) -> Choice:
@@ -324,15 +315,14 @@ def _choice(verdict: Verdict | None, case: Case) -> Choice:
 def _rest_of_rule(hit: Hit, chosen: Choice) -> list[Hit]:
     """Those of the filters' hits that belong to a rule of which the judge chose a part: lessons of
     the same session, if the filters chose that part too."""
-    if isinstance(chosen, Skip) or hit.memory.provenance.door != LESSON:
-        return []
-    if hit.memory.id not in {other.memory.id for other in chosen}:
-        return []
     source = hit.memory.provenance
-    others = [other for other in chosen if other.memory.id != hit.memory.id]
+    ids = set() if isinstance(chosen, Skip) else {other.memory.id for other in chosen}
+    if isinstance(chosen, Skip) or source.door != LESSON or hit.memory.id not in ids:
+        return []
     return [
         other
-        for other in others
-        if (other.memory.provenance.door, other.memory.provenance.session)
+        for other in chosen
+        if other.memory.id != hit.memory.id
+        and (other.memory.provenance.door, other.memory.provenance.session)
         == (source.door, source.session)
     ]

@@ -5,13 +5,11 @@ Those files may be somebody else's: they came with the repository. So little of 
 what is not looked at in time counts as not loaded. A file that only quotes, negates or withdraws an
 instruction does not load it.
 
-The instructions in a Markdown text that the text affirms.
-
-Used to tell whether an instruction file says the same as a rule. The rule is in the text if its
-sentences are there, whole and in order, as paragraphs, list items or sentences of their own. Text
-in code, comments and quotations does not count. Neither does an instruction with a word of negation
-or withdrawal around it: in another sentence of its paragraph, or in the heading or line above it.
-If in doubt, it is not in the text: hearing a rule twice does less harm than missing it.
+A rule is in a Markdown text if its sentences are there, whole and in order, as paragraphs, list
+items or sentences of their own. Text in code, comments and quotations does not count. Neither does
+an instruction with a word of negation or withdrawal around it: in another sentence of its
+paragraph, or in the heading or line above it. If in doubt, it is not in the text: hearing a rule
+twice does less harm than missing it.
 """
 
 import os
@@ -150,7 +148,9 @@ def _blocks(text: str) -> Iterator[_Block]:
 def _groups(text: str) -> Iterator[list[str]]:
     """The lines of each paragraph, list item and heading."""
     group: list[str] = []
-    for line in prose_lines(_HIDDEN.sub(" ", _without_front_matter(text))):
+    front_matter_end = text.find("\n---", 3) if text.startswith("---") else -1
+    own = text[front_matter_end + 4 :] if front_matter_end > 0 else text
+    for line in prose_lines(_HIDDEN.sub(" ", own)):
         is_heading = bool(_HEADING.match(line))
         is_break = not line.strip() or bool(_IMPORTS.fullmatch(line))
         if group and (is_break or is_heading or _ITEM.match(line)):
@@ -162,11 +162,6 @@ def _groups(text: str) -> Iterator[list[str]]:
             group.append(line)
     if group:
         yield group
-
-
-def _without_front_matter(text: str) -> str:
-    end = text.find("\n---", 3) if text.startswith("---") else -1
-    return text[end + 4 :] if end > 0 else text
 
 
 def prose_lines(text: str) -> Iterator[str]:
@@ -231,18 +226,15 @@ def loaded_by(
     for path in _files(HOSTS[host].auto_loaded, cwd, lambda: now() > until):
         content = _content(path)
         instructions = Instructions(content)
-        sought = remaining.difference(always) if _is_limited(content) else remaining
+        # A file's front matter may say that it is loaded for some paths only.
+        front = content.partition("\n---")[0] if content.startswith("---") else ""
+        is_limited = _LIMIT.search(front) and not _NO_LIMIT.search(front)
+        sought = remaining.difference(always) if is_limited else remaining
         loaded |= {text for text in sought if text in instructions}
         remaining -= loaded
         if not remaining:
             break
     return loaded
-
-
-def _is_limited(content: str) -> bool:
-    """True if a file's front matter says that it is loaded for some paths only."""
-    front = content.partition("\n---")[0] if content.startswith("---") else ""
-    return bool(_LIMIT.search(front)) and not _NO_LIMIT.search(front)
 
 
 class _Loaded(NamedTuple):
@@ -265,20 +257,18 @@ def _files(auto_loaded: AutoLoaded, cwd: str | None, is_late: Callable[[], bool]
         if place in tried:
             continue
         tried.add(place)
-        if not _is_file(file):
+        try:
+            if not file.path.is_file():
+                continue
+        except OSError:  # the name is too long
+            continue
+        if file.is_projects and not is_inside(file.path, file.root):
             continue
         found += 1
         yield file.path
         is_followed = auto_loaded.follows_imports and file.depth < MAX_DEPTH
         if is_followed and len(pending) < MAX_LOOKED_FOR:
             pending += islice(_imported(file), MAX_LOOKED_FOR)
-
-
-def _is_file(file: _Loaded) -> bool:
-    try:
-        return file.path.is_file() and (not file.is_projects or is_inside(file.path, file.root))
-    except OSError:  # the name is too long
-        return False
 
 
 def _named(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[_Loaded]:

@@ -161,7 +161,12 @@ def moment_of(cue: Event, prompts_before: int) -> Moment:
 
 def _of_situation(cue: Event, prompts_before: int) -> Moment:
     if cue.tool is None:
-        return _of_prompt(cue.text.strip(), prompts_before)
+        text = cue.text.strip()
+        if len(text) > MAX_QUESTION_CHARS:
+            return Moment.ROUTINE
+        if is_question(text) or is_correction(text):
+            return Moment.QUESTION
+        return Moment.ROUTINE if prompts_before else Moment.FIRST_REQUEST
     if asks_in_words(cue.args):
         return Moment.ASKING_CALL
     if cue.answer is not None and found_nothing(cue.args, cue.answer):
@@ -171,14 +176,6 @@ def _of_situation(cue: Event, prompts_before: int) -> Moment:
     if searches(cue.args) and cue.names:
         return Moment.NAME
     return Moment.FILE if cue.file else Moment.ROUTINE
-
-
-def _of_prompt(text: str, prompts_before: int) -> Moment:
-    if len(text) > MAX_QUESTION_CHARS:
-        return Moment.ROUTINE
-    if is_question(text) or is_correction(text):
-        return Moment.QUESTION
-    return Moment.ROUTINE if prompts_before else Moment.FIRST_REQUEST
 
 
 def kind_of(memory: Memory) -> MemoryKind:
@@ -214,15 +211,11 @@ def suited(cue: Event, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
 
 def _is_exact(cue: Event, moment: Moment, memory: Memory) -> bool:
     if moment is Moment.FILE:
-        return _is_about(memory, cue.file)
+        path = relative_to(cue.file, memory.project)
+        return any(path == other or path.endswith(f"/{other}") for other in memory.paths)
     if moment is Moment.NAME:
         return any(name in memory.symbols or name in memory.text for name in cue.names)
     return True
-
-
-def _is_about(memory: Memory, file: str) -> bool:
-    path = relative_to(file, memory.project)
-    return any(path == other or path.endswith(f"/{other}") for other in memory.paths)
 
 
 # The names of a failure. Such a failure is about the surroundings of the work, and only a text that

@@ -2,18 +2,16 @@
 rule's triggers store the scope: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for tools
 and their commands. A rule without a scope is given at the start of every session.
 
-Guards: standing rules that refuse a matching call once.
-
-Only a person can make a rule a guard (`upwell rules add --guard`). A guard applies to a command or
-to a server's tool. It refuses the first matching call of each session, and its text is the reason
-that the agent reads. If guards cannot be read in time, no call is refused.
+A guard is a standing rule that refuses the first matching call of each session. Only a person can
+make a rule a guard (`upwell rules add --guard`). It applies to a command or to a server's tool, and
+its text is the reason that the agent reads. If guards cannot be read in time, no call is refused.
 """
 
 import asyncio
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from os.path import isabs, join, normpath
 from typing import Any
@@ -76,11 +74,10 @@ class RuleScope(Struct, frozen=True, kw_only=True):
         """True if the cue matches. An empty scope matches no cue."""
         if not self.paths and not self.tools:
             return False
-        about_file = not self.paths or any(map(self._holds, files_of(cue)))
+        about_file = not self.paths or any(
+            _glob(pattern).fullmatch(file) for file in files_of(cue) for pattern in self.paths
+        )
         return about_file and (not self.tools or any(_runs(tool, cue) for tool in self.tools))
-
-    def _holds(self, file: str) -> bool:
-        return any(_glob(pattern).fullmatch(file) for pattern in self.paths)
 
 
 def scope_of(rule: Memory) -> RuleScope:
@@ -174,7 +171,14 @@ def _steps(cue: Cue) -> list[str]:
     """The commands in a call, one by one, both as written and without wrappers:
     `cd web && sudo rm x` yields `cd web`, `sudo rm x` and `rm x`. Includes the commands inside
     `sh -c '…'`, `eval` and `$(…)`."""
-    line = "\n".join(_lines(cue))[:MAX_COMMAND_CHARS]
+    lines: list[str] = []
+    for key in sorted(COMMAND_KEYS & cue.args.keys()):
+        value = cue.args[key]
+        # Some agents pass a command as a list of words.
+        if isinstance(value, list):
+            value = shlex.join(word for word in value if isinstance(word, str))
+        lines += [value] if isinstance(value, str) else []
+    line = "\n".join(lines)[:MAX_COMMAND_CHARS]
     steps = (step.strip().strip("(){}") for step in _COMMAND_ENDS.split(line))
     found = [" ".join(step.split()) for step in steps if step]
     scripts = [line]
@@ -185,16 +189,6 @@ def _steps(cue: Cue) -> list[str]:
             inside += _scripts_in(step.words)
         scripts += inside[: MAX_SCRIPTS - len(scripts)]
     return found
-
-
-def _lines(cue: Cue) -> Iterator[str]:
-    """The command lines in a call. Some agents pass a command as a list of words."""
-    for key in sorted(COMMAND_KEYS & cue.args.keys()):
-        value = cue.args[key]
-        if isinstance(value, list):
-            value = shlex.join(word for word in value if isinstance(word, str))
-        if isinstance(value, str):
-            yield value
 
 
 def _from_program(step: CommandStep) -> list[str]:
@@ -302,18 +296,16 @@ class Guards:
         for rule in await self._guards(project_of(cue.cwd)):
             scope = scope_of(rule)
             if scope.tools and scope.matches(cue) and not self._is_paused(cue.session):
-                refusal = _refusal_by(rule, cue.session)
-                if await self._claim(refusal.key):
+                key = refusal_key(cue.session, rule)
+                # Not if this guard has already refused a call in this session.
+                if await self._ttl_store.compare_and_set(
+                    EntryKind.RULES, key, None, b"refused", ttl_seconds=TTL_SECONDS
+                ):
                     self._refused(cue, rule)
-                    return refusal
+                    text = preview(rule.text, (), REASON_CHARS)
+                    reason = _REASON.format(text=text, source=citation(rule))
+                    return Refusal(rule=rule, reason=reason, key=key)
         return None
-
-    async def _claim(self, key: str) -> bool:
-        """Record the refusal. Returns False if this guard has already refused a call in this
-        session."""
-        return await self._ttl_store.compare_and_set(
-            EntryKind.RULES, key, None, b"refused", ttl_seconds=TTL_SECONDS
-        )
 
     def _cached(self, project: str | None) -> list[Memory] | None:
         read_at, guards = self._known.get(project, (-math.inf, []))
@@ -350,21 +342,10 @@ def check_guard(scope: RuleScope) -> None:
         )
     for pattern in scope.tools or ("",):
         if not pattern.startswith("Bash(") and "__" not in pattern:
-            raise UsageError(
-                "a guard needs a command or a tool of a server",
-                hint=_EXAMPLES,
-            )
+            raise UsageError("a guard needs a command or a tool of a server", hint=_EXAMPLES)
 
 
 def refusal_key(session: str, rule: Memory) -> str:
     """The key under which a refusal is recorded. Its prefix keeps it apart from the session's other
     rule records, which a compaction removes."""
     return f"guard:{session}#{rule.id}"
-
-
-def _refusal_by(rule: Memory, session: str) -> Refusal:
-    return Refusal(
-        rule=rule,
-        reason=_REASON.format(text=preview(rule.text, (), REASON_CHARS), source=citation(rule)),
-        key=refusal_key(session, rule),
-    )

@@ -13,6 +13,7 @@ import json
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -145,7 +146,11 @@ def question_of(
     }
     notes = [_note(hit, cue, now, replaced.get(hit.memory.id, "")) for hit in shown]
     digest = hashlib.sha256(_dumped([situation, notes]).encode("utf-8", "replace")).digest()
-    keys = [_key(secret, digest, number) for number in range(len(shown))]
+    keys = [
+        hmac.new(secret, digest + number.to_bytes(2, "big"), "sha256").hexdigest()[:KEY_CHARS]
+        + f"{number}"
+        for number in range(len(shown))
+    ]
     keyed = [{"key": key, **note} for key, note in zip(keys, notes, strict=True)]
     text = _dumped({**situation, "notes": keyed})
     return JudgeQuestion(text, dict(zip(keys, shown, strict=True)), digest.hex())
@@ -191,7 +196,9 @@ def _note(hit: Hit, cue: Cue, now: float, replaced: str) -> dict[str, Any]:
     texts = [cue.text] if cue.text else list(hit.matched)
     note: dict[str, Any] = {"kind": str(kind_of(memory))}
     if memory.created_at is not None:
-        note["age"] = _age(now - memory.created_at)
+        hours = max(0, round((now - memory.created_at) / _HOUR_SECONDS))
+        days = counted(round(hours / 24), "day")
+        note["age"] = f"{counted(hours, 'hour') if hours < _HOURS_TOLD else days} ago"
     if memory.paths:
         note["about"] = [_plain(path, STEP_CHARS) for path in memory.paths[:2]]
     if replaced:
@@ -199,30 +206,20 @@ def _note(hit: Hit, cue: Cue, now: float, replaced: str) -> dict[str, Any]:
     return {**note, "text": _plain(preview(memory.text, texts, NOTE_CHARS), NOTE_CHARS)}
 
 
-def _age(seconds: float) -> str:
-    hours = max(0, round(seconds / _HOUR_SECONDS))
-    if hours < _HOURS_TOLD:
-        return f"{counted(hours, 'hour')} ago"
-    return f"{counted(round(hours / 24), 'day')} ago"
-
-
 def _event(cue: Cue) -> dict[str, Any]:
     if cue.tool is None:
         return {"user": _plain(cue.text, TEXT_CHARS)}
-    event: dict[str, Any] = {"tool": _plain(cue.tool, STEP_CHARS), "arguments": _arguments(cue)}
+    values = ((name, value) for name, value in cue.args.items() if isinstance(value, str | int))
+    arguments = {
+        _plain(name, STEP_CHARS): _plain(str(value), ARG_CHARS)
+        for name, value in islice(values, MAX_ARGS)
+    }
+    event: dict[str, Any] = {"tool": _plain(cue.tool, STEP_CHARS), "arguments": arguments}
     if cue.answer is not None:
         event["answer"] = _answer(cue.answer.text)
         if cue.answer.failed is not None:
             event["failed"] = cue.answer.failed
     return event
-
-
-def _arguments(cue: Cue) -> dict[str, str]:
-    values = ((name, value) for name, value in cue.args.items() if isinstance(value, str | int))
-    return {
-        _plain(name, STEP_CHARS): _plain(str(value), ARG_CHARS)
-        for name, value in list(values)[:MAX_ARGS]
-    }
 
 
 def _answer(text: str) -> str:
@@ -244,11 +241,6 @@ def _plain(text: str, limit: int) -> str:
     # The text is truncated with room to spare, redacted, and only then truncated to the limit, so
     # that a secret that straddles the limit is still recognised.
     return harmless(redact(text[: 2 * limit + 200])[0])[:limit]
-
-
-def _key(secret: bytes, digest: bytes, number: int) -> str:
-    message = digest + number.to_bytes(2, "big")
-    return hmac.new(secret, message, "sha256").hexdigest()[:KEY_CHARS] + f"{number}"
 
 
 def _dumped(value: Any) -> str:

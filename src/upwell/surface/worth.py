@@ -258,13 +258,6 @@ def is_paper(source: str) -> bool:
 
 def has_sentence(text: str) -> bool:
     """True if `text` contains a whole sentence outside lists, tables, code and headings."""
-    prose = " ".join(_prose_lines(text))
-    return any(
-        len(sentence.split()) >= MIN_SENTENCE_WORDS for sentence in _SENTENCE_END.split(prose)
-    )
-
-
-def _prose_lines(text: str) -> list[str]:
     lines: list[str] = []
     is_code = False
     for line in text.split("\n"):
@@ -272,4 +265,5 @@ def _prose_lines(text: str) -> list[str]:
             is_code = not is_code
         elif not is_code and not _NOT_PROSE.match(line):
             lines.append(line)
-    return lines
+    sentences = _SENTENCE_END.split(" ".join(lines))
+    return any(len(sentence.split()) >= MIN_SENTENCE_WORDS for sentence in sentences)
