@@ -170,22 +170,6 @@ def _command_of(parts: Sequence[str]) -> str:
     return " ".join(parts)
 
 
-def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence[str]) -> str:
-    """upwell's name for a host's tool, or "" for a tool that gets no memories.
-
-    `readers` maps the host's own tools to these names. `server_marks` are the prefixes of MCP tools
-    (`mcp__`). Tools behind our gateway are left out, because the gateway itself adds memories.
-    """
-    if name in readers:
-        return readers[name]
-    for mark in server_marks:
-        if name.startswith(mark):
-            rest = name.removeprefix(mark)
-            is_own = rest == OWN_SERVER or rest.startswith(_OWN_PREFIXES)
-            return "" if is_own else rest
-    return ""
-
-
 def text_blocks(value: Any) -> list[Mapping[str, Any]] | None:
     """The MCP content blocks if all of them are text, otherwise None."""
     if not isinstance(value, list) or not value:
@@ -343,12 +327,21 @@ class HostEvents:
     def tool(self, called: str, payload: Mapping[str, Any]) -> tuple[str, str]:
         """`HostEvent.tool`, "" for a tool that gets no memories, and `HostEvent.joined`. Gemini CLI
         names the server and the tool beside the joined name."""
-        tool = surfacing_tool(called, self.readers, self.server_marks)
+        tool = self.surfacing_tool(called)
         if not tool or called in self.readers or "__" in tool:
             return tool, ""
         context = table_of(payload.get("mcp_context"))
         server, name = (text_of(context.get(key), 200) for key in ("server_name", "tool_name"))
         return (f"{server}__{name}", "") if server and name else (tool.replace("_", "__", 1), tool)
+
+    def surfacing_tool(self, name: str) -> str:
+        """upwell's name for a host's tool, or "" for a tool that gets no memories. Tools behind our
+        gateway get none here, because the gateway itself adds memories."""
+        if name in self.readers:
+            return self.readers[name]
+        mark = next((mark for mark in self.server_marks if name.startswith(mark)), None)
+        tool = "" if mark is None else name.removeprefix(mark)
+        return "" if tool == OWN_SERVER or tool.startswith(_OWN_PREFIXES) else tool
 
     def result(self, payload: Mapping[str, Any]) -> Any:
         """The result of a call, or the error in its place; None if the event has none."""

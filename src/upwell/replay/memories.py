@@ -337,18 +337,18 @@ class ReplayProjects:
 
     def at(self, root: str) -> Project | None:
         """The project with this root; None if git cannot read the repository."""
-        if root not in self._known:
-            self._known[root] = self._opened(root)
-        return self._known[root]
-
-    def _opened(self, root: str) -> Project | None:
+        if root in self._known:
+            return self._known[root]
+        project = None
         try:
             repository = self._named or Repository(Path(root), self._environment)
+            folder = self.folder_of(root)
+            checkout = Checkout(repository, Path(folder))
+            project = Project(repository, checkout, folder, Arrivals())
         except UsageError as error:
             LOG.warning("%s is replayed without its history: %s", root, error)
-            return None
-        folder = self.folder_of(root)
-        return Project(repository, Checkout(repository, Path(folder)), folder, Arrivals())
+        self._known[root] = project
+        return project
 
     def incomplete(self) -> list[str]:
         """The roots of the repositories that lack objects."""

@@ -3,6 +3,7 @@ the current event."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -12,7 +13,8 @@ from upwell.ground.text.tokens import count
 from upwell.ground.text.words import iso
 from upwell.ground.types.cue import Cue, Door, Moment, Skip, Surfacing, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
-from upwell.hosts import claude, events
+from upwell.hosts import claude
+from upwell.hosts.events import STARTED
 from upwell.replay.memories import Arrivals, PathRelocation, ReplayProjects, With
 from upwell.surface.event import Event
 from upwell.surface.moments import moment_of
@@ -314,31 +316,20 @@ def _line(event: SessionEvent) -> str:
 
 
 def cue_of(event: SessionEvent, cwd: str | None) -> Cue | None:
-    """The cue for an event in the folder `cwd`; None if hooks do not report the event."""
+    """The cue for an event in the folder `cwd`; None if hooks do not report the event. Events from
+    all hosts use Claude Code's names for tools."""
+    cue = partial(Cue, session=event.session, cwd=cwd, at=event.t)
     if event.kind in (Kind.START, Kind.COMPACT):
-        reason = "compact" if event.kind is Kind.COMPACT else event.text or events.STARTED
-        return Cue(door=Door.SESSION, text=reason, session=event.session, cwd=cwd, at=event.t)
+        reason = "compact" if event.kind is Kind.COMPACT else event.text or STARTED
+        return cue(door=Door.SESSION, text=reason)
     if event.kind is Kind.PROMPT:
-        return Cue(door=Door.PROMPT, text=event.text, session=event.session, cwd=cwd, at=event.t)
-    tool = surfacing_tool(event.tool) if event.kind is Kind.TOOL else ""
+        return cue(door=Door.PROMPT, text=event.text)
+    tool = claude.EVENTS.surfacing_tool(event.tool) if event.kind is Kind.TOOL else ""
     if not tool:
         return None
-    return Cue(
-        door=Door.TOOL,
-        tool=tool,
-        args=event.args,
-        session=event.session,
-        cwd=cwd,
-        reply_chars=len(event.out),
-        answer=ToolAnswer(text=event.out, failed=event.failed),
-        at=event.t,
-    )
-
-
-def surfacing_tool(name: str) -> str:
-    """upwell's name for the tool of an event; "" if hooks do not report the tool. Events from all
-    hosts use Claude Code's names for tools."""
-    return events.surfacing_tool(name, claude.EVENTS.readers, claude.EVENTS.server_marks)
+    answer = ToolAnswer(text=event.out, failed=event.failed)
+    chars = len(event.out)
+    return cue(door=Door.TOOL, tool=tool, args=event.args, reply_chars=chars, answer=answer)
 
 
 def moment_named(event: SessionEvent, cue: Cue | None, prompts_before: int) -> str:

@@ -204,13 +204,6 @@ def test_a_server_is_left_for_a_reason(reason: str) -> None:
     assert servers("claude", file.with_ours(text, user()))["s"] == REASONS[reason]
 
 
-def test_another_server_called_upwell_stays() -> None:
-    text = '{"mcpServers": {"upwell": {"command": "other"}}}'
-    file, after = wrapped("claude", text)
-    assert wrapped_words(servers("claude", after)["upwell"]) == ["other"]
-    assert file.without_ours(after).replace(', "args": []', "") == text
-
-
 def test_a_file_that_only_had_our_tools_is_removed() -> None:
     file, after = wrapped("cursor", "{}")
     assert list(servers("cursor", after)) == ["upwell"]
