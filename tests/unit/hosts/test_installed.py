@@ -9,12 +9,8 @@ from msgspec.structs import replace
 
 from upwell.hosts import HOSTS
 from upwell.hosts.install import (
-    Installed,
     Installer,
-    files_of,
-    joined,
     read_record,
-    split,
     write_record,
 )
 from upwell.hosts.installation import Installation
@@ -36,16 +32,6 @@ def hooks(tmp_path: Path, record: Path) -> Installer:
     path.parent.mkdir(parents=True)
     path.write_text(SETTINGS)
     return hooks
-
-
-def test_an_agent_may_have_several_files(record: Path) -> None:
-    first, second = Installed("/a", written="1"), Installed("/b", moved=("x",))
-    write_record(record, joined({}, "claude", [first, second]))
-    stored, damage = read_record(record)
-    assert damage == ""
-    assert files_of(stored, "claude") == [first, second]
-    assert split(stored, "claude", Path("/b")) == (second, [first])
-    assert joined(stored, "claude", []) == {}
 
 
 def test_a_record_of_an_older_version_is_read(record: Path, hooks: Installer) -> None:
