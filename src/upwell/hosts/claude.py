@@ -37,7 +37,6 @@ from upwell.hosts.settings import JsonHooks
 DESKTOP_SERVERS = ServerFile(
     agent="claude-desktop",
     file=lambda user: applications_folder(user) / "Claude" / "claude_desktop_config.json",
-    folder=lambda user: applications_folder(user) / "Claude",
 )
 
 

@@ -192,7 +192,6 @@ HOST = Host(
     servers=ServerFile(
         agent="codex",
         file=lambda user: user.folder_named("CODEX_HOME", ".codex") / "config.toml",
-        folder=lambda user: user.folder_named("CODEX_HOME", ".codex"),
         tables=(("mcp_servers",),),
         format=TOML,
         project_file=".codex/config.toml",

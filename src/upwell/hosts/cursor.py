@@ -141,7 +141,6 @@ HOST = Host(
     servers=ServerFile(
         agent="cursor",
         file=lambda user: user.user_folder / ".cursor" / "mcp.json",
-        folder=lambda user: user.user_folder / ".cursor",
         project_file=".cursor/mcp.json",
     ),
     writers={"Write": "Write", "Delete": "Delete", "edit_file": "Edit"},

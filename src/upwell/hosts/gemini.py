@@ -145,7 +145,6 @@ HOST = Host(
     servers=ServerFile(
         agent="gemini",
         file=lambda user: user.folder_named("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json",
-        folder=lambda user: user.folder_named("GEMINI_CLI_HOME", "") / ".gemini",
         project_file=".gemini/settings.json",
         placeholders=GEMINI_PLACEHOLDERS,
         plain_url="sse",

@@ -142,7 +142,8 @@ Shape = Literal["plain", "typed", "listed"]
 class ServerFile(Struct, frozen=True, kw_only=True):
     """A file in which an agent configures its MCP servers.
 
-    - `folder` is the agent's own folder, which exists if the agent is installed.
+    - `folder` is the agent's own folder, which exists if the agent is installed: that of the file,
+      unless it is given.
     - `tables` are the tables that hold servers. upwell's entry goes into the first.
     - `shape` is the form of an entry: `typed` entries have a `type`, and `listed` entries hold the
       program and its arguments in one list.
@@ -188,7 +189,6 @@ class ServerFile(Struct, frozen=True, kw_only=True):
             of_project = replace(
                 self,
                 file=lambda installation: path,
-                folder=None,
                 format=TOML if path.suffix == ".toml" else JSON,
                 project=str(folder),
             )
@@ -199,9 +199,9 @@ class ServerFile(Struct, frozen=True, kw_only=True):
         return self.file(installation)
 
     def is_present(self, installation: Installation) -> bool:
-        if self.file(installation).is_file():
-            return True
-        return self.folder is not None and self.folder(installation).is_dir()
+        path = self.path(installation)
+        folder = self.folder(installation) if self.folder else path.parent
+        return path.is_file() or (not self.project and folder.is_dir())
 
     def entries(self, text: str) -> list[ServerEntry]:
         """The servers in `text`, table by table, in the order of the text.

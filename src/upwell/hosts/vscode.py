@@ -55,7 +55,6 @@ HOST = Host(
     servers=ServerFile(
         agent="vscode",
         file=lambda user: applications_folder(user) / "Code" / "User" / "mcp.json",
-        folder=lambda user: applications_folder(user) / "Code" / "User",
         tables=(("servers",),),
         shape="typed",
         project_file=".vscode/mcp.json",

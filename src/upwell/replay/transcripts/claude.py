@@ -88,7 +88,6 @@ _IGNORED_BLOCKS = frozenset(
 
 
 def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
-    """The events of a session, from the byte `start` on."""
     is_named = bool(_SESSION_NAME.fullmatch(path.stem))
     session = _ClaudeSession(path.stem, "claude", tally, is_named=is_named)
     yield from closed(session.lines(path, start))

@@ -205,7 +205,6 @@ _NAME = re.compile(r"\Arollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})
 
 
 def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
-    """The events of a session, from the byte `start` on."""
     begun = _payload(next((entry for _, entry in records(path, 0, ReadTally())), {}))
     is_subagents = any(name.lower().startswith("sub") for name in table(begun.get("source")))
     if is_subagents or text(begun.get("thread_source")) in _SUBAGENTS:

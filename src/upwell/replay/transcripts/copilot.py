@@ -82,7 +82,6 @@ _IGNORED = frozenset(
 
 
 def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
-    """The events of a session, from the byte `start` on."""
     name = path.parent.name if path.name == "events.jsonl" else path.stem
     yield from closed(_CopilotSession(name, "copilot", tally).lines(path, start))
 

@@ -67,11 +67,6 @@ _IGNORED_FIELDS = frozenset(
 
 
 def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
-    """The events of a session.
-
-    Raises:
-        Unreadable: a `.json` file is not a Gemini CLI session, or is too large.
-    """
     yield from closed(_events(path, tally))
 
 
