@@ -14,6 +14,7 @@ from upwell.app import shortening
 from upwell.app.memory import forget_notes
 from upwell.app.running import follow_config
 from upwell.app.store import Settings
+from upwell.app.turns import has_own_tools
 from upwell.app.wiring import App, build
 from upwell.config import Config, read_valid
 from upwell.ground.background import BackgroundTasks, Receipt
@@ -45,62 +46,30 @@ class Warm:
     When `config.toml` changes, all are replaced, unless the file is invalid. Housekeeping, lessons
     and the folder of memories run beside them."""
 
-    def __init__(self) -> None:
-        self._app: App | None = None
-        self._door: HookDoor | None = None
-        self._wrap_door: WrapDoor | None = None
+    def __init__(self, app: App) -> None:
+        self._tasks = BackgroundTasks("daemon")
+        self._following: set[asyncio.Task[None]] = set()
+        self._http: asyncio.Task[None] | None = None
+        self._port = 0
+        self._earlier_events = 0
+        self.app = app
+        self.door = self._open_door(app)
+        self._wrap_door = _wrap_door_of(app)
         self._tool_door = ToolDoor(
             lambda cwd: self.app.toolbox(cwd=cwd, few=True),
             lambda host, parent, cwd: self.app.session_of(host, parent, cwd),
             lambda host, tokens: self.app.learning.listed(host, tokens),
-            self._has_own_tools,
+            lambda host, cwd: has_own_tools(self.app.config, host, cwd),
         )
-        self._earlier_events = 0
-        self._tasks = BackgroundTasks("daemon")
-        self._http: asyncio.Task[None] | None = None
-        self._following: set[asyncio.Task[None]] = set()
-        self._port = 0
         self.on_request: Callable[[], None] = lambda: None
         """Called on each hook event and each use of the dashboard over HTTP. The daemon itself sees
         only requests on its socket. Without this call, it would count as idle and stop."""
-
-    async def _has_own_tools(self, host: str, cwd: str) -> bool:
-        from upwell.app.turns import has_own_tools
-
-        return await has_own_tools(self.app.config, host, cwd)
-
-    @property
-    def app(self) -> App:
-        assert self._app is not None
-        return self._app
-
-    @property
-    def door(self) -> HookDoor:
-        assert self._door is not None
-        return self._door
-
-    @property
-    def wrap_door(self) -> WrapDoor:
-        assert self._wrap_door is not None
-        return self._wrap_door
-
-    async def open(self) -> None:
-        """Build the app and start its background tasks.
-
-        Raises:
-            ConfigError: the configuration cannot be read.
-            StoreError: the home cannot be used.
-        """
-        self._app = await build(Settings(tolerant=True))
-        refresh_installed(self._app.config.home)
-        self._door = self._open_door(self._app)
-        self._wrap_door = _wrap_door_of(self._app)
         self._tasks.start(self._run_housekeeping())
-        self._tasks.start(follow_config(self._app.config, self._adopt))
+        self._tasks.start(follow_config(app.config, self._adopt))
 
     async def answer(self, request: HookRequest, body: bytes, receipt: Receipt) -> bytes:
         if request.host == WRAP:
-            return await self.wrap_door.answer(request, body, receipt)
+            return await self._wrap_door.answer(request, body, receipt)
         if request.host == TOOLS:
             return await self._tool_door.answer(request, body)
         return await self.door.answer(
@@ -117,9 +86,9 @@ class Warm:
         for task in self._following:
             task.cancel()
         await asyncio.wait(self._following)
-        old_app, old_door, old_wrap_door = self.app, self.door, self.wrap_door
+        old_app, old_door, old_wrap_door = self.app, self.door, self._wrap_door
         self._earlier_events += old_door.outcomes.total()
-        self._app, self._door = fresh, self._open_door(fresh)
+        self.app, self.door = fresh, self._open_door(fresh)
         self._wrap_door = _wrap_door_of(fresh)
         await old_door.aclose()
         await old_wrap_door.aclose()
@@ -160,18 +129,15 @@ class Warm:
 
         return {
             "pid": os.getpid(),
-            "answered": self._earlier_events + (self._door.outcomes.total() if self._door else 0),
+            "answered": self._earlier_events + self.door.outcomes.total(),
             "rss_bytes": rss_bytes(),
         }
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
-        if self._door:
-            await self._door.aclose()
-        if self._wrap_door:
-            await self._wrap_door.aclose()
-        if self._app:
-            await self._app.aclose()
+        await self.door.aclose()
+        await self._wrap_door.aclose()
+        await self.app.aclose()
 
     async def _run_housekeeping(self) -> None:
         await asyncio.sleep(WARM_AFTER_SECONDS)
@@ -211,10 +177,10 @@ async def run_daemon() -> bool:
     Raises:
         UpwellError: the daemon cannot start.
     """
-    warm = Warm()
-    await warm.open()
-    async with contextlib.aclosing(warm):
-        config = warm.app.config
+    app = await build(Settings(tolerant=True))
+    config = app.config
+    refresh_installed(config.home)
+    async with contextlib.aclosing(Warm(app)) as warm:
         export_spans(config.environment, __version__)
         place = DaemonPlace(str(config.home.root))
         daemon = Daemon(place, warm, __version__, IDLE_SECONDS)

@@ -55,16 +55,6 @@ class LessonOffer(Struct, frozen=True, kw_only=True):
         return self.at_once * self.tokens_each
 
 
-class _Survey(Struct):
-    """What the newest transcripts hold. `share` is their share of the bytes of all transcripts."""
-
-    savings: Savings
-    found: int = 0
-    tokens: list[int] = []
-    hosts: dict[str, None] = {}
-    share: float = 1.0
-
-
 async def offered(
     app: MemoryApp,
     transcripts: Sequence[Transcript],
@@ -78,50 +68,38 @@ async def offered(
     """
     options = app.config.lessons
     asking = dataclasses.replace(options, model=options.model or "agent")
-    models = Models(dataclasses.replace(app.config, lessons=asking))
-    survey = await _surveyed(app, models, transcripts, show)
-    asked = dict.fromkeys([*survey.hosts, *hosts])
-    usable = [model for host in asked if (model := models.of(host))]
-    return LessonOffer(
-        writers=tuple(dict.fromkeys(model.name for model in usable)),
-        setting="agent"
-        if any(model.is_agent for model in usable)
-        else "endpoint"
-        if usable
-        else "",
-        is_on=bool(options.model),
-        sessions=round(survey.found / survey.share),
-        tokens_each=round(fmean(survey.tokens)) + KNOWN_TOKENS if survey.tokens else 0,
-        daily_tokens=options.daily_tokens,
-        result_tokens=survey.savings.tokens,
-        saved_tokens=survey.savings.saved,
-    )
-
-
-async def _surveyed(
-    app: MemoryApp,
-    models: Models,
-    transcripts: Sequence[Transcript],
-    show: Callable[[int, int], None],
-) -> _Survey:
-    survey, lessons = _Survey(Savings(app.config)), app.lessons(models)
+    models, savings = Models(dataclasses.replace(app.config, lessons=asking)), Savings(app.config)
+    lessons, worth_reading, tokens = app.lessons(models), 0, list[int]()
+    asked = dict[str, None]()
     stats = [(transcript, found) for transcript in transcripts if (found := transcript.stat())]
     size, seen = sum(found.st_size for _, found in stats), 0
     for transcript, found in sorted(stats, key=lambda known: -known[1].st_mtime):
         sessions: list[SessionRead] = []
         with suppress(UsageError, OSError):
-            events = survey.savings.watch(transcript.events())
+            events = savings.watch(transcript.events())
             sessions = await asyncio.to_thread(sessions_of, transcript, events)
         for session in sessions:
             work = await lessons.work_on(session)
             if isinstance(work, Work):
-                survey.found += 1
-                survey.hosts[session.host] = None
-                if len(survey.tokens) < AT_ONCE:
-                    survey.tokens.append((await asyncio.to_thread(work.prompt))[1])
+                worth_reading += 1
+                asked[session.host] = None
+                if len(tokens) < AT_ONCE:
+                    tokens.append((await asyncio.to_thread(work.prompt))[1])
         seen += found.st_size
         show(seen, min(size, SURVEYED_BYTES))
         if seen >= SURVEYED_BYTES:
             break
-    survey.share = seen / size if size else 1.0
-    return survey
+    asked |= dict.fromkeys(hosts)
+    usable = [model for host in asked if (model := models.of(host))]
+    setting = "agent" if any(model.is_agent for model in usable) else "endpoint"
+    return LessonOffer(
+        writers=tuple(dict.fromkeys(model.name for model in usable)),
+        setting=setting if usable else "",
+        is_on=bool(options.model),
+        # Those of the newest transcripts tell about how many there are in all.
+        sessions=round(worth_reading / (seen / size if size else 1.0)),
+        tokens_each=round(fmean(tokens)) + KNOWN_TOKENS if tokens else 0,
+        daily_tokens=options.daily_tokens,
+        result_tokens=savings.tokens,
+        saved_tokens=savings.saved,
+    )

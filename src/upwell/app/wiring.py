@@ -14,7 +14,7 @@ from upwell.app.memory import MemoryApp
 from upwell.app.shortening import Shortening, read_command
 from upwell.app.store import Chore, Settings
 from upwell.app.toolbox import NameOf, SeenResources, Toolboxes, known_tool, toolbox_of
-from upwell.app.turns import answered_elsewhere, end_turn
+from upwell.app.turns import answered_elsewhere, commands_in, end_turn, has_noted, tool_name
 from upwell.compress.base import Tools
 from upwell.compress.options import CompressOptions
 from upwell.config import Config
@@ -180,18 +180,16 @@ class App(MemoryApp):
         return Pipeline(
             Fitting(self.fitter, self.worker_pool),
             surfacing,
-            is_untouched=partial(self._is_untouched, cwd=cwd),
+            # upwell is paused, or the agent works in a project that the user excluded.
+            is_untouched=lambda session: (
+                self.pause.holds(session) or self.config.projects.excludes(cwd)
+            ),
             cache=self._cache,
         )
 
     async def session_of(self, host: str, parent: int, cwd: str) -> str:
         """The session that hooks recorded for this agent process and folder, or ""."""
         return await JoinedSessions(HostSessions(self._ttl_store), parent, cwd).session(host, "")
-
-    def _is_untouched(self, session: str, cwd: str | None) -> bool:
-        """True if the session's calls pass through unchanged: upwell is paused, or the agent works
-        in a project that the user excluded."""
-        return self.pause.holds(session) or self.config.projects.excludes(cwd)
 
     def gateway(self, parent: int | None = None) -> Gateway:
         """The MCP gateway for this app. `parent` is the process id of the agent that started it, if
@@ -222,47 +220,37 @@ class App(MemoryApp):
 
     def hooks(self, ended: TurnEnd | None = None) -> HookDoor:
         """The receiver of agents' hook events. `ended()` hears of each end of a turn or session."""
-        sessions = HostSessions(self._ttl_store)
-        learns = self.config.hook.capture
+        config, learns = self.config, self.config.hook.capture
         capture = self.session_capture() if learns else None
         past = self.past_sessions() if learns else None
-        return HookDoor(
-            self.surfacer,
-            sessions,
-            turn_end=partial(end_turn, self.surfacer, self.learning, capture, past, ended),
-            answered_elsewhere=partial(answered_elsewhere, self.config.home.hooks_file),
-            opt_ins=HookParts(
-                shorten=self._shortening(),
-                shortened=self.config.hook.compress,
-                limit_seconds=self.config.surface.race_ms / 1000,
-                ask=self._asking(),
-                guards=self.guards,
-                is_excluded=self.config.projects.excludes,
-                read_command=read_command(self.config.home),
-            ),
-        )
-
-    def _shortening(self) -> Shortening:
-        return Shortening(
-            self.config,
+        shortening = Shortening(
+            config,
             self.originals,
             self._tools,
             self.pause.holds,
             self.follow_up.shortened_by_hook,
             self.surfacer.last_request,
         )
-
-    def _asking(self) -> AgentAsking | None:
-        if not self.config.capture.ask_agent:
-            return None
-        # Imported here, because the transcript readers load slowly.
-        from upwell.app.turns import commands_in, has_noted, tool_name
-
-        return AgentAsking(
-            partial(tool_name, self.config),
+        asking = AgentAsking(
+            partial(tool_name, config),
             partial(has_noted, self.memory, self.notes),
             self.pause.holds,
             commands_in,
+        )
+        return HookDoor(
+            self.surfacer,
+            HostSessions(self._ttl_store),
+            turn_end=partial(end_turn, self.surfacer, self.learning, capture, past, ended),
+            answered_elsewhere=partial(answered_elsewhere, config.home.hooks_file),
+            opt_ins=HookParts(
+                shorten=shortening,
+                shortened=config.hook.compress,
+                limit_seconds=config.surface.race_ms / 1000,
+                ask=asking if config.capture.ask_agent else None,
+                guards=self.guards,
+                is_excluded=config.projects.excludes,
+                read_command=read_command(config.home),
+            ),
         )
 
     def checks(self) -> dict[str, Awaitable[Ping | None]]:

@@ -20,7 +20,7 @@ from upwell.ground.errors import UpwellError, UsageError
 GROUPS = {
     "Start": {
         "setup": "setup",
-        "demo": "demo",
+        "demo": "upkeep",
         "doctor": "upkeep",
         "on": "servers",
         "off": "servers",
@@ -42,7 +42,7 @@ GROUPS = {
         "migrate": "upkeep",
     },
     "See what it does": {
-        "dashboard": "dashboard",
+        "dashboard": "stats",
         "explain": "stats",
         "stats": "stats",
         "replay": "replay",

@@ -1,4 +1,4 @@
-"""The commands `stats`, `stats gain|tune`, `explain` and `feedback`."""
+"""The commands `stats`, `stats gain|tune`, `explain`, `feedback` and `dashboard`."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import click
 
 from upwell.cli.command import Argument, Group, Option
 from upwell.cli.output import Days, Json, Session, Since, days_since, note, say, say_json, table
-from upwell.cli.session import with_memory
+from upwell.cli.session import run, with_memory
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.text.words import bar, iso
@@ -352,3 +352,25 @@ def _by(dimension: str, days: int, *, as_json: bool) -> None:
         for row in found
     ]
     table(columns, shown, "Nothing counted yet.", has_header=True)
+
+
+def dashboard(
+    port: Annotated[
+        int, Option(min=0, max=65_535, help="Port to listen on; 0 takes any free one.")
+    ] = 0,
+    open_it: Annotated[
+        bool, Option("--open/--no-open", help="Open the browser, or only print the address.")
+    ] = True,
+) -> None:
+    """Show decisions, memories and savings in a browser. Ctrl-C stops the server."""
+    from upwell.app.dashboard.desk import serve_dashboard
+
+    def opened(address: str) -> None:
+        say(address)
+        note("upwell: the address contains your token; Ctrl-C stops the server")
+        if open_it:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    run(serve_dashboard(port, opened))

@@ -1,8 +1,9 @@
-"""The commands `config show|check`, `cache clear`, `backup`, `doctor` and `migrate`."""
+"""The commands `config show|check`, `cache clear`, `backup`, `doctor`, `migrate` and `demo`."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 from click.exceptions import Exit
 from msgspec.structs import asdict
 
@@ -203,6 +204,14 @@ def doctor(as_json: Json = False) -> None:
         )
     if not is_well:
         raise Exit(1)
+
+
+def demo() -> None:
+    """See upwell at work on a real server, real files and memories."""
+    from upwell.app import decisions
+    from upwell.demo.play import play
+
+    run(play(click.echo, read_config().environment, decisions))
 
 
 def _as_toml(value: Any) -> str:
