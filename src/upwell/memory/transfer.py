@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from itertools import count
+from itertools import batched
 from pathlib import Path
 from types import MappingProxyType
 
@@ -192,13 +192,6 @@ class Copied(Struct):
     redacted: Counter[str] = field(default_factory=Counter[str])
 
 
-class _Item(Struct, frozen=True):
-    """A line of a file, which ends at the byte offset `end`."""
-
-    line: MemoryLine
-    end: int
-
-
 def format_of(path: Path, format_name: str = "auto") -> str:
     """Return `format_name` or, if that is "auto", the format that the suffix suggests. Raises
     UsageError if the format or the suffix is unknown."""
@@ -252,21 +245,14 @@ async def copy_memories(
     """
     if not path.is_file():
         raise UsageError(f"cannot import {path}: not a regular file", hint="name another file")
-    size = max(1, path.stat().st_size)
-    copied, batch = Copied(), list[_Item]()
-    items = _lines(path, partial(read_line, key=key, vouched=vouched))
+    size, copied = max(1, path.stat().st_size), Copied()
+    read = partial(read_line, key=key, vouched=vouched)
     try:
-        while True:
-            item = next(items, None)
-            if item:
-                line = replace(item.line, memory=_moved(item.line.memory, projects))
-                batch.append(replace(item, line=line))
-            if batch and (item is None or len(batch) >= BATCH):
-                await _store(library, [each.line for each in batch], copied, propose)
-                progress(batch[-1].end, size)
-                batch = []
-            if item is None:
-                return copied
+        for batch in batched(_lines(path, read), BATCH):
+            lines = [replace(line, memory=_moved(line.memory, projects)) for line, _ in batch]
+            await _store(library, lines, copied, propose)
+            progress(batch[-1][1], size)
+        return copied
     except (StoreError, UsageError) as error:
         earlier = f"{counted(copied.stored, 'earlier memory', 'earlier memories')} stored"
         done = earlier if copied.stored else "nothing was stored"
@@ -339,32 +325,22 @@ def _with_earlier_times(memory: Memory, before: Memory | None) -> Memory:
     )
 
 
-def _lines(path: Path, read: Callable[[bytes], MemoryLine]) -> Iterator[_Item]:
-    end = 0
-    for number, raw in enumerate(_rows(path), 1):
-        end += len(raw)
-        text = raw.removeprefix(b"\xef\xbb\xbf").strip()
-        if not text:
-            continue
-        try:
-            yield _Item(read(text), end)
-        except UsageError as error:
-            raise UsageError(f"{path}:{number}: {error.message}", hint=error.hint) from error
-
-
-def _rows(path: Path) -> Iterator[bytes]:
+def _lines(path: Path, read: Callable[[bytes], MemoryLine]) -> Iterator[tuple[MemoryLine, int]]:
+    """The memories in a file, each with the byte offset at which its line ends."""
+    number = end = 0
     try:
         with path.open("rb") as file:
-            for number in count(1):
-                line = file.readline(MAX_LINE_BYTES + 1)
-                if not line:
-                    return
-                if len(line) > MAX_LINE_BYTES:
+            while raw := file.readline(MAX_LINE_BYTES + 1):
+                number, end = number + 1, end + len(raw)
+                if len(raw) > MAX_LINE_BYTES:
                     raise UsageError(
-                        f"{path}:{number}: the line has over {MAX_LINE_BYTES // 1_000_000} MB",
+                        f"the line has over {MAX_LINE_BYTES // 1_000_000} MB",
                         hint="split it: a memory has at most 1,000,000 characters",
                     )
-                yield line
+                if text := raw.removeprefix(b"\xef\xbb\xbf").strip():
+                    yield read(text), end
+    except UsageError as error:
+        raise UsageError(f"{path}:{number}: {error.message}", hint=error.hint) from error
     except OSError as error:
         raise UsageError(
             f"cannot read {path}: {(error.strerror or '').lower()}",

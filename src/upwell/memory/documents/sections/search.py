@@ -74,7 +74,8 @@ def passage(index: Index, number: int, reading: QuestionReading) -> QuotedPassag
     is quoted instead."""
     number = _with_text(index, number)
     section = index.places[number]
-    headings = _headings(section.trail)
+    governing = filter(GOVERNING.search, section.trail[:-MAX_TRAIL])
+    headings = (*governing, *section.trail[-MAX_TRAIL:])
     blocks = index.blocks(number)
     if not blocks:
         return QuotedPassage(number, section.heading, (section.first, section.first), headings[:-1])
@@ -86,16 +87,14 @@ def passage(index: Index, number: int, reading: QuestionReading) -> QuotedPassag
             -index,
         ),
     )
-    block_numbers = _chosen(blocks, worth, best)
+    block_numbers = _with_lead(blocks, best)
+    if blocks[best].kind == ITEM:
+        block_numbers = _with_items(blocks, worth, best, block_numbers)
+    block_numbers = _widened(blocks, worth, best, block_numbers)
     pieces = _pieces(index, blocks, block_numbers, best, reading)
     lines = min(first for _, (first, _) in pieces), max(last for _, (_, last) in pieces)
     kinds = tuple(blocks[position].kind for position in sorted(block_numbers))
     return QuotedPassage(number, "\n".join(text for text, _ in pieces), lines, headings, kinds)
-
-
-def _headings(trail: Sequence[str]) -> tuple[str, ...]:
-    governing_headings = [heading for heading in trail[:-MAX_TRAIL] if GOVERNING.search(heading)]
-    return (*governing_headings, *trail[-MAX_TRAIL:])
 
 
 def _with_text(index: Index, number: int) -> int:
@@ -131,13 +130,6 @@ def _worth(index: Index, present: Collection[str], reading: QuestionReading) -> 
             shares = [share for other, share in reading.variants[term] if other in present]
             total += weight * index.idf(term) * max(shares, default=0.0)
     return total
-
-
-def _chosen(blocks: Sequence[Block], worth: Sequence[float], best: int) -> set[int]:
-    block_numbers = _with_lead(blocks, best)
-    if blocks[best].kind == ITEM:
-        block_numbers = _with_items(blocks, worth, best, block_numbers)
-    return _widened(blocks, worth, best, block_numbers)
 
 
 def _with_lead(blocks: Sequence[Block], best: int) -> set[int]:
