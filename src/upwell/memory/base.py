@@ -449,14 +449,13 @@ def _is_by_agent(hit: Hit) -> bool:
 
 def _is_like(hit: Hit, others: Iterable[Hit], least: float) -> bool:
     text = hit.memory.text
-    return any(_similarity(text, other.memory.text) >= least for other in others)
-
-
-def _similarity(left: str, right: str) -> float:
-    shorter, longer = sorted((len(left), len(right)))
-    if shorter < LENGTH_RATIO * longer:
-        return 0.0
-    return 1.0 if left == right else jaccard(_words(left), _words(right))
+    for other in (each.memory.text for each in others):
+        shorter, longer = sorted((len(text), len(other)))
+        if shorter >= LENGTH_RATIO * longer and (
+            text == other or jaccard(_words(text), _words(other)) >= least
+        ):
+            return True
+    return False
 
 
 @lru_cache(maxsize=512)

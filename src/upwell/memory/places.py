@@ -6,9 +6,8 @@ finds one of them again.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import batched
-from typing import Any
 
 import orjson
 
@@ -102,21 +101,19 @@ def _row(place: Memory) -> list[object]:
 
 def _decoded(key: str, value: bytes) -> list[Memory]:
     # An id made from the list index would refer to another place once a session finds a newer one.
-    return [_memory(f"{_ID}{key}.{content_hash(row[0])[:8]}", row) for row in orjson.loads(value)]
-
-
-def _memory(memory_id: str, row: Sequence[Any]) -> Memory:
-    text, paths, symbols, triggers, project, at, session = row
-    return Memory(
-        id=memory_id,
-        text=text,
-        paths=tuple(paths),
-        symbols=tuple(symbols),
-        triggers=tuple(triggers),
-        project=project,
-        provenance=Provenance(door="capture", tool=PLACE, session=session),
-        trust=Trust.USER,
-        content_hash=content_hash(text),
-        created_at=at,
-        updated_at=at,
-    )
+    return [
+        Memory(
+            id=f"{_ID}{key}.{content_hash(text)[:8]}",
+            text=text,
+            paths=tuple(paths),
+            symbols=tuple(symbols),
+            triggers=tuple(triggers),
+            project=project,
+            provenance=Provenance(door="capture", tool=PLACE, session=session),
+            trust=Trust.USER,
+            content_hash=content_hash(text),
+            created_at=at,
+            updated_at=at,
+        )
+        for text, paths, symbols, triggers, project, at, session in orjson.loads(value)
+    ]

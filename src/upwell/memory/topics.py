@@ -168,19 +168,14 @@ class Topics:
             for store, index in zip(stores, self._indexes, strict=True):
                 token = await store.changes()
                 if token != index.token:
-                    await _bring_up_to_date(store, index)
+                    stamps = await store.stamps(limit=MAX_INDEXED)
+                    for memory_id in index.entries.keys() - stamps.keys():
+                        index.drop(memory_id)
+                    for ids in batched(index.outdated(stamps), _BATCH):
+                        memories = await store.get_many(ids)
+                        for entry in await asyncio.to_thread(_entries, memories):
+                            index.put(entry)
                     index.token = token
-
-
-async def _bring_up_to_date(store: IndexSource, index: _Index) -> None:
-    stamps = await store.stamps(limit=MAX_INDEXED)
-    for memory_id in index.entries.keys() - stamps.keys():
-        index.drop(memory_id)
-    outdated = index.outdated(stamps)
-    for ids in batched(outdated, _BATCH):
-        memories = await store.get_many(ids)
-        for entry in await asyncio.to_thread(_entries, memories):
-            index.put(entry)
 
 
 def normal(topic: str) -> str:
