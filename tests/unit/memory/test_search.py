@@ -91,14 +91,6 @@ async def test_signals_have_the_documented_names(library: Library) -> None:
     assert set(hits[0].signals) == set(SIGNALS)
 
 
-async def test_scores_fall_in_the_order_of_the_hits(library: Library) -> None:
-    await library.add_many([{"text": f"kettle {'boils ' * (i % 5)}at {i}"} for i in range(40)])
-    hits = await library.search("kettle boils", limit=20)
-    scores = [hit.score for hit in hits]
-    assert scores == sorted(scores, reverse=True)
-    assert len(set(scores)) == len(scores)
-
-
 async def test_null_scores_are_measured_before_add_many_returns(library: Library) -> None:
     database = library.database
     texts = [f"note {i} about kettle{i % 9} and teapot{i % 5}" for i in range(60)]

@@ -125,11 +125,10 @@ class QmdRecall:
         deadline = Deadline.after(PING_SECONDS, self._clock)
         try:
             seen = is_seen(await self._project(name.partition("/")[0], deadline), project)
-            arguments = ("get", "--no-line-numbers", "--", f"{SCHEME}{name}")
-            output = (await self._run(arguments, deadline)).decode(errors="replace")
+            text = await self._text(name, deadline)
         except RecallUnavailable as error:
             raise UsageError(f"{path} cannot be read: {error.message}", hint=_INSTALL) from error
-        text = _body(output).removeprefix("\n").removesuffix("\n")
+        text = text.removeprefix("\n").removesuffix("\n")
         if not seen or not text.strip():
             raise UsageError(f"no document {path}", hint="memory_search returns citations")
         return redact(text)[0].split("\n")
@@ -143,10 +142,8 @@ class QmdRecall:
             return None
         path, first, count = match[1], int(match[2]), int(match[3])
         deadline = Deadline.after(PING_SECONDS, self._clock)
-        lines = ("get", "--no-line-numbers", "--", f"{SCHEME}{path}:{first}:{count}")
         try:
-            output = (await self._run(lines, deadline)).decode(errors="replace")
-            text = _body(output).strip("\n")
+            text = (await self._text(f"{path}:{first}:{count}", deadline)).strip("\n")
             return await self._passage(path, first, count, text, deadline) if text.strip() else None
         except RecallUnavailable:
             return None
@@ -159,6 +156,12 @@ class QmdRecall:
         match = re.search(rb"Total:\s*(\d+)", output)
         summary = f"{int(match[1])} documents indexed" if match else "answers"
         return Ping(ok=True, detail=f"{summary}, qmd {self._mode}")
+
+    async def _text(self, address: str, deadline: Deadline) -> str:
+        """A document, or lines of it, without the header that `qmd get` prints above it."""
+        arguments = ("get", "--no-line-numbers", "--", f"{SCHEME}{address}")
+        output = (await self._run(arguments, deadline)).decode(errors="replace")
+        return output.partition("\n---\n")[2]
 
     async def _results(self, text: str, deadline: Deadline) -> Sequence[Mapping[str, Any]]:
         output = await self._run((self._mode, "--json", "-n", str(MAX_HITS), "--", text), deadline)
@@ -241,10 +244,6 @@ class QmdRecall:
             last = errors.decode(errors="replace").strip().splitlines()[-1:] or ["no reason"]
             raise _unavailable(f"failed with status {status}: {redacted_start(last[0], 200)}")
         return output
-
-
-def _body(output: str) -> str:
-    return output.partition("\n---\n")[2]
 
 
 def _joined(passages: Sequence[Memory]) -> list[Memory]:

@@ -3,8 +3,8 @@
 import pytest
 
 from upwell.ground.errors import UsageError
-from upwell.ground.types.memory import Memory, Provenance, Trust
-from upwell.memory.team.sharing import for_team, is_for_team, own_name, shared_namespace
+from upwell.ground.types.memory import Memory, Trust
+from upwell.memory.team.sharing import is_for_team, own_name, shared_namespace
 from upwell.surface.session_start import standing
 
 
@@ -30,18 +30,6 @@ def test_sharing_moves_a_memory_into_the_namespace_of_the_team() -> None:
 )
 def test_only_people_share(namespace: str, trust: Trust, expected: bool) -> None:
     assert is_for_team(Memory(text="tide", namespace=namespace, trust=trust)) is expected
-
-
-def test_a_shared_memory_names_nothing_of_the_machine() -> None:
-    memory = Memory(
-        text="tide",
-        paths=("/home/ada/x.py", "~/y.py", "src/z.py"),
-        source="~/notes.md",
-        provenance=Provenance(door="cli", server="s", tool="t", session="u"),
-    )
-    shared = for_team(memory)
-    assert (shared.paths, shared.source) == (("src/z.py",), "")
-    assert shared.provenance == Provenance(door="cli")
 
 
 def test_a_decision_of_the_team_counts_as_a_decision() -> None:
