@@ -10,6 +10,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Memory, Query, Scope, Trust
 from upwell.memory.library import Library
+from upwell.memory.records import memory_of
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -205,3 +206,17 @@ async def test_the_token_of_a_reader_differs_after_a_deletion(library: Library) 
     assert await library.reader.changes() == before
     await library.delete("kettle")
     assert await library.reader.changes() != before
+
+
+def test_a_project_and_files_given_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    project, text = str(tmp_path / "link"), f"{tmp_path}/link/a.py is generated"
+    named = Memory(text="generated", project=project, paths=(f"{project}/b.py", "c.py", "src/*.py"))
+    for memory, paths in (
+        (named, (f"{tmp_path}/real/b.py", "c.py", "src/*.py")),
+        (Memory(text=text, project=project), (f"{tmp_path}/real/a.py",)),
+    ):
+        stored = memory_of(memory)
+        assert stored.project == str(tmp_path / "real")
+        assert stored.paths == paths

@@ -12,6 +12,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.errors import UsageError
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Hit, Query, Scope, Trust
+from upwell.memory.base import Store
 from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.reading import FileReader, FoundFile, KnownFile
 from upwell.memory.documents.recall import Documents
@@ -367,3 +368,14 @@ async def test_without_imports_events_only_check_modification_times(house: House
         raise AssertionError("what another process imported was not found")
     await other.aclose()
     await documents.aclose()
+
+
+async def test_searches_at_once_open_one_index(tmp_path: Path) -> None:
+    opened: list[Store] = []
+    path = tmp_path / "index.db"
+    path.touch()
+    catalog = DocumentCatalog(path, opened=opened.append, clock=ManualClock())
+    stores = await asyncio.gather(*(catalog.store() for _ in range(5)))
+    assert len(opened) == 1
+    assert set(stores) == set(opened)
+    await catalog.aclose()

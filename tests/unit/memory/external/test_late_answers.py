@@ -1,4 +1,5 @@
-"""A late answer of another memory server comes with the next search about the same subject."""
+"""A late answer of another memory server comes with the next search about the same subject, and its
+hits can be read after a restart."""
 
 import asyncio
 import json
@@ -9,8 +10,11 @@ import pytest
 
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable
-from upwell.ground.types.memory import Hit, Query, Scope
-from upwell.memory.external.ltm import LtmRecall, Patience
+from upwell.ground.ledger import TtlStore
+from upwell.ground.names import memory_id
+from upwell.ground.types.memory import Hit, Memory, Query, Scope
+from upwell.memory.external.ltm import KeptHits, LtmRecall, Patience
+from upwell.surface.render import citation
 from upwell.testing import ManualClock
 
 FACT = "src/billing/settle.py runs before midnight UTC, or refunds double."
@@ -163,3 +167,33 @@ async def test_closing_cancels_pending_requests() -> None:
     await slow.recall.aclose()
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_hit_is_read_by_its_citation_in_another_process() -> None:
+    server, ttl_store = Gated(), TtlStore()
+    server.open.set()
+    recall = LtmRecall(server, kept=KeptHits(ttl_store))
+    query = Query(texts=("when does settle run?",))
+    result = await recall.search(query, Deadline.after(20.0))
+    (hit,) = result.hits
+    assert result.asked
+    assert all(text.startswith("ltm: ") for text in result.asked)
+    await recall.aclose()
+    later = LtmRecall(Gated(), kept=KeptHits(ttl_store))
+    memory = await later.get(memory_id(citation(hit.memory)))
+    assert memory is not None
+    assert (memory.text, memory.source) == (FACT, hit.memory.source)
+    assert await later.get("ltm:0000000000000000") is None
+    assert await later.get("some-other-id") is None
+
+
+async def test_without_a_store_the_latest_hits_are_kept() -> None:
+    kept = KeptHits()
+    assert await kept.get("ltm:x") is None
+
+
+def test_a_citation_names_the_file() -> None:
+    memory = Memory(id="ltm:0123", text="x", source="ltm:/home/me/notes/release plan.md")
+    assert citation(memory) == "upwell://memory/ltm:0123#release%20plan.md"
+    assert memory_id(citation(memory)) == "ltm:0123"
+    assert citation(Memory(id="ltm:0123", text="x", source="ltm:")) == "upwell://memory/ltm:0123"
