@@ -4,8 +4,9 @@
 
 The memories are synthetic, with the word statistics of real text (`store.py`). A third of them name
 Ines and a fifteenth name Tariq, as in the notes of a small team. Prompts with a "common name" name
-Ines, and those with a "rarer name" name Tariq. Wall and CPU time are those of `Surfacer.surface`,
-in one process, without the server in front. `--home` keeps the store for the next run.
+Ines, and those with a "rarer name" name Tariq. Wall time is that of `Surfacer.surface`, in one
+process, without the server in front. CPU time is that of all threads, and includes the decision's
+record, which is written half a second later. `--home` keeps the store for the next run.
 """
 
 import argparse
@@ -32,6 +33,8 @@ FLAGS = {
     "surface.cooldown_seconds": 0,
 }
 BATCH = 5_000
+RECORDED_SECONDS = 0.6
+"""After this time, a decision has been recorded."""
 
 
 def memories(count: int, seed: int) -> list[Memory]:
@@ -44,22 +47,25 @@ def memories(count: int, seed: int) -> list[Memory]:
 
 
 def cues(rounds: int, seed: int) -> dict[str, list[Cue]]:
-    """The cues of each case; every cue has a session of its own."""
-    writer, rng = Writer(seed), random.Random(seed)
+    """The cues of each case; every cue has a session of its own, in each run."""
+    writer, rng, run = Writer(seed), random.Random(seed), time.time_ns()
 
     def prompt(name: str) -> str:
         return f"what did {name + ' say' if name else 'we decide'} about {writer.text(8)}?"
 
     cases = {"prompt": "", "prompt, common name": COMMON, "prompt, rarer name": RARER}
     cues_by_case = {
-        case: [Cue(door="prompt", text=prompt(name), session=f"{case}{n}") for n in range(rounds)]
+        case: [
+            Cue(door="prompt", text=prompt(name), session=f"{case}{n}-{run}") for n in range(rounds)
+        ]
         for case, name in cases.items()
     }
     cues_by_case["only a common name"] = [
-        Cue(door="prompt", text=f"what about {COMMON}?", session=f"o{n}") for n in range(rounds)
+        Cue(door="prompt", text=f"what about {COMMON}?", session=f"o{n}-{run}")
+        for n in range(rounds)
     ]
     cues_by_case["tool"] = [
-        Cue(door="tool", tool="Grep", args={"pattern": writer.text(2)}, session=f"t{n}")
+        Cue(door="tool", tool="Grep", args={"pattern": writer.text(2)}, session=f"t{n}-{run}")
         for n in range(rounds)
     ]
     for case in cues_by_case.values():
@@ -71,14 +77,15 @@ async def measure(app: App, cases: dict[str, list[Cue]]) -> dict[str, list[tuple
     """(wall, CPU) milliseconds of each decision; the cases take turns."""
     for case in cases.values():
         await app.surfacer.surface(case[0])
+    await asyncio.sleep(RECORDED_SECONDS)
     took: dict[str, list[tuple[float, float]]] = {case: [] for case in cases}
     for turn in zip(*cases.values(), strict=True):
         for case, cue in zip(cases, turn, strict=True):
             wall, cpu = time.perf_counter(), time.process_time()
             await app.surfacer.surface(cue)
-            ended = time.perf_counter(), time.process_time()
-            took[case].append(((ended[0] - wall) * 1e3, (ended[1] - cpu) * 1e3))
-        await asyncio.sleep(0.01)
+            wall = time.perf_counter() - wall
+            await asyncio.sleep(RECORDED_SECONDS)
+            took[case].append((wall * 1e3, (time.process_time() - cpu) * 1e3))
     return took
 
 
