@@ -5,8 +5,8 @@
 The cases: a call through the gateway and through the wrapper on which upwell does nothing, a hook's
 event that gets a memory and one that gets none, and `upwell remember`. Each is run three times
 before it is counted, in the process that does the work (gateway, wrapper, daemon, command). A
-function counts once; a module's own body does not count. `--files` lists the files of a case, each
-with its functions.
+function counts once; the bodies of modules and classes do not count. `--files` lists the files of a
+case, each with its functions.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from threading import Thread
 from types import CodeType
@@ -50,7 +51,8 @@ def traced(out: Path, arguments: list[str]) -> None:
     monitoring.use_tool_id(tool, "footprint")
 
     def started(code: CodeType, _offset: int) -> object:
-        seen.add(code)
+        if code.co_flags & CO_OPTIMIZED:
+            seen.add(code)
         return monitoring.DISABLE
 
     def write() -> None:
