@@ -110,24 +110,6 @@ def test_a_file_changed_since_the_install_loses_only_our_entries(
     assert not hooks.installed()
 
 
-def test_an_entry_of_an_older_place_is_replaced(
-    hooks: Installer, where: Installation, tmp_path: Path
-) -> None:
-    old = Installation(
-        user_folder=where.user_folder,
-        environment={},
-        command=("/old/python", "-I", "-S", "/old/upwell/hook/client.py"),
-    )
-    hooks_of_old = installer(old, tmp_path / "home" / "hooks.json")
-    hooks_of_old.apply(hooks_of_old.installing("claude"))
-    hooks.apply(hooks.installing("claude"))
-    text = hooks.path_of("claude").read_text()
-    assert "/old/" not in text
-    assert text.count("client.py") == len(claude.HOOKS.matchers)
-    hooks.apply(hooks.uninstalling("claude"))
-    assert not hooks.path_of("claude").exists()
-
-
 @pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"hooks": {"Stop": 1}}', "\xff"])
 def test_an_unreadable_file_is_not_changed(hooks: Installer, text: str) -> None:
     path = put(hooks, "claude", "")
@@ -244,6 +226,8 @@ def test_an_uninstall_after_two_installs_leaves_no_entry_of_ours(
     path.write_text(path.read_text().replace('"opus"', '"sonnet"'))
     new = installer(where, notes)
     new.apply(new.installing("claude"))
+    assert "/old/" not in path.read_text()
+    assert path.read_text().count("client.py") == len(claude.HOOKS.matchers)
     new.apply(new.uninstalling("claude"))
     left = parse(path.read_text()).value
     assert left["model"] == "sonnet"
