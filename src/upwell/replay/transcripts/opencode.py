@@ -105,20 +105,19 @@ def read(path: Path, start: int, tally: ReadTally) -> Iterator[SessionEvent]:
         if exported:
             entries = map(table, array(stored.get("messages")))
             messages = ((table(e.get("info")), map(table, array(e.get("parts")))) for e in entries)
-        yield from closed(_events(text(session["id"]), session.get("directory"), messages, tally))
+        cwd = folder(session.get("directory"))
+        draft = SessionDraft(text(session["id"]), "opencode", tally, cwd)
+        yield from closed(_events(draft, messages))
 
 
 Message = tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]
 
 
-def _events(
-    session: str, directory: Any, messages: Iterable[Message], tally: ReadTally
-) -> Iterator[SessionEvent]:
-    draft = SessionDraft(session, "opencode", tally, folder(directory))
+def _events(draft: SessionDraft, messages: Iterable[Message]) -> Iterator[SessionEvent]:
     for message, parts in messages:
         draft.now = moment(table(message.get("time")).get("created"))
         for part in parts:
-            tally.records += 1
+            draft.tally.records += 1
             yield from _of_part(draft, message, part)
 
 
@@ -257,13 +256,13 @@ def _streams(db: sqlite3.Connection, tally: ReadTally) -> list[EventStream]:
         raise UnreadableTranscript("this version of OpenCode is not supported: it has other tables")
     rows = {}
     if tables.issuperset(_V2):
-        rows = {row["id"]: (row, _of_session_v2) for row in db.execute(_SESSIONS_V2).fetchall()}
+        rows = {row["id"]: (row, True) for row in db.execute(_SESSIONS_V2).fetchall()}
     if tables.issuperset(_V1):
         old = db.execute(_SESSIONS).fetchall()
-        rows = {row["id"]: (row, _of_session) for row in old} | rows
+        rows = {row["id"]: (row, False) for row in old} | rows
     return [
-        EventStream(moment(row["time_created"]), partial(open_session, db, row, tally))
-        for row, open_session in rows.values()
+        EventStream(moment(row["time_created"]), partial(_of_session, db, row, tally, is_v2=is_v2))
+        for row, is_v2 in rows.values()
     ]
 
 
@@ -277,23 +276,20 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _of_session(
-    db: sqlite3.Connection, row: sqlite3.Row, tally: ReadTally
+    db: sqlite3.Connection, row: sqlite3.Row, tally: ReadTally, *, is_v2: bool
 ) -> Iterator[SessionEvent]:
-    _note_version(row, tally)
-    rows = db.execute(_PARTS, (row["id"],))
+    # Some databases do not record the version that wrote a session.
+    if "version" in row.keys() and isinstance(row["version"], str):  # noqa: SIM118
+        tally.version = row["version"]
+    draft = SessionDraft(str(row["id"]), "opencode", tally, folder(row["directory"]))
+    if is_v2:
+        yield from closed(_messages(db, draft))
+        return
     messages = (
         ({"time": {"created": created}, **json_table(message)}, [json_table(part)])
-        for _, created, message, part in rows
+        for _, created, message, part in db.execute(_PARTS, (row["id"],))
     )
-    yield from closed(_events(str(row["id"]), row["directory"], messages, tally))
-
-
-def _of_session_v2(
-    db: sqlite3.Connection, row: sqlite3.Row, tally: ReadTally
-) -> Iterator[SessionEvent]:
-    _note_version(row, tally)
-    draft = SessionDraft(str(row["id"]), "opencode", tally, folder(row["directory"]))
-    yield from closed(_messages(db, draft))
+    yield from closed(_events(draft, messages))
 
 
 def _messages(db: sqlite3.Connection, draft: SessionDraft) -> Iterator[SessionEvent]:
@@ -302,12 +298,6 @@ def _messages(db: sqlite3.Connection, draft: SessionDraft) -> Iterator[SessionEv
         message = json_table(data)
         draft.now = moment(table(message.get("time")).get("created")) or moment(created)
         yield from _of_message(draft, kind, message)
-
-
-def _note_version(row: sqlite3.Row, tally: ReadTally) -> None:
-    """Take the version that wrote the session, which some databases do not record."""
-    if "version" in row.keys() and isinstance(row["version"], str):  # noqa: SIM118
-        tally.version = row["version"]
 
 
 def _recognises(path: Path, head: bytes) -> bool:
