@@ -161,20 +161,17 @@ class ToolList:
         at = _place_of(
             self.text, _place_of(self.text, _past_space(self.text, 0), "result"), "tools"
         )
-        for start, end in _items(self.text, at):
-            self._add(start, end)
-
-    def _add(self, start: int, end: int) -> None:
-        name, tool = "", ListedTool()
-        for key, _, at, stop in _members(self.text, start):
-            if key == "name":
-                name = str(_scan(self.text, at)[0])
-            elif key == "annotations" and self.text[at] == "{":
-                tool.annotations = self.text[at:stop]
-            elif key == "outputSchema":
-                tool.schema = True
-        self.tools[name] = tool
-        self._places.append((name, start, end))
+        for _, _, start, end in _parts(self.text, at, "[", "]"):
+            name, tool = "", ListedTool()
+            for key, _, at, stop in _parts(self.text, start):
+                if key == "name":
+                    name = str(_scan(self.text, at)[0])
+                elif key == "annotations" and self.text[at] == "{":
+                    tool.annotations = self.text[at:stop]
+                elif key == "outputSchema":
+                    tool.schema = True
+            self.tools[name] = tool
+            self._places.append((name, start, end))
 
     def without_schemas(self, names: set[str]) -> bytes:
         parts, done = [], 0
@@ -182,7 +179,7 @@ class ToolList:
             if name in names:
                 kept = [
                     self.text[key_at:stop]
-                    for key, key_at, _, stop in _members(self.text, start)
+                    for key, key_at, _, stop in _parts(self.text, start)
                     if key != "outputSchema"
                 ]
                 parts += [self.text[done:start], "{", ",".join(kept), "}"]
@@ -192,42 +189,31 @@ class ToolList:
 
 
 def _place_of(text: str, at: int, name: str) -> int:
-    return next(place for key, _, place, _ in _members(text, at) if key == name)
+    return next(place for key, _, place, _ in _parts(text, at) if key == name)
 
 
-def _members(text: str, at: int) -> "Iterator[tuple[str, int, int, int]]":
+def _parts(
+    text: str, at: int, opening: str = "{", closing: str = "}"
+) -> "Iterator[tuple[str, int, int, int]]":
     """Yield each member of the object at `at`: its key, where it begins, and where its value begins
-    and ends.
+    and ends. With brackets, yield each item of an array, with "" as its key.
 
     Raises:
-        Malformed: there is no object.
+        Malformed: there is no object or array.
     """
-    if text[at] != "{":
+    if text[at] != opening:
         raise ValueError
     at = _past_space(text, at + 1)
-    while text[at] != "}":
-        key_at = at
-        key, at = _key(text, at)
+    while text[at] != closing:
+        key, begin = "", at
+        if opening == "{":
+            key, at = _key(text, at)
         _, end = _scan(text, at)
-        yield key, key_at, at, end
+        yield key, begin, at, end
         at = _past_space(text, end)
         if text[at] == ",":
             at = _past_space(text, at + 1)
-        elif text[at] != "}":
-            raise ValueError
-
-
-def _items(text: str, at: int) -> "Iterator[tuple[int, int]]":
-    if text[at] != "[":
-        raise ValueError
-    at = _past_space(text, at + 1)
-    while text[at] != "]":
-        _, end = _scan(text, at)
-        yield at, end
-        at = _past_space(text, end)
-        if text[at] == ",":
-            at = _past_space(text, at + 1)
-        elif text[at] != "]":
+        elif text[at] != closing:
             raise ValueError
 
 

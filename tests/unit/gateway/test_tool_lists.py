@@ -71,9 +71,3 @@ def test_a_foreign_file_counts_as_empty(lists, tmp_path, raw):
     assert lists.for_server(SERVER) == ()
     lists.save(SERVER, (TOOL,))
     assert lists.for_server(SERVER) == (TOOL,)
-
-
-def test_without_a_file_nothing_is_saved():
-    lists = ToolLists()
-    lists.save(SERVER, (TOOL,))
-    assert lists.for_server(SERVER) == ()

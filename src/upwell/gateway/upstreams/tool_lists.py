@@ -78,9 +78,9 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
 class ToolLists:
-    """The saved lists of all servers, in one file. Without a `path`, nothing is saved."""
+    """The saved lists of all servers, in one file."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
 
     def for_server(self, server: ServerOptions) -> tuple[RawObject, ...]:
@@ -102,7 +102,7 @@ class ToolLists:
             raw = b"[]"
         entry = RawObject(((b'"of"', dumps(identity(server))), (b'"tools"', raw))).encode()
         before = self._read()
-        if self._path is None or before.get(server.name) == entry:
+        if before.get(server.name) == entry:
             return
         after = before.without(server.name).replaced(server.name, entry)
         while len(after.encode()) > MAX_FILE_BYTES:
@@ -114,7 +114,7 @@ class ToolLists:
 
     def _read(self) -> RawObject:
         try:
-            return RawObject.parse(read_regular_file(self._path) if self._path else b"{}")
+            return RawObject.parse(read_regular_file(self._path))
         except (OSError, NotJson):
             return RawObject()
 

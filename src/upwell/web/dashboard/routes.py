@@ -191,9 +191,9 @@ async def _event_stream(desk: Desk, fields: Fields) -> AsyncIterator[str]:
         LOG.warning("the stream of the dashboard ends: %s", error)
 
 
-def _html(text: str, status: int = 200) -> HTMLResponse:
+def _html(text: str) -> HTMLResponse:
     headers = {"content-security-policy": POLICY, "x-frame-options": "DENY"}
-    return HTMLResponse(text, status_code=status, headers=headers)
+    return HTMLResponse(text, headers=headers)
 
 
 def _trouble(status: int, text: str) -> Response:
