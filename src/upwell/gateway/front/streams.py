@@ -360,7 +360,7 @@ class Stream:
                 async with asyncio.timeout(SILENCE_SECONDS):
                     await self._outbox.wait_for_more(0)
             except TimeoutError:
-                LOG.debug("nothing to send for %g s: the answer is a stream", SILENCE_SECONDS)
+                LOG.debug("nothing to send for %g s: the answer becomes a stream", SILENCE_SECONDS)
         if events or not work.done() or self._has_messages:
             self.used = True
             await follow(self._outbox, send, 0, primed=self._primed)
