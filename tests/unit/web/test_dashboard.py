@@ -12,8 +12,7 @@ from tests.unit.web.test_guard import GOOD, TOKEN, asked
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.surface.explain import REASONS
-from upwell.web.dashboard.desk import Desk, Fields, Rows
-from upwell.web.dashboard.routes import OPEN_PATHS, PAGES, dashboard_routes
+from upwell.web.dashboard.routes import OPEN_PATHS, PAGES, Desk, Fields, Rows, dashboard_routes
 from upwell.web.dashboard.templating import FOLDER, ago, rendered
 from upwell.web.guard import Admission
 from upwell.web.routes import http_app

@@ -21,7 +21,7 @@ from upwell.ground.types.cue import Feedback, Rating
 from upwell.ground.types.memory import Memory, Provenance
 from upwell.surface.scopes import checked_scope, standing
 from upwell.tools.feedback import noted
-from upwell.web.dashboard.desk import Fields
+from upwell.web.dashboard.routes import Fields
 
 Change = Callable[[App, Fields], Awaitable[str]]
 RELOAD = "reload the page"

@@ -20,8 +20,7 @@ from upwell.ground.errors import ConfigError
 from upwell.ground.files import stamp
 from upwell.ground.trace import LOG
 from upwell.hosts.install import installed_entries
-from upwell.web.dashboard.desk import Desk, Fields
-from upwell.web.dashboard.routes import PATH, dashboard_routes
+from upwell.web.dashboard.routes import PATH, Desk, Fields, dashboard_routes
 from upwell.web.guard import Admission
 from upwell.web.routes import http_app
 from upwell.web.server import http_server, listen

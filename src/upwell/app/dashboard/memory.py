@@ -15,7 +15,7 @@ from upwell.memory.ranking.terms import query_words
 from upwell.memory.stems import counted, stemmer
 from upwell.surface.render import citation
 from upwell.surface.scopes import PAUSED
-from upwell.web.dashboard.desk import Fields
+from upwell.web.dashboard.routes import Fields
 
 SHOWN = 40
 MAX_LOOKED_AT = 20_000

@@ -24,7 +24,7 @@ from upwell.hosts import HOSTS
 from upwell.hosts.install import installed_entries
 from upwell.usage.report import COSTS
 from upwell.usage.stats import stats_of
-from upwell.web.dashboard.desk import Fields
+from upwell.web.dashboard.routes import Fields
 
 SPANS = (1, 7, 30, 90)
 MAX_ROWS = 12

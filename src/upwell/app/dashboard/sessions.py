@@ -26,7 +26,7 @@ from upwell.sessions.answer import SessionPart, SessionStep, parts_of
 from upwell.sessions.index import SessionMatch, SessionScope
 from upwell.sessions.record import ID as STATE_ID
 from upwell.sessions.tables import SessionRow
-from upwell.web.dashboard.desk import Fields
+from upwell.web.dashboard.routes import Fields
 
 LOOKED_AT = 4_000
 PAGE = 40

@@ -10,7 +10,7 @@ from upwell.app.dashboard.sessions import is_indexed
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.ground.types.cue import SkipReason
-from upwell.web.dashboard.desk import Fields
+from upwell.web.dashboard.routes import Fields
 
 LOOKED_AT = 5_000
 WHAT_IFS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

@@ -6,18 +6,36 @@ content security policy allows only our own files: no inline scripts or styles, 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.trace import LOG
-from upwell.web.dashboard.desk import Desk, Fields
+
+Fields = Mapping[str, str]
+"""The non-empty parameters of a request."""
+View = Callable[[Fields], Awaitable[Mapping[str, Any]]]
+"""Returns the values for one template."""
+Action = Callable[[Fields], Awaitable[str]]
+"""Changes something, and returns a sentence about the change for the user."""
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Desk(Struct, frozen=True):
+    """`views` maps the name of a template to its view, and `actions` maps NAME in the address
+    `/dashboard/do/NAME` to an action. `stream` yields new events that match the fields."""
+
+    views: Mapping[str, View]
+    actions: Mapping[str, Action]
+    stream: Callable[[Fields], AsyncIterator[Rows]]
+
 
 PATH = "/dashboard"
 PAGES: Mapping[str, str] = {
