@@ -36,11 +36,8 @@ class Channel(Protocol):
     """A connection to an agent: a pipe, or the stream of an HTTP response."""
 
     async def request(self, method: str, params: bytes) -> Reply:
-        """Send a request and wait for the reply. Cancelling the wait cancels the request.
-
-        Raises:
-            PeerGone: the agent has disconnected.
-        """
+        """Send a request and wait for the reply. Cancelling the wait cancels the request. Raises
+        PeerGone if the agent has disconnected."""
         ...
 
     async def notify(self, method: str, params: bytes = b"") -> None: ...
@@ -95,12 +92,8 @@ class Client(Protocol):
         ...
 
     async def ask(self, method: str, params: bytes) -> Reply:
-        """Forward an upstream's request to the client. If the client has not declared the necessary
-        capability, the reply is an error.
-
-        Raises:
-            PeerGone: the client has disconnected.
-        """
+        """Forward an upstream's request to the client. If it has not declared the necessary
+        capability, the reply is an error. Raises PeerGone if the client has disconnected."""
         ...
 
     async def notify(self, method: str, params: bytes) -> None:

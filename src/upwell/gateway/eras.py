@@ -209,7 +209,8 @@ def wants_input(result: bytes) -> bool:
 
 
 def input_requests(result: RawObject) -> Mapping[str, tuple[str, bytes]]:
-    """Return the method and raw params of each question, keyed by the server's own keys."""
+    """Return the method and raw params of each question, keyed by the server's own keys. Raises
+    NotJson."""
     requests: dict[str, tuple[str, bytes]] = {}
     for key, raw in RawObject.parse(result.get("inputRequests") or b"{}").members:
         request = RawObject.parse(raw)
@@ -282,6 +283,7 @@ class ListenFilter(Struct, frozen=True):
 
 
 def listen_filter(params: RawObject) -> ListenFilter:
+    """Read the params of `subscriptions/listen`. Raises NotJson if they are malformed."""
     requested = params.value("notifications", {})
     if not isinstance(requested, dict):
         raise NotJson("notifications must be an object")

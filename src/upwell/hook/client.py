@@ -300,11 +300,8 @@ def ask(place: DaemonPlace, words: "tuple[str, ...]", body: bytes, seconds: floa
 
 
 def exchanged(peer: "_socket.socket", words: "tuple[str, ...]", body: bytes) -> bytes | None:
-    """Send a request on a connection to the daemon, and return the answer, as `ask()` does.
-
-    Raises:
-        OSError: the connection was lost, or no answer arrived in time.
-    """
+    """Send a request on a connection to the daemon, and return the answer, as `ask()` does. Raises
+    OSError if the connection was lost, or no answer arrived in time."""
     head = " ".join((PROTOCOL, __version__, *words, str(len(body)))).encode()
     peer.sendall(head + b"\n" + body)
     return _received(peer)

@@ -89,12 +89,8 @@ class Daemon(Struct):
     _lock: int = -1
 
     async def run(self) -> None:
-        """Serve until there is a reason to stop.
-
-        Raises:
-            AlreadyRunning: this home already has a daemon.
-            StoreUnwritable: the socket folder is not private to this user.
-        """
+        """Serve until there is a reason to stop. Raises AlreadyRunning if this home has a daemon,
+        and StoreUnwritable if the socket folder is not private to this user."""
         self._lock = take_lock(self.place)
         try:
             listener = self._listen()
@@ -232,12 +228,8 @@ class Daemon(Struct):
 
 def take_lock(place: DaemonPlace) -> int:
     """Take the lock that only one daemon for this home can hold. Returns the descriptor of the lock
-    file. Closing the descriptor releases the lock.
-
-    Raises:
-        AlreadyRunning: another process holds the lock.
-        StoreUnwritable: the folder is not private to this user.
-    """
+    file, which releases the lock when it is closed. Raises AlreadyRunning if another process holds
+    it, and StoreUnwritable if the folder is not private to this user."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(place.folder, 0o700)
     if not is_private(place.folder):

@@ -122,11 +122,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 
 def _checked(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tool's arguments after checking their names, types and values. Models and clients
-    send null for an argument that they leave out, and numbers as text or text as numbers.
-
-    Raises:
-        UsageError: an argument is missing, unknown, or has a wrong type or value.
-    """
+    send null for an argument that they leave out, and numbers as text or text as numbers."""
     unknown = next((name for name in args if name not in tool.properties), None)
     if unknown is not None:
         names = ", ".join(tool.properties)

@@ -81,7 +81,8 @@ class Resources:
         ]
 
     async def read(self, uri: str) -> Sequence[Mapping[str, Any]]:
-        """Raises UsageError if there is no resource at this address."""
+        """Raises UsageError if there is no resource at this address, and UpwellError if a store of
+        memories cannot be read or searched."""
         if uri == TOPICS_URI:
             topics = await self._topics.all(self._project, self._principal.namespaces)
             body = {"count": len(topics), "topics": [*map(described, topics[:MAX_TOPICS])]}

@@ -193,6 +193,7 @@ class Audit:
             self._record_denial(f"{UNKNOWN} at {address}" if address else UNKNOWN, why)
 
     async def latest(self, limit: int = 100) -> Sequence[AuditEntry]:
+        """Raises StoreError if the database failed, or OSError or ValueError for the file."""
         return await self._log.latest(limit)
 
     async def expire(self) -> None:

@@ -318,7 +318,7 @@ class Counts:
             LOG.warning("counts were not stored: %s", error)
 
     async def since(self, days: int) -> list[Count]:
-        """The last `days` days, including today."""
+        """The last `days` days, including today. Raises StoreError."""
         await self.flush()
         today = self._clock.now() // _DAY_SECONDS * _DAY_SECONDS
         first = today - (days - 1) * _DAY_SECONDS

@@ -228,7 +228,8 @@ def http_server(app: ASGIApp) -> HttpServer:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Parse `HOST:PORT`, `[::1]:PORT`, or `PORT` for a port on 127.0.0.1."""
+    """Parse `HOST:PORT`, `[::1]:PORT`, or `PORT` for a port on 127.0.0.1. Anything else is a
+    UsageError."""
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65_535:
         raise UsageError(f"{text[:60]!r} is not HOST:PORT", hint="for example 127.0.0.1:8765")
@@ -244,6 +245,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
+    """Raises UsageError if the address cannot be used, for example because it is in use."""
     # asyncio disables Nagle's algorithm only for sockets that were created with an explicit
     # protocol. With the algorithm, every response waits 40 ms for an acknowledgement.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

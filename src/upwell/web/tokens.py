@@ -111,7 +111,8 @@ def issue(
     *,
     role: Role = Role.WRITER,
 ) -> str:
-    """Create a token for `name`, who may see these namespaces (by default, all shared ones)."""
+    """Create a token for `name`, who may see these namespaces (by default, all shared ones). Raises
+    UsageError if the name or a namespace is invalid, or the name already has a token."""
     check_name(name, "token name")
     secret = _new_token()
     patterns = tuple(dict.fromkeys(map(namespace_pattern, namespaces)))
@@ -128,7 +129,7 @@ def issue(
 
 
 def revoke(path: Path, name: str) -> AccessToken:
-    """Revoke the token of `name`, and return it."""
+    """Revoke the token of `name`, and return it. Raises UsageError if no token has this name."""
     with exclusively(path):
         issued = tokens_in(path)
         revoked = next((token for token in issued if token.principal.name == name), None)
@@ -140,12 +141,8 @@ def revoke(path: Path, name: str) -> AccessToken:
 
 def tokens_in(path: Path) -> list[AccessToken]:
     """Return the tokens that the owner gave to others. Those that an earlier version gave to the
-    users of another tenant are left out, because they must not open this home's memories.
-
-    Raises:
-        StoreCorrupt: the file is damaged.
-        StoreUnwritable: the file cannot be read.
-    """
+    users of another tenant are left out, because they must not open this home's memories. Raises
+    StoreCorrupt if the file is damaged, and StoreUnwritable if it cannot be read."""
     try:
         rows = json.loads(read_regular_file(path))["tokens"]
         return [

@@ -269,11 +269,8 @@ class Child:
 
 
 async def start(command: ChildCommand, environment: Mapping[str, str]) -> Child:
-    """Run `command` with the allowed part of `environment` and its own `env`.
-
-    Raises:
-        CannotStart: the program is missing or cannot be run.
-    """
+    """Run `command` with the allowed part of `environment` and its own `env`. Raises
+    CannotStart."""
     env = {name: environment[name] for name in ALLOWED_ENVIRONMENT if name in environment}
     env.update(command.env)
     program = shutil.which(command.program, path=env.get("PATH"))

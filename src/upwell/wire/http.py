@@ -54,11 +54,8 @@ async def pieces_of(response: "httpx2.Response") -> AsyncIterator[bytes]:
     """Yield the decoded body of a response. A compressed body comes in pieces of at most
     `PIECE_BYTES`, and other tasks get to run after each piece. A kilobyte may expand to a megabyte,
     so decompressing a whole body at once could block the process, and could exhaust the memory
-    before a size limit is checked.
-
-    Raises:
-        ValueError: the body is damaged, or its encoding was not requested.
-    """
+    before a size limit is checked. Raises ValueError if the body is damaged, or its encoding was
+    not requested."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding in _IDENTITY:
         async for chunk in response.aiter_raw():
@@ -207,12 +204,9 @@ class HttpLink:
         return self._inbox.lines()
 
     async def write(self, line: bytes) -> None:
-        """Send one message. A request is sent in the background. Any other message is sent before
-        this method returns. A modern request is cancelled by closing its connection.
-
-        Raises:
-            ConnectionError: the link has ended.
-        """
+        """Send one message: a request in the background, any other message before this method
+        returns. A modern request is cancelled by closing its connection. Raises ConnectionError if
+        the link has ended."""
         if self._reason:
             raise ConnectionResetError(self._reason)
         message = RawObject.parse(line)
@@ -328,11 +322,8 @@ class HttpLink:
         self, method: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> "AsyncIterator[httpx2.Response]":
         """Send a request to `self._url` and open the response. A redirect within the server's
-        origin is followed with the same method, and changes `self._url`.
-
-        Raises:
-            _Redirected: the target is elsewhere, or there are too many redirects.
-        """
+        origin is followed with the same method, and changes `self._url`. Any other target, and too
+        many redirects, are `_Redirected`."""
         for _ in range(MAX_REDIRECTS):
             stream = self._client.stream(method, self._url, headers=headers, content=content)
             async with stream as response:
@@ -444,12 +435,8 @@ class HttpLink:
 def open_link(
     address: Address, max_bytes: int = MAX_LINE_BYTES, auth: "httpx2.Auth | None" = None
 ) -> HttpLink:
-    """Return a link to a server. If `sse` is set, it connects at once. Otherwise, nothing is sent
-    yet.
-
-    Raises:
-        ValueError: the URL is not an http or https address.
-    """
+    """Return a link to a server. With `sse`, it connects at once. Otherwise, nothing is sent yet.
+    Raises ValueError if the URL is not an http or https address."""
     import httpx2
 
     parts = urlsplit(address.url)

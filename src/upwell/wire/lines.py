@@ -120,11 +120,8 @@ class ByteSource(Protocol):
 
 class Sink(Protocol):
     async def write(self, line: bytes) -> None:
-        """Send `line` and its newline.
-
-        Raises:
-            ConnectionError: the reader has closed the connection.
-        """
+        """Send `line` and its newline. Raises ConnectionError if the reader has closed the
+        connection."""
         ...
 
 

@@ -106,12 +106,9 @@ class Logins:
         return login.described(clock.now()) if login else NEEDED
 
     def put(self, server: str, login: Login | None) -> bool:
-        """Save a login, or remove the login if `login` is None. Returns False if there was none to
-        remove.
-
-        Raises:
-            StoreCorrupt, StoreUnwritable: the file cannot be read or written. It is unchanged.
-        """
+        """Save a login, or remove it with None. Returns False if there was none to remove. Raises
+        StoreCorrupt or StoreUnwritable, with the file unchanged, if it cannot be read or
+        written."""
         with exclusively(self._path):
             self._refresh()
             if login is None and server not in self._known:

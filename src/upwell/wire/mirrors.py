@@ -76,6 +76,7 @@ def mirrors_of(schema: object) -> tuple[Mirror, ...]:
 
 
 def declared_by(tool: RawObject) -> tuple[Mirror, ...]:
+    """Raises BadMirror as `mirrors_of()` does, and NotJson if the schema cannot be decoded."""
     schema = tool.get("inputSchema") or b""
     return mirrors_of(loads(schema)) if DECLARATION.encode() in schema else ()
 

@@ -42,12 +42,8 @@ class LoginAuth(httpx2.Auth):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send the request with the token. If the server does not accept the token, send the
-        request again with a new one.
-
-        Raises:
-            LoginNeeded: the server does not accept the login, or only the user can renew it.
-            httpx2.HTTPError: the login cannot be renewed at the moment.
-        """
+        request again with a new one. Raises LoginNeeded if the server does not accept the login, or
+        only the user can renew it, and httpx2.HTTPError if it cannot be renewed at the moment."""
         login = self._known()
         if not login.is_fresh(self._clock.now()):
             login = await self._renewed(login)

@@ -42,11 +42,8 @@ class ServerPace:
 
     async def taken(self, unasked_bytes: int | None) -> None:
         """Count a message, and wait until the next one may be taken. `unasked_bytes` is the size of
-        the message, or None if it answers a pending request.
-
-        Raises:
-            Flood: the server has exceeded the rate for `OFFENCE_SECONDS`.
-        """
+        the message, or None if it answers a pending request. Raises Flood if the server has
+        exceeded the rate for `OFFENCE_SECONDS`."""
         if unasked_bytes is not None:
             self._allowance -= 1 + unasked_bytes // BYTES_A_MESSAGE
         now = self._now()
@@ -129,12 +126,9 @@ class Message(Struct, frozen=True, kw_only=True):
 
 def read_message(data: bytes) -> Message:
     """Parse one message and make it one line. Only the head of a large answer is parsed, so the
-    receiver has to check that the `result` is JSON.
-
-    Raises:
-        NotJson: the data is not a JSON object, a line ends inside a string, or the id is not a
-            string or number of at most `MAX_ID_BYTES`.
-    """
+    receiver has to check that the `result` is JSON. Raises NotJson if the data is not a JSON
+    object, a line ends inside a string, or the id is not a string or number of at most
+    `MAX_ID_BYTES`."""
     data, repaired = one_line(data.removeprefix(_BYTE_ORDER_MARK).strip()), 0
     try:
         data.decode()

@@ -71,12 +71,8 @@ def check(raw: bytes) -> None:
 
 def one_line(raw: bytes) -> bytes:
     """Replace every line ending in `raw` with a space. JSON has line endings only between tokens,
-    where a space is equivalent. Without line endings, a reader of lines cannot find one message
-    inside another.
-
-    Raises:
-        NotJson: a line ends inside a string.
-    """
+    where a space is equivalent. Without them, a reader of lines cannot find one message inside
+    another. Raises NotJson if a line ends inside a string."""
     if b"\n" not in raw and b"\r" not in raw:
         return raw
     quotes = raw.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_QUOTES)

@@ -83,11 +83,8 @@ def outline(head: bytes, tail: bytes) -> dict[str, str]:
 
 def place_of_result(message: bytes) -> tuple[int, int]:
     """Return where the result of a message begins and ends, if it is the only object or array in
-    the outermost object. If it is not, what is there is no JSON object.
-
-    Raises:
-        Malformed: the message is not a response with a result.
-    """
+    the outermost object. If it is not, what is there is no JSON object. Raises Malformed if the
+    message is not a response with a result."""
     found: dict[str, str] = {}
     start = _read_head(message[:END_BYTES], found)
     if start < 0 or found.get("result") != "{":
@@ -111,11 +108,7 @@ def _end_of_inner(text: str) -> int:
 
 def _read_members(text: str, at: int, found: dict[str, str]) -> int:
     """Add members to `found`, up to the first object or array, or the end of the object. Returns
-    where the object or array begins, or -1.
-
-    Raises:
-        Malformed: there is no member at `at`.
-    """
+    where the object or array begins, or -1."""
     while True:
         key, at = _key(text, at)
         if text[at] in "{[":
@@ -147,12 +140,8 @@ def member(value: object, *path: str) -> str:
 
 
 class ToolList:
-    """The response to `tools/list`. `text` is the message, and `tools` maps the names to the
-    tools.
-
-    Raises:
-        Malformed: the message is not a list of tools.
-    """
+    """The response to `tools/list`. `text` is the message, and `tools` maps the names to the tools.
+    Raises Malformed if the message is not a list of tools."""
 
     def __init__(self, line: bytes) -> None:
         self.text = line.decode()
@@ -196,11 +185,7 @@ def _parts(
     text: str, at: int, opening: str = "{", closing: str = "}"
 ) -> "Iterator[tuple[str, int, int, int]]":
     """Yield each member of the object at `at`: its key, where it begins, and where its value begins
-    and ends. With brackets, yield each item of an array, with "" as its key.
-
-    Raises:
-        Malformed: there is no object or array.
-    """
+    and ends. With brackets, yield each item of an array, with "" as its key."""
     if text[at] != opening:
         raise ValueError
     at = _past_space(text, at + 1)

@@ -76,11 +76,7 @@ class Fitting(Struct, frozen=True):
 
     async def fit(self, call: ToolCall, reply: Reply) -> RawObject:
         """Fit a result. If upwell itself fails, return the result unchanged, because the call has
-        already been made.
-
-        Raises:
-            NotJson: the result is malformed.
-        """
+        already been made. Raises NotJson if the result is malformed."""
         if len(reply.result) > MAX_FITTED_BYTES:
             return await RawObject.opened(_with_size_notice(call, reply.result))
         shortened = await self.shortened(call, reply.result)
@@ -101,11 +97,8 @@ class Fitting(Struct, frozen=True):
         return with_content(fitted, [*(content_of(fitted) or []), *map(text_block, notices)])
 
     async def shortened(self, call: ToolCall, result: bytes) -> RawObject | None:
-        """Fit a result. Returns None if it stays as it is, or if upwell itself fails.
-
-        Raises:
-            NotJson: the result is malformed.
-        """
+        """Fit a result. Returns None if it stays as it is, or if upwell itself fails. Raises
+        NotJson if the result is malformed."""
         if len(result) > MAX_FITTED_BYTES:
             return None
         try:
@@ -296,11 +289,7 @@ class Pipeline:
     ) -> bytes | None:
         """Treat a result that a server has already given like a reply in `call()`. It is shortened
         only with `fits`, and memories must be found within `seconds`. Returns None if nothing has
-        changed.
-
-        Raises:
-            NotJson: the result is malformed.
-        """
+        changed. Raises NotJson if the result is malformed."""
         call = self._surfacing.with_request(call, client)
         if self._is_untouched(call.session) or wants_input(result):
             return None

@@ -137,12 +137,9 @@ class WorkerPool:
         self._idle.put_nowait(self._second)
 
     async def fit(self, call: ToolCall, result: bytes) -> bytes:
-        """Fit a raw result to the budget of the call's tool.
-
-        Raises:
-            NotJson: the result is not a JSON object.
-            CompressionError: no worker can be started. The caller may fit the result itself.
-        """
+        """Fit a raw result to the budget of the call's tool. Raises NotJson if the result is not a
+        JSON object, and CompressionError if no worker can be started: the caller may then fit the
+        result itself."""
         try:
             head, fitted = await self._fitted(call, result)
         except CannotStart as error:

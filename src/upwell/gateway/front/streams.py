@@ -52,12 +52,8 @@ class BadRequest(Exception):
 
 
 def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return a request's headers, keyed by lower-case name.
-
-    Raises:
-        BadRequest: an MCP header occurs twice. A proxy might read the first one, while a server
-            reads the last one.
-    """
+    """Return a request's headers by lower-case name. An MCP header that occurs twice is a
+    BadRequest, because a proxy might read the first one, while a server reads the last one."""
     headers: dict[str, str] = {}
     for key, value in raw:
         name = key.decode("latin-1").lower()
@@ -68,11 +64,8 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def message_of(headers: Mapping[str, str], body: bytes) -> Message:
-    """Read the message in the body of a POST.
-
-    Raises:
-        BadRequest: the headers are not valid for a POST, or the body is not one message.
-    """
+    """Read the message in the body of a POST. Raises BadRequest if the headers are not valid for a
+    POST, or the body is not one message."""
     accept = headers.get("accept", "")
     if (JSON not in accept or EVENTS not in accept) and "*/*" not in accept:
         why = f"the Accept header of a POST must include {JSON} and {EVENTS}"
@@ -101,11 +94,8 @@ def params_of(message: Message) -> RawObject:
 
 
 def check_headers(headers: Mapping[str, str], message: Message, params: RawObject) -> None:
-    """Check the headers that repeat parts of the body. A proxy may route by these headers.
-
-    Raises:
-        BadRequest: a header differs from the body, or `_meta` lacks a required key.
-    """
+    """Check the headers that repeat parts of the body, by which a proxy may route. Raises
+    BadRequest if one differs, or `_meta` lacks a required key."""
     identity = message.id or b"null"
     meta = meta_of(params)
     missing = [key for key in (PROTOCOL_VERSION, CLIENT_CAPABILITIES) if key not in meta]
@@ -141,11 +131,7 @@ def status_of(line: bytes) -> int:
 def check_arguments(
     headers: Mapping[str, str], message: Message, params: RawObject, mirrors: tuple[Mirror, ...]
 ) -> None:
-    """Check the headers that must repeat arguments of a tool call.
-
-    Raises:
-        BadRequest: a header differs from its argument.
-    """
+    """Raises BadRequest if a header differs from the argument that it must repeat."""
     header = differing(mirrors, params.get("arguments") or b"{}", headers)
     if header is not None:
         why = f"the {header} header differs from the arguments"
@@ -283,12 +269,8 @@ class OpenRequests:
 
     async def ask(self, put: Callable[[bytes], None], method: str, params: bytes) -> Reply:
         """Put a request on a stream and wait for the reply. If the wait is cancelled, so is the
-        request.
-
-        Raises:
-            PeerGone: the session has ended.
-            ProtocolError: the reply has neither a result nor an error.
-        """
+        request. Raises PeerGone if the session has ended, and ProtocolError for a reply with
+        neither a result nor an error."""
         self._next += 1
         identity = b"%d" % self._next
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()

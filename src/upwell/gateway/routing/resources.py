@@ -56,11 +56,8 @@ class LocalResources(Protocol):
     def templates(self) -> Sequence[Mapping[str, Any]]: ...
 
     async def read(self, uri: str, client: Client) -> Sequence[Mapping[str, Any]]:
-        """Return the parts of a resource that the client may see.
-
-        Raises:
-            UsageError: there is no such resource.
-        """
+        """Return the parts of a resource that the client may see. Raises UsageError if there is no
+        such resource."""
         ...
 
 
@@ -206,11 +203,8 @@ class UpstreamResources:
         self, uri: str, method: str, params: RawObject, client: Client
     ) -> Reply | None:
         """Ask the possible owners of a resource in turn, until one replies without an error. If
-        none does, return the first error. Return None if no server offers resources.
-
-        Raises:
-            UpstreamError: none of the servers can be reached.
-        """
+        none does, return the first error, or None if no server offers resources. Raises
+        UpstreamError if none of them can be reached."""
         first_error: Reply | None = None
         failure: UpstreamError | None = None
         for upstream in await self.owners(uri):

@@ -110,7 +110,7 @@ class PendingCalls:
 
     async def resume(self, state: str, params: RawObject, context: RequestContext) -> Reply | None:
         """Continue the call identified by `state` with the client's answers. Returns None if this
-        session has no such call."""
+        session has no such call. Raises NotJson if the answers are not a JSON object."""
         pending = self._pending.get(state)
         if pending is None or pending.context.session != context.session:
             return None
@@ -176,13 +176,9 @@ class Tasks:
         self, method: str, params: RawObject, context: RequestContext
     ) -> Reply | None:
         """Return the first reply that is not an error, or else the first error other than "method
-        not found", or else None.
-
-        Raises:
-            UpstreamError: the server that owns the task is down, or the call to it failed.
-            RequestRefused: the task belongs to another principal, or no call of this gateway began
-                it.
-        """
+        not found". Raises UpstreamError if the server that owns the task is down or the call to it
+        failed, and RequestRefused if the task belongs to another principal, or no call of this
+        gateway began it."""
         task = text_of(params, "taskId")
         if task and not self._may_see(task, context):
             raise RequestRefused(INVALID_PARAMS, f"Unknown task: {task}")
@@ -409,12 +405,8 @@ class Router:
 
     async def _target(self, name: str) -> Target:
         """Find the tool with this public name. If its server is starting, wait for the server.
-
-        Raises:
-            RequestRefused: no server has such a tool.
-            UpstreamError: the server with the name's prefix has failed, and none of its tools are
-                known. If the name has no prefix, the same holds for any server without a prefix.
-        """
+        Raises RequestRefused if no server has such a tool, and UpstreamError if the server with the
+        name's prefix, or one without a prefix, has failed and none of its tools are known."""
         target = self._catalog.resolve(name)
         if target is not None and target.upstream and target.upstream.state is ServerState.STARTING:
             await target.upstream.settled()

@@ -224,11 +224,8 @@ class ToolCatalog:
 
 @lru_cache(maxsize=TOOLS_CACHED)
 def _declared(tool: RawObject) -> Target:
-    """Read a tool object. The result is cached, because the list is rebuilt often.
-
-    Raises:
-        NotJson: the tool cannot be listed.
-    """
+    """The result is cached, because the list is rebuilt often. Raises NotJson if the tool cannot be
+    listed."""
     properties = _mapping(tool, "inputSchema").get("properties")
     mirrors: tuple[Mirror, ...] = ()
     with suppress(BadMirror):

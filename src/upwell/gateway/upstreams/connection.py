@@ -152,11 +152,8 @@ class Connection:
         self._reading = self._tasks.start(self._peer.run(), name=f"read {server.name}")
 
     async def handshake(self, timeout_seconds: float) -> tuple[RawObject, ...]:
-        """Perform the handshake of the server's era, and return the server's tools.
-
-        Raises:
-            UpstreamError: the server disconnected, was too slow, or did not speak MCP.
-        """
+        """Perform the handshake of the server's era, and return the server's tools. Raises
+        UpstreamError if the server disconnected, was too slow, or did not speak MCP."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._negotiate()
@@ -181,13 +178,9 @@ class Connection:
     async def every(
         self, method: str, member: str, client: Client = NOBODY, limit: int = MAX_ENTRIES
     ) -> tuple[RawObject, ...]:
-        """Read all pages of a list, up to `limit` entries. Entries that clients would reject are
-        repaired or left out (`gateway/shapes.py`). Returns no entries if the server does not
-        support the method.
-
-        Raises:
-            UpstreamError: as for `ask()`, or the list cannot be read.
-        """
+        """Read all pages of a list, up to `limit` entries; none if the server does not support the
+        method. Entries that clients would reject are repaired or left out (`gateway/shapes.py`).
+        Raises UpstreamError as `ask()` does, or if the list cannot be read."""
         entries: dict[RawObject, None] = {}
         cursors = [b""]
         while True:
@@ -240,11 +233,8 @@ class Connection:
         timeout: CallTimeout | None = None,
     ) -> Reply:
         """Send a client's request and wait for the reply. Cancelling the wait cancels the request.
-
-        Raises:
-            UpstreamError: the server disconnected, its reply is malformed, or it did not get the
-                input that it asked for.
-        """
+        Raises UpstreamError if the server disconnected, its reply is malformed, or it did not get
+        the input that it asked for."""
         with self._in_flight.track(params, client, timeout) as call:
             for _ in range(MAX_ROUNDS):
                 reply = await self._exchange(method, call)
@@ -395,11 +385,8 @@ async def connect(
 ) -> Connection:
     """Start the server's program, or open a link to its address. A message of the server may have
     `max_bytes`. In `env` and `headers`, `${NAME}` is replaced with its value in `environment`.
-
-    Raises:
-        UpstreamUnavailable: the program is missing or may not be run, the address is invalid, or a
-            variable is not set.
-    """
+    Raises UpstreamUnavailable if the program is missing or may not be run, the address is invalid,
+    or a variable is not set."""
     try:
         env, headers = filled_in(server.env, environment), filled_in(server.headers, environment)
         if server.url:
@@ -426,11 +413,8 @@ async def connect(
 
 
 def filled_in(values: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Replace each `${NAME}` in `values` with the value of that variable.
-
-    Raises:
-        ValueError: a variable is not set, or is empty.
-    """
+    """Replace each `${NAME}` in `values` with the value of that variable. Raises ValueError if it
+    is not set, or empty."""
 
     def value_of(match: re.Match[str]) -> str:
         if value := environment.get(match[1]):

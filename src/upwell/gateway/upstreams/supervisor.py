@@ -174,12 +174,8 @@ class Upstream:
     ) -> Reply:
         """Send a client's request and wait for the reply. Progress restarts the call timeout. If
         the connection fails, a request that the server certainly did not run is repeated once, and
-        so is an `idempotent` one.
-
-        Raises:
-            UpstreamError: the server is down, disconnected, was too slow, is busy, or did not speak
-                MCP.
-        """
+        so is an `idempotent` one. Raises UpstreamError if the server is down, disconnected, was too
+        slow, is busy, or did not speak MCP."""
         limit = self.server.max_in_flight
         if self.busy >= limit:
             raise UpstreamUnavailable(

@@ -40,11 +40,8 @@ class ListPage(Struct, frozen=True):
 
 async def read_page(raw: bytes, member: str, limit: int) -> ListPage:
     """Read at most `limit` entries from one page of the list `member`. Entries that clients would
-    reject are repaired or left out. A large page is parsed in a thread.
-
-    Raises:
-        NotJson: the page is malformed.
-    """
+    reject are repaired or left out. A large page is parsed in a thread. Raises NotJson if the page
+    is malformed."""
     if len(raw) < LARGE_BYTES:
         return _opened(raw, member, limit)
     return await asyncio.to_thread(_opened, raw, member, limit)
