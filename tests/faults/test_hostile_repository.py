@@ -17,7 +17,7 @@ from tests.conftest import Upwell
 from tests.unit.app.test_cuts import shortened as shorten
 from upwell.app import Settings, build
 from upwell.app.dashboard import compare, sessions
-from upwell.app.dashboard.commands import run_command
+from upwell.app.running import run_command
 from upwell.ground.errors import ConfigError
 from upwell.ground.project import project_of, tracks
 from upwell.ground.types.memory import Memory

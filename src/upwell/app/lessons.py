@@ -392,7 +392,13 @@ class LessonReader:
                     project=work.project,
                     namespaces=[NAMESPACE],
                 )
-                found |= {hit.memory.id: hit.memory for hit in hits if _is_before(hit.memory, work)}
+                found |= {
+                    hit.memory.id: hit.memory
+                    for hit in hits
+                    if is_lesson(hit.memory)
+                    and hit.memory.project == work.project
+                    and (hit.memory.created_at or 0.0) <= session.ended_at
+                }
         own = [memory for memory in found.values() if memory.provenance.session == session.name]
         others = [memory for memory in found.values() if memory not in own]
         return [

@@ -5,8 +5,9 @@ limits, tools and budgets; other changed keys are reported, and take effect afte
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -141,15 +142,12 @@ async def _adopt(app: App, gateway: Gateway, fresh: Config) -> None:
         {key: entry.value for key, entry in config.values.items()} for config in (before, fresh)
     )
     changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
-    if awaiting := sorted(key for key in changed if not _applies_at_once(key)):
+    changed -= KEYS_AT_ONCE
+    changed -= {key for key in changed if key.partition(".")[0] in SECTIONS_AT_ONCE} - KEYS_AT_START
+    if awaiting := sorted(changed):
         keys = ", ".join(awaiting)
         message = f"the configuration was changed; restart upwell to apply {keys}"
         await _tell(gateway, "warning", message)
-
-
-def _applies_at_once(key: str) -> bool:
-    section = key.partition(".")[0]
-    return key in KEYS_AT_ONCE or (section in SECTIONS_AT_ONCE and key not in KEYS_AT_START)
 
 
 async def _tell(gateway: Gateway, level: str, message: str) -> None:
@@ -240,3 +238,45 @@ async def decisions(home: Path) -> list[dict[str, Any]]:
         return await app.decisions()
     finally:
         await app.aclose()
+
+
+USAGE = 2
+"""The exit code of a command that rejects its arguments."""
+
+
+async def run_command(
+    app: App, *args: str, seconds: float, environment: Mapping[str, str] | None = None
+) -> str:
+    """The output of `upwell ARGS` for the home of this app, in a process of its own: here, a replay
+    or a setup would delay other responses.
+
+    Raises:
+        UsageError: the command took too long, or rejected its arguments.
+        UpwellError: the command failed.
+    """
+    own = {"UPWELL_HOME": str(app.config.home.root), "NO_COLOR": "1"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-m", "upwell", *args,
+        env={**app.config.environment, **own, **(environment or {})},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(seconds):
+            output, complaint = await process.communicate()
+    except TimeoutError:
+        raise UsageError(
+            f"the command took more than {seconds:.0f} s",
+            hint=f"run `upwell {' '.join(args)}` in a terminal",
+        ) from None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode:
+        message = complaint.decode(errors="replace").strip().removeprefix("upwell: ")
+        kind = UsageError if process.returncode == USAGE else UpwellError
+        raise kind(message or "the command failed")
+    return output.decode(errors="replace")

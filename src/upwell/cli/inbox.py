@@ -52,10 +52,12 @@ def waiting(
     if as_json:
         say_json({"proposals": [{"id": item.id, **asdict(item)} for item in proposals]})
         return
-    rows = [
-        {"id": item.id, "from": item.source, "why": _why(item), "text": item.text}
-        for item in proposals
-    ]
+    rows = []
+    for item in proposals:
+        why = f"{item.why}, in {count} sessions" if (count := item.occurrences) > 1 else item.why
+        if item.is_habit:
+            why += f": {_HABIT.format(id=item.id)}"
+        rows.append({"id": item.id, "from": item.source, "why": why, "text": item.text})
     table(("id", "from", "why", "text"), rows, "The inbox is empty.")
     say_displaced(sum(box.displaced().values()))
 
@@ -219,12 +221,6 @@ def owner_of(project: str | None, every: bool) -> str | None:
 
 def _named(project: str | None) -> str | None:
     return project_of(str(Path(project).resolve())) if project else None
-
-
-def _why(proposal: "Proposal") -> str:
-    count = proposal.occurrences
-    why = proposal.why if count == 1 else f"{proposal.why}, in {count} sessions"
-    return f"{why}: {_HABIT.format(id=proposal.id)}" if proposal.is_habit else why
 
 
 def _evidence(proposal: "Proposal", *, names_project: bool) -> "Sequence[str]":

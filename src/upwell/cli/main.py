@@ -64,7 +64,7 @@ GROUPS = {
         "token": "access",
         "team": "access",
         "hook": "hooks",
-        "daemon": "daemon",
+        "daemon": "hooks",
         "config": "upkeep",
     },
 }

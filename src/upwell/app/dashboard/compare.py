@@ -1,16 +1,10 @@
 """Compares the original of a shortened result with the text that the agent saw.
 
 JSON is compared value by value, because shortening changes its line breaks and the order of its
-fields. In other texts, the marks tell what was left out. A text without such marks is compared line
-by line, or word by word if its lines are long.
-
-Finds what a shortened text left out by its marks.
-
-A mark counts the lines or characters that are missing at its place. The marks and the lines between
-them therefore give the place of each line in the original, and no line is looked up by its content:
-of many equal lines, exactly those that were left out count as left out.
-
-The values of a JSON text, laid out for people, and the values of shortened JSON.
+fields. In other texts, the marks tell what was left out: each counts the lines or characters that
+are missing at its place, so no line is looked up by its content, and of many equal lines, exactly
+those that were left out count as left out. A text without such marks is compared line by line, or
+word by word if its lines are long.
 """
 
 import json
@@ -52,15 +46,11 @@ def gaps_of(original: str, seen: str) -> list[OriginalGap] | None:
     if not (_NOTE.match(last) and " left out" in last and last.endswith("]")):
         return None
     first_line = without_numbers(Passage(text=original)).first_line
-    for lines_in in (_one, folding.count_log_lines, folding.count_listing_lines):
+    for lines_in in (lambda line: 1, folding.count_log_lines, folding.count_listing_lines):
         gaps = _walked_rows(rows, shown, lines_in, 1 if first_line is None else first_line)
         if gaps is not None:
             return gaps
     return None
-
-
-def _one(line: str) -> int:
-    return 1
 
 
 def _walked_rows(

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from functools import partial
 from typing import Any
 
-from upwell.app.dashboard import memory, now, sessions, thresholds
+from upwell.app.dashboard import memory, now, sessions
 from upwell.app.dashboard.changes import CHANGES
 from upwell.app.dashboard.now import Servers
 from upwell.app.lesson_book import sessions_read
@@ -46,8 +46,8 @@ VIEWS: Mapping[str, Data] = {
     "rules": memory.rules,
     "review": memory.review,
     "trash": memory.trash,
-    "thresholds": thresholds.thresholds,
-    "replay": thresholds.replay,
+    "thresholds": now.thresholds,
+    "replay": now.replay,
     "savings": now.savings,
     "health": now.health,
     "doctor": now.doctor,

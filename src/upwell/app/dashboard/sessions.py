@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from upwell.app.dashboard.commands import run_command
 from upwell.app.dashboard.compare import compared
 from upwell.app.lesson_book import everything_taught
 from upwell.app.lesson_book import taught_by_session as by_session
 from upwell.app.reporting import Event, events
+from upwell.app.running import run_command
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.ground.types.cue import PROBE_SESSIONS
