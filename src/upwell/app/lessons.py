@@ -504,9 +504,3 @@ def _is_replaceable_by(lesson: Lesson, target: Memory) -> bool:
     old = telling_stems((target.text, *target.tags))
     new = telling_stems((lesson.text, *lesson.triggers))
     return len(old & new) >= MIN_SHARED_WORDS
-
-
-def _is_before(memory: Memory, work: Work) -> bool:
-    """Whether a lesson existed when the session ended, in the session's own project."""
-    at = memory.created_at or 0.0
-    return is_lesson(memory) and memory.project == work.project and at <= work.session.ended_at
