@@ -84,12 +84,13 @@ async def has_noted(library: Library, notes: ShortTerm, event: HostEvent, since:
 async def commands_in(event: HostEvent, since: float) -> Sequence[tuple[str, bool]]:
     """The commands that the event's session has run since the time `since`, and whether each
     failed, as far as the end of the transcript shows them."""
-    recent = await asyncio.to_thread(events_at_end, event.transcript, MAX_TRANSCRIPT_BYTES)
-    return [
-        (command, each.failed)
-        for each in recent
-        if each.t >= since and (command := command_of(each))
-    ]
+
+    def read() -> list[tuple[str, bool]]:
+        recent = events_at_end(event.transcript, MAX_TRANSCRIPT_BYTES)
+        commands = ((command_of(each), each.failed) for each in recent if each.t >= since)
+        return [(command, failed) for command, failed in commands if command]
+
+    return await asyncio.to_thread(read)
 
 
 def _tool(config: Config, file: ServerFile, cwd: str | None) -> str:

@@ -1,12 +1,11 @@
 """The events on the Now page."""
 
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 from tests.browser.past import shorten
 
-from upwell.app import App, Settings, build
+from upwell.app import App
 from upwell.app.dashboard.now import SAME_CALL_SECONDS, everything, rows, stream
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import LESSON, Memory, Provenance
@@ -28,58 +27,45 @@ async def shown(app: App) -> list[tuple[str, bool]]:
     return [(row["tool"], "cut" in row) for row in reversed(page["rows"])]
 
 
-async def test_a_shortened_call_is_one_row_with_both_facts(tmp_path: Path) -> None:
-    clock = ManualClock(1_767_000_000.0)
-    app = await build(Settings(home=tmp_path, environment={}, clock=clock))
-    try:
-        for _ in range(2):
-            await app.surfacer.surface(CUE)
-            clock.advance(0.5)
-            await shorten(app, CALL, LOG)
-            clock.advance(0.5)
-        assert await shown(app) == [("Bash", True), ("Bash", True)]
-        [newest, _] = (await rows(app, {}))["rows"]
-        assert newest["reason"]
-        assert newest["cut"]["before"] > newest["cut"]["after"] > 0
-    finally:
-        await app.aclose()
+async def test_a_shortened_call_is_one_row_with_both_facts(timed: App, clock: ManualClock) -> None:
+    for _ in range(2):
+        await timed.surfacer.surface(CUE)
+        clock.advance(0.5)
+        await shorten(timed, CALL, LOG)
+        clock.advance(0.5)
+    assert await shown(timed) == [("Bash", True), ("Bash", True)]
+    [newest, _] = (await rows(timed, {}))["rows"]
+    assert newest["reason"]
+    assert newest["cut"]["before"] > newest["cut"]["after"] > 0
 
 
-async def test_a_result_that_may_be_of_another_call_remains_a_row(tmp_path: Path) -> None:
-    clock = ManualClock(1_767_000_000.0)
-    app = await build(Settings(home=tmp_path, environment={}, clock=clock))
-    try:
-        for cue in (CUE, CUE, replace(CUE, tool="Grep"), replace(CUE, session="other")):
-            await app.surfacer.surface(cue)
-            clock.advance(0.1)
-        await shorten(app, CALL, LOG)
-        clock.advance(2 * SAME_CALL_SECONDS)
-        await shorten(app, replace(CALL, session="other"), LOG)
-        tools = ["Bash", "Bash", "Grep", "Bash", "claude__Bash", "claude__Bash"]
-        assert await shown(app) == [(tool, False) for tool in tools]
-        for cue in (CUE, Cue(door="prompt", text="Where do the ships go?", session="s")):
-            await app.surfacer.surface(cue)
-            clock.advance(0.1)
-        await shorten(app, CALL, LOG)
-        tools += ["Bash", "prompt", "claude__Bash"]
-        assert await shown(app) == [(tool, False) for tool in tools]
-    finally:
-        await app.aclose()
+async def test_a_result_that_may_be_of_another_call_remains_a_row(
+    timed: App, clock: ManualClock
+) -> None:
+    for cue in (CUE, CUE, replace(CUE, tool="Grep"), replace(CUE, session="other")):
+        await timed.surfacer.surface(cue)
+        clock.advance(0.1)
+    await shorten(timed, CALL, LOG)
+    clock.advance(2 * SAME_CALL_SECONDS)
+    await shorten(timed, replace(CALL, session="other"), LOG)
+    tools = ["Bash", "Bash", "Grep", "Bash", "claude__Bash", "claude__Bash"]
+    assert await shown(timed) == [(tool, False) for tool in tools]
+    for cue in (CUE, Cue(door="prompt", text="Where do the ships go?", session="s")):
+        await timed.surfacer.surface(cue)
+        clock.advance(0.1)
+    await shorten(timed, CALL, LOG)
+    tools += ["Bash", "prompt", "claude__Bash"]
+    assert await shown(timed) == [(tool, False) for tool in tools]
 
 
-async def test_a_call_of_the_gateway_is_known_by_its_trace(tmp_path: Path) -> None:
-    clock = ManualClock(1_767_000_000.0)
-    app = await build(Settings(home=tmp_path, environment={}, clock=clock))
-    try:
-        traces = ["1" * 32, "2" * 32]
-        for trace in traces:
-            await app.surfacer.surface(Cue(door="tool", tool="shop__list", trace_id=trace))
-            clock.advance(60)
-        call = replace(CALL, server="shop", tool="list", session="", host="", trace_id=traces[0])
-        await shorten(app, call, LOG)
-        assert await shown(app) == [("shop__list", True), ("shop__list", False)]
-    finally:
-        await app.aclose()
+async def test_a_call_of_the_gateway_is_known_by_its_trace(timed: App, clock: ManualClock) -> None:
+    traces = ["1" * 32, "2" * 32]
+    for trace in traces:
+        await timed.surfacer.surface(Cue(door="tool", tool="shop__list", trace_id=trace))
+        clock.advance(60)
+    call = replace(CALL, server="shop", tool="list", session="", host="", trace_id=traces[0])
+    await shorten(timed, call, LOG)
+    assert await shown(timed) == [("shop__list", True), ("shop__list", False)]
 
 
 async def test_a_result_that_arrives_after_its_decision_comes_with_it(app: App) -> None:

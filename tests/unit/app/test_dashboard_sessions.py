@@ -27,20 +27,17 @@ async def test_sessions_in_which_setup_tried_a_hook_are_not_listed(app: App) -> 
     assert await listed(app) == ["monday"]
 
 
-async def test_a_call_of_the_gateway_does_not_take_the_agent_from_a_session(tmp_path: Path) -> None:
-    clock = ManualClock(1_767_000_000.0)
-    app = await build(Settings(home=tmp_path, environment={}, clock=clock))
-    try:
-        prompt = Cue(door="prompt", text="Where are prices?", session="monday", host="claude")
-        call = Cue(door="tool", tool="shop__prices", session="monday")
-        for cue in (prompt, call):
-            await app.surfacer.surface(cue)
-            await app.surfacer.journal.flush()
-            clock.advance(5)
-        assert [event["host"] for event in await app.surfacer.journal.latest(2)] == ["", "claude"]
-        assert [entry["host"] for entry in (await sessions(app, {}))["sessions"]] == ["claude"]
-    finally:
-        await app.aclose()
+async def test_a_call_of_the_gateway_does_not_take_the_agent_from_a_session(
+    timed: App, clock: ManualClock
+) -> None:
+    prompt = Cue(door="prompt", text="Where are prices?", session="monday", host="claude")
+    call = Cue(door="tool", tool="shop__prices", session="monday")
+    for cue in (prompt, call):
+        await timed.surfacer.surface(cue)
+        await timed.surfacer.journal.flush()
+        clock.advance(5)
+    assert [event["host"] for event in await timed.surfacer.journal.latest(2)] == ["", "claude"]
+    assert [entry["host"] for entry in (await sessions(timed, {}))["sessions"]] == ["claude"]
 
 
 TOPICS = ("Paint the boat", "Mend the nets", "Count the crates", "Sail south", "Sell the fish")
