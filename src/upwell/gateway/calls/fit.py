@@ -25,14 +25,12 @@ from upwell.gateway.calls.results import (
     content_of,
     default_tokens,
     is_object,
+    kind_of_tool,
     parts_of,
     plain_parts,
     text_block,
     with_content,
     with_references,
-)
-from upwell.gateway.calls.results import (
-    kind_of_tool as kind_of,
 )
 from upwell.ground.background import on_daemon_thread
 from upwell.ground.context_windows import ResultTokens
@@ -537,7 +535,7 @@ def _query_of(call: ToolCall) -> str:
     answers questions. Paths, patterns and commands are not used, because they are worse at
     selecting the text that the agent needs next.
     """
-    if call.query or kind_of(call) not in (ToolKind.OTHER, ToolKind.PAGE):
+    if call.query or kind_of_tool(call) not in (ToolKind.OTHER, ToolKind.PAGE):
         return call.query
     texts = [call.args.get(name) for name in _QUESTION_ARGUMENTS]
     return next((text for text in texts if isinstance(text, str)), "")
