@@ -254,14 +254,16 @@ _LIST_KINDS = ("tools", "prompts", "resources")
 
 def listen_params(capabilities: Mapping[str, Any], uris: Iterable[str]) -> RawObject | None:
     """None if there is nothing to subscribe to."""
-    requested: dict[str, Any] = {
-        f"{kind}ListChanged": True
-        for kind in _LIST_KINDS
-        if flag(capabilities, kind, "listChanged")
-    }
+    kinds = [kind for kind in _LIST_KINDS if flag(capabilities, kind, "listChanged")]
+    requested = _subscribed(kinds, uris)
+    return RawObject.parse(dumps({"notifications": requested})) if requested else None
+
+
+def _subscribed(kinds: Iterable[str], uris: Iterable[str]) -> dict[str, Any]:
+    requested: dict[str, Any] = {f"{kind}ListChanged": True for kind in kinds}
     if subscribed_uris := sorted(uris):
         requested["resourceSubscriptions"] = subscribed_uris
-    return RawObject.parse(dumps({"notifications": requested})) if requested else None
+    return requested
 
 
 class ListenFilter(Struct, frozen=True):
@@ -272,14 +274,8 @@ class ListenFilter(Struct, frozen=True):
     uris: frozenset[str] = frozenset()
 
     def acknowledged(self) -> dict[str, Any]:
-        notifications: dict[str, Any] = {
-            f"{kind}ListChanged": True
-            for kind in _LIST_KINDS
-            if f"notifications/{kind}/list_changed" in self.methods
-        }
-        if self.uris:
-            notifications["resourceSubscriptions"] = sorted(self.uris)
-        return notifications
+        kinds = [k for k in _LIST_KINDS if f"notifications/{k}/list_changed" in self.methods]
+        return _subscribed(kinds, self.uris)
 
 
 def listen_filter(params: RawObject) -> ListenFilter:

@@ -65,28 +65,22 @@ class Notifications:
     def __init__(self, name: str, send: Callable[[str, bytes], Awaitable[None]]) -> None:
         self._name = name
         self._send = send
-        self._tasks = BackgroundTasks(f"notifications to upstream {name}")
+        self.tasks = BackgroundTasks(f"notifications to upstream {name}")
         self._last: asyncio.Task[None] | None = None
         self._queued_bytes = 0
 
     def put(self, method: str, params: bytes = b"") -> None:
-        if len(self._tasks) >= MAX_QUEUED or self._queued_bytes + len(params) > MAX_QUEUED_BYTES:
+        if len(self.tasks) >= MAX_QUEUED or self._queued_bytes + len(params) > MAX_QUEUED_BYTES:
             LOG.warning("upstream %s reads no notifications; %s is dropped", self._name, method)
             return
         self._queued_bytes += len(params)
         deadline = asyncio.get_running_loop().time() + SEND_SECONDS
-        self._last = self._tasks.start(self._send_after(self._last, deadline, method, params))
+        self._last = self.tasks.start(self._send_after(self._last, deadline, method, params))
 
     async def sent(self) -> None:
         """Wait until the notifications queued so far have been sent or dropped."""
         if self._last is not None and not self._last.done():
             await asyncio.wait({self._last})
-
-    def cancel(self) -> None:
-        self._tasks.cancel()
-
-    async def drain(self) -> None:
-        await self._tasks.drain()
 
     async def _send_after(
         self, previous: "asyncio.Task[None] | None", deadline: float, method: str, params: bytes
@@ -341,11 +335,11 @@ class Connection:
         """Stop the server and the processes that it started. Each step may take `grace_seconds`."""
         # These tasks are cancelled first and awaited last, because a write to a server that reads
         # nothing blocks until the server exits.
-        self._inbound.cancel()
-        self._notifications.cancel()
+        self._inbound.tasks.cancel()
+        self._notifications.tasks.cancel()
         await self._link.stop(grace_seconds)
-        await self._inbound.drain()
-        await self._notifications.drain()
+        await self._inbound.tasks.drain()
+        await self._notifications.tasks.drain()
         await self._tasks.aclose()
 
     async def _negotiate(self) -> None:

@@ -225,7 +225,7 @@ class Inbound:
         self._in_flight = in_flight
         self._around = surroundings
         self._send = answer
-        self._tasks = BackgroundTasks(f"requests of upstream {name}")
+        self.tasks = BackgroundTasks(f"requests of upstream {name}")
         self._answers: dict[bytes, asyncio.Task[None]] = {}
 
     async def take(self, message: Message) -> None:
@@ -245,23 +245,17 @@ class Inbound:
                 LOG.warning("upstream %s: dropping its %s: %s", self._name, message.method, error)
                 return
             await self._around.notified(message, self._in_flight.listeners())
-        elif len(self._tasks) >= MAX_ANSWERS:
+        elif len(self.tasks) >= MAX_ANSWERS:
             LOG.warning("upstream %s sends requests and reads no answers", self._name)
         else:
             # Not awaited, because the read loop must continue even if the server reads no answers.
-            task = self._tasks.start(self._answer(message.id, message))
+            task = self.tasks.start(self._answer(message.id, message))
             self._answers[message.id] = task
             task.add_done_callback(lambda done: self._forget(message.id or b"", done))
 
-    def cancel(self) -> None:
-        self._tasks.cancel()
-
-    async def drain(self) -> None:
-        await self._tasks.drain()
-
     async def _answer(self, identity: bytes, message: Message) -> None:
         try:
-            if len(self._tasks) <= MAX_QUESTIONS:
+            if len(self.tasks) <= MAX_QUESTIONS:
                 reply = await self._relayed(message)
             else:
                 body = error_body(INTERNAL_ERROR, f"more than {MAX_QUESTIONS} requests at once")

@@ -30,22 +30,16 @@ class ListenStream:
     def __init__(self, connection: Connection, on_gap: Callable[[], None]) -> None:
         self._connection = connection
         self._on_gap = on_gap
-        self._tasks = BackgroundTasks("listening to an upstream")
+        self.tasks = BackgroundTasks("listening to an upstream")
 
     def open(self, uris: Iterable[str]) -> None:
         """Listen for changed lists and for updates to these resources, in place of the previous
         stream."""
         about = self._connection.about
         params = listen_params(about.capabilities, uris) if about.modern else None
-        self._tasks.cancel()
+        self.tasks.cancel()
         if params is not None:
-            self._tasks.start(self._listen(params))
-
-    def cancel(self) -> None:
-        self._tasks.cancel()
-
-    async def aclose(self) -> None:
-        await self._tasks.aclose()
+            self.tasks.start(self._listen(params))
 
     async def _listen(self, params: RawObject) -> None:
         # Over HTTP, a stream often ends. `_on_gap()` is then called, because notifications may be
@@ -311,11 +305,11 @@ class Upstream:
             # and would wait for a server that has stopped reading.
             self._tasks.cancel()
             if stream is not None:
-                stream.cancel()
+                stream.tasks.cancel()
             if ended is not None:
                 await ended.aclose(self.grace_seconds)
             if stream is not None:
-                await stream.aclose()
+                await stream.tasks.aclose()
             await self._tasks.drain()
 
     async def _announce(self) -> None:
