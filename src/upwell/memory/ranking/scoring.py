@@ -89,7 +89,9 @@ def rank(pool: Pool, query: Query) -> list[Hit]:
     assessed = sorted(assess(pool), key=lambda entry: (-entry.relevance, -entry.candidate.n))
     related = [entry for entry in assessed if not entry.trigger]
     triggered = [entry for entry in assessed if entry.trigger]
-    hits = [*_triggered(triggered, pool.readings), *scored(related, pool.readings, query)]
+    # The score of a triggered hit depends on the kind of its trigger only, not on its words.
+    hits = [_hit(entry, precision_of(entry.trigger), pool.readings) for entry in triggered]
+    hits += scored(related, pool.readings, query)
     hits.sort(key=lambda hit: -hit.score)
     return newest_first(hits, pool.successors)[: query.limit]
 
@@ -127,12 +129,6 @@ def scored(
     return hits[::-1][: query.limit]
 
 
-def _triggered(assessed: Sequence[Assessed], readings: Sequence[QueryReading]) -> list[Hit]:
-    """Return the hits for candidates that share a trigger with the query. Their scores depend only
-    on the kind of trigger, not on the words of the query."""
-    return [_hit(entry, precision_of(entry.trigger), readings) for entry in assessed]
-
-
 def _hit(entry: Assessed, score: float, readings: Sequence[QueryReading]) -> Hit:
     return Hit(
         memory=entry.candidate.load(),
@@ -156,15 +152,13 @@ def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> li
         if successor is None:
             placed.setdefault(hit.memory.id, hit)
             continue
-        first = hit_of.get(successor.id) or _in_place_of(successor.candidate, hit)
+        first = hit_of.get(successor.id)
+        if first is None and successor.candidate is not None:
+            first = replace(hit, memory=successor.candidate.load())
         if first is not None and successor.id not in placed:
             placed[successor.id] = replace(first, score=max(first.score, hit.score))
         placed[hit.memory.id] = replace(hit, signals={**hit.signals, SUPERSEDED: 1.0})
     return list(placed.values())
-
-
-def _in_place_of(candidate: Candidate | None, hit: Hit) -> Hit | None:
-    return None if candidate is None else replace(hit, memory=candidate.load())
 
 
 def _widest(readings: Sequence[QueryReading]) -> list[QueryReading]:

@@ -252,27 +252,24 @@ class QueryPart(Struct, frozen=True):
 
 def bm25(reading: QueryReading, corpus: Corpus, parts: Sequence[QueryPart]) -> float:
     """Return the BM25 of the query over these parts, treated as one text."""
-    norm = _norm(corpus, parts)
+    words = sum([part.candidate.words for part in parts])
+    norm = K1 * (1.0 - B + B * words / (corpus.mean_words * len(parts)))
     summed = dict(parts[0].counts)
     for part in parts[1:]:
         for stem, times in part.counts.items():
             summed[stem] = summed.get(stem, 0.0) + times
-    return sum([_term(reading.idf[stem], times, norm) for stem, times in sorted(summed.items())])
+    return sum(
+        [
+            reading.idf[stem] * times * (K1 + 1.0) / (times + norm)
+            for stem, times in sorted(summed.items())
+        ]
+    )
 
 
 def best_bm25(reading: QueryReading, corpus: Corpus, candidates: Iterable[Candidate]) -> float:
     """Return the best BM25 of these candidates, or 0 if there are none."""
     parts = (QueryPart(each, frequencies(reading, each)) for each in candidates)
     return max((bm25(reading, corpus, [part]) for part in parts), default=0.0)
-
-
-def _term(idf: float, frequency: float, norm: float) -> float:
-    return idf * frequency * (K1 + 1.0) / (frequency + norm)
-
-
-def _norm(corpus: Corpus, parts: Sequence[QueryPart]) -> float:
-    words = sum([part.candidate.words for part in parts])
-    return K1 * (1.0 - B + B * words / (corpus.mean_words * len(parts)))
 
 
 def query_signals(
@@ -311,7 +308,10 @@ def word_signals(
         "rarest": rarest / corpus.rarest,
         "turn": float(bool(candidate.speaker)),
         "window": bm25(reading, corpus, [part, *near]) if near else own,
-        "speaker": float(bool(candidate.speaker) and _names(reading, candidate.speaker)),
+        "speaker": float(
+            bool(candidate.speaker)
+            and any(word in reading.words for word in _name_words(candidate.speaker))
+        ),
     }
 
 
@@ -331,8 +331,10 @@ def join_signals(
         if join.strength * rarity > signals[f"{kind}_join"] * signals[f"{kind}_rarity"]:
             signals[f"{kind}_join"], signals[f"{kind}_rarity"] = join.strength, rarity
             if not join.symbol:
-                signals["path_named"] = _named(join, candidate)
-                signals["path_focus"] = 1.0 / math.sqrt(_files(candidate))
+                named = sum(1 for stem in join.stems if candidate.frequency(stem))
+                signals["path_named"] = named / len(join.stems) if join.stems else 0.0
+                files = sum(1 for key in candidate.keys if key.startswith("f:"))
+                signals["path_focus"] = 1.0 / math.sqrt(max(1, files))
     return signals
 
 
@@ -354,21 +356,6 @@ def damped(holding: int, memories: int) -> float:
     """Return a factor that is 1 if only one memory has the file or symbol, and that falls towards 0
     as more memories share it."""
     return math.log1p(memories / max(1, holding)) / math.log1p(max(1, memories))
-
-
-def _named(join: Join, candidate: Candidate) -> float:
-    """Return the share of the words in a file's name that the memory contains."""
-    if not join.stems:
-        return 0.0
-    return sum(1 for stem in join.stems if candidate.frequency(stem)) / len(join.stems)
-
-
-def _files(candidate: Candidate) -> int:
-    return max(1, sum(1 for key in candidate.keys if key.startswith("f:")))
-
-
-def _names(reading: QueryReading, speaker: str) -> bool:
-    return any(word in reading.words for word in _name_words(speaker))
 
 
 @lru_cache(maxsize=512)
