@@ -30,12 +30,9 @@ from upwell.memory.ranking.signals import (
     Candidate,
     Join,
     JoinKey,
-    QueryPart,
-    bm25,
     exact_keys,
-    frequencies,
 )
-from upwell.memory.ranking.terms import Corpus, QueryReading, sound
+from upwell.memory.ranking.terms import Corpus, sound
 from upwell.memory.sqlite.rows import (
     CHUNK,
     COLUMNS,
@@ -74,7 +71,6 @@ class SqliteFilter(Struct, frozen=True):
         return f"AND {self.condition}" if self.condition else ""
 
     def passes(self, row: Sequence[Any]) -> bool:
-        """Return whether a row of `COLUMNS` passes the filter."""
         if row[_PINNED] or not is_visible(row[_NAMESPACE], self.namespaces):
             return False
         return row[_EXPIRES] is None or row[_EXPIRES] > self.now
@@ -101,7 +97,6 @@ def filter_of(
 
 
 def corpus_of(db: sqlite3.Connection, number: int) -> Corpus:
-    """Return the corpus of one scope."""
     return _corpus(db.execute("SELECT no, memories, words FROM scope WHERE no = ?", (number,)))
 
 
@@ -122,7 +117,6 @@ def _corpus(rows: Iterable[tuple[int, int, int]]) -> Corpus:
 
 
 def read(db: sqlite3.Connection, text: str, corpus: Corpus) -> Lookup:
-    """Read a query text against `corpus`, and plan its full-text search."""
     word_of = words_by_stem(text)
     return planned(text, word_of, memories_with(db, tuple(word_of), corpus.scopes), corpus)
 
@@ -303,7 +297,8 @@ def successors(
     successors. The chains are read from the rows each time, so that a memory becomes current again
     when its successor is deleted or expires."""
     listed = list(dict.fromkeys(ids))
-    if not listed or not _any_superseding(db):
+    superseding = "SELECT 1 FROM memory WHERE supersedes IS NOT NULL LIMIT 1"
+    if not listed or db.execute(superseding).fetchone() is None:
         return {}
     direct: dict[str, Head] = {}
     pending = listed
@@ -316,11 +311,6 @@ def successors(
     next_id = {old: head.id for old, head in direct.items()}
     head_of = {head.id: head for head in direct.values()}
     return {old: head_of[last_successor(next_id, old)] for old in listed if old in direct}
-
-
-def _any_superseding(db: sqlite3.Connection) -> bool:
-    row = db.execute("SELECT 1 FROM memory WHERE supersedes IS NOT NULL LIMIT 1").fetchone()
-    return row is not None
 
 
 def _direct(
@@ -337,12 +327,3 @@ def _direct(
         )
         heads.update((old, Head(new, n)) for old, new, n in rows if old != new)
     return heads
-
-
-def best_bm25(
-    db: sqlite3.Connection, reading: QueryReading, corpus: Corpus, numbers: Sequence[int]
-) -> float:
-    """Return the best BM25 of these memories for a reading, or 0 if there are none."""
-    matches = candidates(db, numbers, reading.idf.keys()).values()
-    parts = [QueryPart(candidate, frequencies(reading, candidate)) for candidate in matches]
-    return max((bm25(reading, corpus, [part]) for part in parts), default=0.0)

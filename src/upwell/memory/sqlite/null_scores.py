@@ -10,21 +10,21 @@ from upwell.ground.sqlite.database import Database
 from upwell.ground.types.memory import Scope
 from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.ranking.calibrate import (
-    GROWTH,
-    LEAST_MEASURED,
+    BEST_OF,
+    MAX_SAMPLE_CHARS,
     SAMPLES,
     SIZES,
     NullScores,
+    is_due,
     mean_and_spread,
+    random_queries,
     usual,
 )
+from upwell.memory.ranking.signals import best_bm25
 from upwell.memory.ranking.terms import Corpus, query_words, sound
-from upwell.memory.sqlite.lookup import best_bm25, by_words, corpus_seen_by, filter_of, read
+from upwell.memory.sqlite.lookup import by_words, candidates, corpus_seen_by, filter_of, read
 from upwell.memory.sqlite.rows import marks, text_of
 from upwell.memory.sqlite.schema import PROJECT_BITS
-
-_BEST_OF = 5
-_TEXT_CHARS = 2_000
 
 
 def key_of(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> int | None:
@@ -61,17 +61,14 @@ def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
 def due(db: sqlite3.Connection, scopes: Iterable[Scope]) -> list[Scope]:
     """Return the scopes to measure: those that have enough memories, and that were never measured
     or have grown by more than the factor `GROWTH` since the last measurement."""
-    return [scope for scope in scopes if _is_due(db, scope)]
-
-
-def _is_due(db: sqlite3.Connection, scope: Scope) -> bool:
-    corpus = corpus_seen_by(db, scope)
-    if corpus.memories < LEAST_MEASURED:
-        return False
-    row = db.execute(
-        "SELECT max(memories) FROM background WHERE key = ?", (key_of(db, scope, corpus),)
-    ).fetchone()
-    return row[0] is None or corpus.memories > GROWTH * row[0]
+    found = []
+    for scope in scopes:
+        corpus = corpus_seen_by(db, scope)
+        sql = "SELECT max(memories) FROM background WHERE key = ?"
+        (before,) = db.execute(sql, (key_of(db, scope, corpus),)).fetchone()
+        if is_due(corpus.memories, before):
+            found.append(scope)
+    return found
 
 
 async def measure(database: Database, scope: Scope) -> None:
@@ -107,7 +104,7 @@ def sample_words(db: sqlite3.Connection, corpus: Corpus, rng: random.Random) -> 
             "SELECT text FROM memory WHERE n BETWEEN ? AND ? ORDER BY n LIMIT 1",
             (low | rng.randint(1, last), low | last),
         ).fetchone()
-        words = query_words(sound(text_of(row[0]))[:_TEXT_CHARS]) if row else []
+        words = query_words(sound(text_of(row[0]))[:MAX_SAMPLE_CHARS]) if row else []
         if words:
             samples.append(words)
     return samples
@@ -118,18 +115,16 @@ def by_chance(
 ) -> tuple[float, float]:
     """Return the mean and spread of the best scores of random queries, each with this number of
     words."""
-    rng = random.Random(words)
     scores: list[float] = []
-    for _ in range(SAMPLES):
-        text = " ".join(rng.choice(rng.choice(samples)) for _ in range(words))
+    for text in random_queries(samples, words):
         lookup = read(db, text, corpus)
-        numbers = by_words(db, lookup, corpus, filter_of(db), _BEST_OF)
-        scores.append(best_bm25(db, lookup.reading, corpus, numbers))
+        numbers = by_words(db, lookup, corpus, filter_of(db), BEST_OF)
+        found = candidates(db, numbers, lookup.reading.idf.keys())
+        scores.append(best_bm25(lookup.reading, corpus, found.values()))
     return mean_and_spread(scores)
 
 
 def store(db: sqlite3.Connection, key: int | None, memories: int, measured: NullScores) -> None:
-    """Store the null scores. `memories` is the size of the corpus in which they were measured."""
     db.execute("DELETE FROM background WHERE key = ?", (key,))
     db.executemany(
         "INSERT INTO background VALUES (?, ?, ?, ?, ?)",

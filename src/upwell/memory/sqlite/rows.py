@@ -1,14 +1,11 @@
-"""Convert memories to rows and back, and number their scopes.
+"""Convert memories to rows and back, number their scopes, and store the list of sources.
 
 SQLite cannot store text with lone surrogates, which JSON escapes can produce. Such text is stored
 as bytes and comes back unchanged.
 
-The list of sources is stored in `memory.db`, too. The index of their contents can be rebuilt from
-this list, but the list itself cannot be rebuilt.
-
+The index of the sources' contents can be rebuilt from their list, but the list cannot be rebuilt.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +18,7 @@ from upwell.ground.sqlite.database import Database, Owner
 from upwell.ground.types.memory import Memory, Scope
 from upwell.ground.types.rpc import EVERY, PRIVATE
 from upwell.memory.lookups import ranges
-from upwell.memory.records import DETAILS, from_details, is_text
+from upwell.memory.records import DETAILS, details_of, from_details, is_text
 from upwell.memory.sources import Source
 from upwell.memory.sqlite.schema import PROJECT_BITS
 
@@ -29,45 +26,16 @@ COLUMNS = f"tenant, id, namespace, text, {DETAILS}"
 
 
 def to_row(memory: Memory) -> tuple[Any, ...]:
-    """Return the values of `COLUMNS` for a memory."""
-    first, last = memory.lines or (None, None)
-    origin = memory.provenance
-    return (
-        memory.tenant,
-        memory.id,
-        memory.namespace,
-        memory.text if is_text(memory.text) else memory.text.encode("utf-8", "surrogatepass"),
-        json.dumps(memory.tags),
-        json.dumps(memory.paths),
-        json.dumps(memory.symbols),
-        memory.project or "",
-        memory.source,
-        first,
-        last,
-        origin.door,
-        origin.server,
-        origin.tool,
-        origin.session,
-        str(memory.trust),
-        int(memory.pinned),
-        memory.supersedes,
-        memory.expires_at,
-        memory.content_hash,
-        memory.created_at,
-        memory.updated_at,
-        memory.viewed_at,
-        json.dumps(memory.triggers),
-        memory.occurrences,
-    )
+    text = memory.text
+    stored = text if is_text(text) else text.encode("utf-8", "surrogatepass")
+    return (memory.tenant, memory.id, memory.namespace, stored, *details_of(memory))
 
 
 def from_row(row: Sequence[Any]) -> Memory:
-    """Build a memory from a row of `COLUMNS`."""
     return from_details(row[0], row[1], row[2], text_of(row[3]), row[4:])
 
 
 def text_of(value: object) -> str:
-    """Decode the text column of a memory."""
     if not isinstance(value, bytes):
         return value if isinstance(value, str) else ""
     try:
@@ -133,7 +101,6 @@ def within(column: str, patterns: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def number_of(db: sqlite3.Connection, tenant: str, memory_id: str) -> int | None:
-    """Return the number of the memory with this id, or None if there is none."""
     row = db.execute(
         "SELECT n FROM memory WHERE tenant = ? AND id = ?", (tenant, memory_id)
     ).fetchone()
@@ -179,7 +146,12 @@ def newest(
         return []
     # Without the plus sign, SQLite would sort all memories in the scopes. With it, SQLite walks the
     # date index, and soon finds enough memories if most of them qualify.
-    number = "+n" if is_common and _hold_most(db, scopes) else "n"
+    number = "n"
+    if is_common:
+        # At least one memory in four is in these scopes.
+        sizes = dict(db.execute("SELECT no, memories FROM scope"))
+        if 4 * sum(sizes.get(scope, 0) for scope in scopes) >= sum(sizes.values()):
+            number = "+n"
     within = " OR ".join(f"{number} BETWEEN ? AND ?" for _ in spans)
     rows = db.execute(
         f"SELECT {COLUMNS} FROM memory WHERE ({within}) AND {condition} "
@@ -187,12 +159,6 @@ def newest(
         (*(edge for span in spans for edge in span), *values, limit, offset),
     )
     return [from_row(row) for row in rows]
-
-
-def _hold_most(db: sqlite3.Connection, scopes: Sequence[int]) -> bool:
-    """Return whether at least one memory in four is in these scopes."""
-    sizes = dict(db.execute("SELECT no, memories FROM scope"))
-    return bool(4 * sum(sizes.get(scope, 0) for scope in scopes) >= sum(sizes.values()))
 
 
 @contextmanager
@@ -215,7 +181,6 @@ class SqliteSources:
         self._database = database
 
     async def all(self) -> list[Source]:
-        """Return every source, in the order of import."""
         rows = await self._database.read(
             lambda db: db.execute("SELECT path, cited, project FROM source ORDER BY no").fetchall()
         )
@@ -226,12 +191,10 @@ class SqliteSources:
         ]
 
     def stamp(self) -> tuple[Stamp | None, ...]:
-        """Return the file stamps of the database and of its write-ahead log."""
         path = str(self._database.path)
         return stamp(path), stamp(f"{path}-wal")
 
     async def add(self, source: Source) -> None:
-        """Add a source to the list. It replaces an earlier source with the same path."""
         await self._database.write(
             lambda db: db.execute(
                 "INSERT INTO source (path, cited, project) VALUES (?, ?, ?) ON CONFLICT (path) "
@@ -241,7 +204,6 @@ class SqliteSources:
         )
 
     async def remove(self, path: str) -> bool:
-        """Remove a source from the list. Returns False if the list does not contain it."""
         return await self._database.write(
             lambda db: db.execute("DELETE FROM source WHERE path = ?", (path,)).rowcount > 0
         )

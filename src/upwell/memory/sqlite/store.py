@@ -89,19 +89,13 @@ class SqliteStore:
         questions: QuestionVectors | None = None,
     ) -> None:
         self._database = database
-        self._vectors = VectorTable(questions, database) if questions else None
+        self.vectors = VectorTable(questions, database) if questions else None
         self._tenant = tenant
         self._clock = clock
         self._pinned: dict[tuple[Scope, int], Sequence[Memory]] = {}
         self._pinned_version = (0, 0)
 
-    @property
-    def vectors(self) -> VectorTable | None:
-        """The vectors in this file, or None if no embedder is configured."""
-        return self._vectors
-
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """Store all of these memories or none, in one transaction."""
         if not memories:
             return []
         own_memories = [self._owned(for_worktrees(memory)) for memory in memories]
@@ -134,12 +128,6 @@ class SqliteStore:
             await null_scores.measure(self._database, scope)
 
     async def update(self, memory: Memory) -> None:
-        """Replace the memory with the same id. Its creation time does not change.
-
-        Raises:
-            UsageError: no memory has this id, the new text is empty, or a field is not valid
-                Unicode.
-        """
         check(memory)
         now = self._clock.now()
 
@@ -153,7 +141,6 @@ class SqliteStore:
         await self._database.write(replace_row)
 
     async def delete(self, memory_id: str) -> bool:
-        """Move a memory to the trash. Returns False if no memory has this id."""
         now = self._clock.now()
 
         def discard(db: sqlite3.Connection) -> bool:
@@ -170,9 +157,6 @@ class SqliteStore:
         return await self._database.write(discard)
 
     async def restore(self, memory_id: str) -> bool:
-        """Restore a memory from the trash. Returns False if it is not in the trash or its id is in
-        use."""
-
         def restore_row(db: sqlite3.Connection) -> bool:
             row = db.execute(
                 "SELECT memory FROM trash WHERE tenant = ? AND id = ?", (self._tenant, memory_id)
@@ -193,7 +177,12 @@ class SqliteStore:
 
         def delete_rows(db: sqlite3.Connection) -> int:
             if memory_id is not None:
-                return _delete_everywhere(db, self._tenant, memory_id)
+                n = number_of(db, self._tenant, memory_id)
+                if n is not None:
+                    remove(db, n)
+                sql = "DELETE FROM trash WHERE tenant = ? AND id = ?"
+                trashed = db.execute(sql, (self._tenant, memory_id)).rowcount
+                return int(n is not None or trashed > 0)
             # The plus sign keeps the query planner from reading all of the tenant's memories.
             expired = db.execute(
                 "SELECT n FROM memory WHERE expires_at <= ? AND +tenant = ?", (now, self._tenant)
@@ -220,11 +209,9 @@ class SqliteStore:
         await self._database.checkpoint()
 
     async def get(self, memory_id: str) -> Memory | None:
-        """Return the memory with this id, or None if it does not exist or has expired."""
         return next(iter(await self.get_many([memory_id])), None)
 
     async def get_many(self, ids: Sequence[str]) -> list[Memory]:
-        """Return the memories with these ids; deleted and expired memories are left out."""
         memories = await self._database.read(lambda db: by_id(db, self._tenant, ids))
         now = self._clock.now()
         return [
@@ -234,13 +221,11 @@ class SqliteStore:
         ]
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
-        """Return the memories in a scope, newest first."""
         return await self._database.read(
             self._newest(scope, "1", limit, offset, is_common=not scope.namespaces)
         )
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """Return the standing rules in a scope, newest first."""
         version, now = await self._database.data_version(), self._clock.now()
         if version != self._pinned_version:
             self._pinned_version, self._pinned = version, {}
@@ -252,8 +237,6 @@ class SqliteStore:
         return rules
 
     async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
-        """Return the deleted memories that can be restored, latest deletion first."""
-
         def look(db: sqlite3.Connection) -> Sequence[Memory]:
             rows = db.execute(
                 "SELECT memory FROM trash WHERE tenant = ? ORDER BY deleted_at DESC LIMIT ?",
@@ -264,7 +247,6 @@ class SqliteStore:
         return await self._database.read(look)
 
     async def discarded(self) -> Sequence[Discarded]:
-        """Return everything in the trash, with the times of deletion."""
         rows = await self._database.read(
             lambda db: db.execute(
                 "SELECT memory, deleted_at FROM trash WHERE tenant = ?", (self._tenant,)
@@ -273,8 +255,6 @@ class SqliteStore:
         return [Discarded(from_json(text), deleted_at) for text, deleted_at in rows]
 
     async def discard(self, items: Sequence[Discarded]) -> None:
-        """Put these memories in the trash, all or none."""
-
         def put(db: sqlite3.Connection) -> None:
             for item in items:
                 n = number_of(db, self._tenant, item.memory.id)
@@ -285,7 +265,6 @@ class SqliteStore:
         await self._database.write(put)
 
     async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """Map each superseded id in `ids` to the id of its newest replacement that still exists."""
         now = self._clock.now()
 
         def look(db: sqlite3.Connection) -> Mapping[str, str]:
@@ -296,7 +275,6 @@ class SqliteStore:
         return await self._database.read(look)
 
     async def candidates(self, query: Query, deadline: Deadline) -> Pool:
-        """Return the memories that may match `query`, or none after the deadline."""
         query = replace(query, scope=replace(query.scope, tenant=self._tenant))
         if query.file and not query.triggers:
             # For most files that an agent reads, there is no memory, and a search takes ten times
@@ -305,7 +283,10 @@ class SqliteStore:
             if not await self._database.inline_read(about):
                 return NOTHING
         now = self._clock.now()
-        question = await self._question(query, deadline)
+        question: SqliteQuestion | None = None
+        if self.vectors and query.texts:
+            vector = await self.vectors.questions.vector(query.texts[0], deadline)
+            question = SqliteQuestion(vector, self.vectors) if vector is not None else None
 
         def look(db: sqlite3.Connection) -> Pool:
             with snapshot(db):
@@ -317,18 +298,10 @@ class SqliteStore:
         pool = None if question else await self._database.inline_read(look_if_small)
         return await self._database.read(look) if pool is None else pool
 
-    async def _question(self, query: Query, deadline: Deadline) -> SqliteQuestion | None:
-        if self._vectors is None or not query.texts:
-            return None
-        vector = await self._vectors.questions.vector(query.texts[0], deadline)
-        return None if vector is None else SqliteQuestion(vector, self._vectors)
-
     async def changes(self) -> tuple[int, int]:
-        """Return a token that changes whenever any process changes the file."""
         return await self._database.data_version()
 
     async def stamps(self, *, limit: int) -> Mapping[str, float]:
-        """Map the ids of the newest memories to the times of their last changes."""
         now = self._clock.now()
 
         def look(db: sqlite3.Connection) -> Mapping[str, float]:
@@ -342,7 +315,6 @@ class SqliteStore:
         return await self._database.read(look)
 
     async def word_counts(self, words: Sequence[str]) -> WordCounts:
-        """For each of these folded words, count how many memories contain it, in all projects."""
         stems = dict(zip(words, stemmer().stems(words), strict=True))
 
         def count(db: sqlite3.Connection) -> WordCounts:
@@ -477,14 +449,6 @@ def _replacements(
         return {}
     loaded = candidates(db, {head.n for head in heads.values()}, (), keep)
     return {old: Successor(head.id, loaded.get(head.n)) for old, head in heads.items()}
-
-
-def _delete_everywhere(db: sqlite3.Connection, tenant: str, memory_id: str) -> int:
-    n = number_of(db, tenant, memory_id)
-    if n is not None:
-        remove(db, n)
-    trashed = db.execute("DELETE FROM trash WHERE tenant = ? AND id = ?", (tenant, memory_id))
-    return int(n is not None or trashed.rowcount > 0)
 
 
 def _size(db: sqlite3.Connection, tenant: str) -> int:
