@@ -19,14 +19,13 @@ from upwell.ground.postgres.connection import Postgres
 from upwell.ground.postgres.schema import tenant_number
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Memory, Scope
-from upwell.memory.lookups import SEQUENCE_BITS
+from upwell.memory.lookups import SEQUENCE_BITS, Tally
 from upwell.memory.postgres.lookup import measure_if_due
 from upwell.memory.postgres.writing import COLUMNS, Changes
 from upwell.memory.records import complete
-from upwell.memory.sqlite.null_scores import measure
+from upwell.memory.sqlite.lookup import measure_null_scores as measure
+from upwell.memory.sqlite.rows import insert
 from upwell.memory.sqlite.store import OWNER
-from upwell.memory.sqlite.writing import insert
-from upwell.memory.stems import Tally
 
 BATCH = 20_000
 WHOLE = Scope()

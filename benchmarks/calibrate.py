@@ -1,4 +1,4 @@
-"""Fit the figures of `upwell.memory.ranking.coefficients`; report them on held-out stores.
+"""Fit the figures of `upwell.memory.ranking.calibrate`; report them on held-out stores.
 
     uv run --with numpy python benchmarks/calibrate.py DATA
 
@@ -31,8 +31,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.llm import Embedder
 from upwell.ground.types.cue import NO_INTENT, Cue
 from upwell.ground.types.memory import Query
-from upwell.memory.ranking.calibrate import features, order_features
-from upwell.memory.ranking.coefficients import BY_MEANING, BY_WORDS
+from upwell.memory.ranking.calibrate import BY_MEANING, BY_WORDS, features, order_features
 from upwell.memory.ranking.scoring import assess
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.surface.event import Event as CueEvent

@@ -37,10 +37,9 @@ from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
 from upwell.memory.documents.sections.rank import NOTES, PROMPTS, SECOND_SHARE, TOOLS, is_note
 from upwell.memory.documents.sections.search import SHARE
+from upwell.memory.lookups import TOKENIZER
 from upwell.memory.ranking.terms import query_words
-from upwell.memory.sources import source_at
-from upwell.memory.sqlite.rows import OWNER, SqliteSources
-from upwell.memory.stems import TOKENIZER
+from upwell.memory.sources import OWNER, SqliteSources, source_at
 from upwell.surface.query import CueReader
 
 KINDS = {

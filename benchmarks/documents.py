@@ -25,8 +25,7 @@ from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Query
 from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
-from upwell.memory.sources import source_at
-from upwell.memory.sqlite.rows import OWNER, SqliteSources
+from upwell.memory.sources import OWNER, SqliteSources, source_at
 
 
 async def documents(home: Path, notes: Path) -> Documents:

@@ -27,12 +27,12 @@ from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Query, Scope
 from upwell.memory.base import StoreRecall
 from upwell.memory.library import Library
+from upwell.memory.lookups import TOKENIZER
 from upwell.memory.meaning import QuestionVectors
 from upwell.memory.ranking.terms import query_words
 from upwell.memory.sqlite.lookup import quoted
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS
-from upwell.memory.stems import TOKENIZER
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

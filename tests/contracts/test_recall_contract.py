@@ -17,9 +17,8 @@ from upwell.memory.base import Recall, Recalls, StoreRecall
 from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.recall import Documents
 from upwell.memory.external.ltm import LtmRecall
-from upwell.memory.sources import source_at
-from upwell.memory.sqlite.rows import OWNER as SOURCES_OWNER
-from upwell.memory.sqlite.rows import SqliteSources
+from upwell.memory.sources import OWNER as SOURCES_OWNER
+from upwell.memory.sources import SqliteSources, source_at
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.sessions.index import SessionIndex

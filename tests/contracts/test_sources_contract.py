@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.sqlite.database import open_database
-from upwell.memory.sources import Source, Sources
-from upwell.memory.sqlite.rows import OWNER, SqliteSources
+from upwell.memory.sources import OWNER, Source, Sources, SqliteSources
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.contracts.test_store_contract import search
 
 from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.memory.base import Store
-from upwell.memory.ranking.precision import precision_of
+from upwell.memory.ranking.scoring import precision_of
 from upwell.testing import ManualClock
 
 

@@ -20,7 +20,7 @@ from upwell.ground.types.cue import Cue, Skip
 from upwell.ground.types.memory import Memory, Scope
 from upwell.learn.feedback import OWNER as RATINGS
 from upwell.memory.records import NO_PROJECT
-from upwell.memory.sqlite.rows import OWNER as SOURCES
+from upwell.memory.sources import OWNER as SOURCES
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 ROWS = 300

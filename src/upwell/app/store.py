@@ -29,9 +29,8 @@ from upwell.learn.feedback import LearningStore, Ratings
 from upwell.memory.base import Store, UnavailableStore
 from upwell.memory.library import Library
 from upwell.memory.meaning import QuestionVectors
-from upwell.memory.sources import NoSources, Sources
-from upwell.memory.sqlite.rows import OWNER as SOURCES_OWNER
-from upwell.memory.sqlite.rows import SqliteSources
+from upwell.memory.sources import OWNER as SOURCES_OWNER
+from upwell.memory.sources import NoSources, Sources, SqliteSources
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER

@@ -24,7 +24,7 @@ from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.safe import visible
 from upwell.ground.text.words import informative, terms
-from upwell.memory.stems import stemmer
+from upwell.memory.lookups import stemmer
 
 MAX_LESSONS = 5
 MAX_TEXT_CHARS = 400

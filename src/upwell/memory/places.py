@@ -16,8 +16,7 @@ from upwell.ground.errors import RecallUnavailable, StoreError
 from upwell.ground.ledger import EntryKind, TtlStore
 from upwell.ground.types.memory import Found, Hit, Memory, Provenance, Query, Trust
 from upwell.ground.types.rpc import Ping
-from upwell.memory.ranking.precision import precision_of
-from upwell.memory.ranking.scoring import TRIGGER
+from upwell.memory.ranking.scoring import TRIGGER, precision_of
 from upwell.memory.records import content_hash
 
 PLACE = "place"

@@ -1,6 +1,10 @@
-"""Sources: imported files and folders, which upwell reads in place."""
+"""Sources: imported files and folders, which upwell reads in place.
+
+The index of their contents can be rebuilt from their list, but the list cannot be rebuilt.
+"""
 
 import os
+import sqlite3
 from collections.abc import Hashable
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +13,9 @@ from typing import NoReturn, Protocol
 from msgspec import Struct
 
 from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.files import Stamp, stamp
 from upwell.ground.project import repository_of
+from upwell.ground.sqlite.database import Database, Owner
 from upwell.memory.records import is_text
 
 
@@ -113,3 +119,48 @@ class NoSources:
 
     def _refuse(self) -> NoReturn:
         raise StoreError("memory.db cannot be used", hint="run `upwell doctor`")
+
+
+class SqliteSources:
+    """`Sources` in one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def all(self) -> list[Source]:
+        rows = await self._database.read(
+            lambda db: db.execute("SELECT path, cited, project FROM source ORDER BY no").fetchall()
+        )
+        return [
+            Source(path, cited, project or None)
+            for path, cited, project in rows
+            if all(isinstance(value, str) for value in (path, cited, project))
+        ]
+
+    def stamp(self) -> tuple[Stamp | None, ...]:
+        path = str(self._database.path)
+        return stamp(path), stamp(f"{path}-wal")
+
+    async def add(self, source: Source) -> None:
+        await self._database.write(
+            lambda db: db.execute(
+                "INSERT INTO source (path, cited, project) VALUES (?, ?, ?) ON CONFLICT (path) "
+                "DO UPDATE SET cited = excluded.cited, project = excluded.project",
+                (source.path, source.cited, source.project or ""),
+            )
+        )
+
+    async def remove(self, path: str) -> bool:
+        return await self._database.write(
+            lambda db: db.execute("DELETE FROM source WHERE path = ?", (path,)).rowcount > 0
+        )
+
+
+def _create(db: sqlite3.Connection) -> None:
+    db.execute(
+        "CREATE TABLE source (no INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, "
+        "cited TEXT NOT NULL, project TEXT NOT NULL)"
+    )
+
+
+OWNER = Owner("sources", [_create])

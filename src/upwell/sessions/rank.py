@@ -30,8 +30,8 @@ from msgspec import Struct, field
 from upwell.episodes.signatures import signature
 from upwell.ground.project import real_folder
 from upwell.ground.text.words import STOP_WORDS, fold, path_words
+from upwell.memory.lookups import stemmer
 from upwell.memory.ranking.terms import Corpus, hidden_words, query_words, sound, word_list
-from upwell.memory.stems import stemmer
 from upwell.sessions.tables import TURN_BITS, SessionRow
 from upwell.sessions.turns import (
     MAX_REMARK_CHARS,

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from upwell.ground.text.anchors import path_parts
 from upwell.ground.text.words import informative
 from upwell.ground.types.memory import Memory
+from upwell.memory.lookups import stemmer
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, hidden_words, sound, word_list
-from upwell.memory.stems import stemmer
 from upwell.surface.moments import is_question
 
 MAX_PROMPT_CHARS = 6_000

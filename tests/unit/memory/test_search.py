@@ -10,14 +10,13 @@ from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Query, Scope
 from upwell.memory.base import StoreRecall
 from upwell.memory.library import Library
-from upwell.memory.lookups import ROW_BUDGET
+from upwell.memory.lookups import ROW_BUDGET, stemmer
 from upwell.memory.ranking import calibrate as background
 from upwell.memory.ranking.calibrate import probability
 from upwell.memory.ranking.signals import SIGNALS
 from upwell.memory.ranking.terms import names_in, query_words, speaker
 from upwell.memory.sqlite.lookup import corpus_seen_by, read
 from upwell.memory.sqlite.store import OWNER, SqliteStore
-from upwell.memory.stems import stemmer
 
 KNOWN = [
     "We pinned urllib3 below 2 because botocore breaks with 2.x behind our proxies",

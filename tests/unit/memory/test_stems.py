@@ -4,8 +4,8 @@ missed."""
 import random
 from string import ascii_lowercase
 
+from upwell.memory.lookups import beginnings, stem_counts, stemmer
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, word_list, words_of
-from upwell.memory.stems import beginnings, stem_counts, stemmer
 
 ENDINGS = ("", "s", "es", "ies", "ed", "ing", "y", "ly", "ation", "ness", "ement", "izer", "eed")
 

@@ -11,8 +11,8 @@ from upwell.app.wiring import App
 from upwell.episodes.triggers import in_words
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Hit, Memory, Scope, Trust
+from upwell.memory.lookups import counted, stemmer
 from upwell.memory.ranking.terms import query_words
-from upwell.memory.stems import counted, stemmer
 from upwell.surface.render import citation
 from upwell.surface.scopes import PAUSED
 from upwell.web.dashboard.routes import Fields

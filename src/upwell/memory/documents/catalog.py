@@ -28,11 +28,10 @@ from upwell.memory.documents.sections import rows
 from upwell.memory.documents.sections.rows import FilePlace, section_memory
 from upwell.memory.documents.sections.search import SectionSearch
 from upwell.memory.meaning import QuestionVectors
-from upwell.memory.sqlite.rows import by_number, number_of, within
+from upwell.memory.sqlite.rows import by_number, insert, number_of, remove, within
 from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
-from upwell.memory.sqlite.writing import insert, remove
 
 
 def load(db: sqlite3.Connection) -> dict[str, KnownFile]:

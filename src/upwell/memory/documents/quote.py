@@ -22,8 +22,8 @@ from upwell.ground.text.sections import (
     blocks,
 )  # fmt: skip
 from upwell.ground.text.words import STOP_WORDS
+from upwell.memory.lookups import counted, stemmer
 from upwell.memory.ranking.terms import query_words, sound
-from upwell.memory.stems import counted, stemmer
 
 MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 WRAP_CHARS = 60

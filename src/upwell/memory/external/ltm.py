@@ -1,9 +1,9 @@
 """Recall from another memory server that speaks MCP (seed 000, tests/NAMES.md).
 
 `memory/external/dialects.py` builds the requests and parses the results. Each server scores its
-hits on a scale of its own, so `memory/sqlite/rescore.py` scores the hits again from their text. The
-server's own score becomes one of the signals. In an explicit search, a hit gets the higher of the
-two scores.
+hits on a scale of its own, so `memory/external/waiting.py` scores the hits again from their text.
+The server's own score becomes one of the signals. In an explicit search, a hit gets the higher of
+the two scores.
 
 The server may hang, crash or send garbage. `memory/external/waiting.py` limits how much time this
 can cost.
@@ -36,9 +36,8 @@ from upwell.memory.external.dialects import (
     body_of,
     dialect_of,
 )
-from upwell.memory.external.waiting import Patience, Waiting
+from upwell.memory.external.waiting import Patience, Waiting, rescored
 from upwell.memory.records import content_hash
-from upwell.memory.sqlite.rescore import rescored
 
 
 class Answers(Struct, frozen=True):

@@ -4,7 +4,7 @@ collections.
 `qmd search` uses BM25 and requires all words in a query; `vsearch` and `query` need qmd's models.
 qmd runs without a shell and within the deadline. It runs in upwell's home, so that no project
 folder can configure it. Its output is limited to a few megabytes. Its scores cannot be compared
-across queries, so `memory/sqlite/rescore.py` scores the hits again. In explicit searches by
+across queries, so `memory/external/waiting.py` scores the hits again. In explicit searches by
 meaning, qmd's own scores also count. `memory/external/waiting.py` limits how long upwell waits.
 """
 
@@ -32,9 +32,8 @@ from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import Found, Memory, Query, Trust
 from upwell.ground.types.rpc import Ping
 from upwell.memory.external.dialects import one_line, telling_words
-from upwell.memory.external.waiting import Patience, Waiting
+from upwell.memory.external.waiting import Patience, Waiting, rescored
 from upwell.memory.options import Backend
-from upwell.memory.sqlite.rescore import rescored
 
 COMMAND = ("qmd",)
 SEARCH = "search"

@@ -21,6 +21,7 @@ from upwell.memory.lookups import (
     are_alike,
     duplicates_of,
     rarest_stems,
+    stemmer,
     words_by_stem,
 )
 from upwell.memory.meaning import QuestionVectors
@@ -39,7 +40,6 @@ from upwell.memory.postgres.writing import BY_ID, COLUMNS, from_row, insert, rem
 from upwell.memory.ranking.scoring import NOTHING, Pool
 from upwell.memory.ranking.terms import Corpus
 from upwell.memory.records import check, complete, from_json, stamped, to_json
-from upwell.memory.stems import stemmer
 from upwell.memory.team.sharing import addressed
 
 _EXACT = """

@@ -19,11 +19,10 @@ from upwell.ground.errors import StoreError
 from upwell.ground.postgres.connection import Rows, Statement, Transaction
 from upwell.ground.postgres.schema import ENSURE_TENANT
 from upwell.ground.types.memory import Memory
-from upwell.memory.lookups import SEQUENCE_BITS, scope_of
+from upwell.memory.lookups import SEQUENCE_BITS, Tally, scope_of
 from upwell.memory.ranking.signals import EXTRA_WEIGHT, anchor_keys
 from upwell.memory.ranking.terms import IndexedText, indexed, sound, speaker
 from upwell.memory.records import DETAILS, details_of, from_details, with_sound_origin
-from upwell.memory.stems import Tally
 
 COLUMNS = f"id, namespace, text, raw, {DETAILS}"
 ID, NAMESPACE, TEXT, RAW, EXPIRES, PINNED = (

@@ -1,14 +1,21 @@
 """Turn raw signals into the probability that a memory is relevant, and into the order of hits.
 
-The models are logistic regressions and linear orderings (`memory/ranking/coefficients.py`).
-`benchmarks/calibrate.py` fits them on development data, and reports the results on unseen stores.
-The data includes small samples of the stores, and ordinary events for which no memory is relevant.
+The models are logistic regressions and linear orderings. `benchmarks/calibrate.py` fits them on
+development data, and reports the results on unseen stores. The data includes small samples of the
+stores, and ordinary events for which no memory is relevant.
 
 A threshold that suits some stores is wrong for others (`docs/decisions.md`). Therefore, each store
 is queried with words drawn from unrelated memories, and the best scores are recorded for each
 number of words: the null scores, which tell how well the best memory matches by chance. A real
 match is judged by how far it is above them, so that a probability of 0.5 means the same in every
 store. This needs no labels.
+
+`benchmarks/calibrate.py` prints the coefficients, except for the intercepts, which are shifted, and
+`few` and `few_names`. With a threshold of 0.5, a memory would surface in 5 % of the events for
+which no memory is relevant. For turns of conversations the rate is 3.5 %, because the fitted
+intercept of `turn` is lowered by 0.13. `few` and `few_names` keep these rates in stores of fewer
+than 500 memories. They were set by hand, because samples of that size have too few positives for a
+fit.
 """
 
 import math
@@ -17,8 +24,209 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from upwell.memory.ranking.coefficients import BY_MEANING, BY_WORDS, Coefficients
 from upwell.memory.ranking.terms import LEAST_MEMORIES, Corpus
+
+
+class Coefficients(Struct, frozen=True):
+    """Logistic regressions and linear orderings (listwise softmax). Notes and turns of a
+    conversation have separate models, because their words are distributed differently."""
+
+    note: Mapping[str, float]
+    turn: Mapping[str, float]
+    note_order: Mapping[str, float]
+    turn_order: Mapping[str, float]
+
+
+BY_WORDS = Coefficients(
+    note={
+        "intercept": -3.725,
+        "bm25": 0.343,
+        "per_term": -0.13,
+        "margin": -0.332,
+        "coverage": 1.149,
+        "mass": -0.188,
+        "vocabulary": 2.217,
+        "words": 0.479,
+        "path": 2.012,
+        "path_tail": 1.492,
+        "path_named": 3.26,
+        "path_focus": 9.589,
+        "symbol": 2.24,
+        "matched": -1.939,
+        "rarest": 0.261,
+        "single": 1.739,
+        "single_rare": -3.981,
+        "lift": 0.13,
+        "ratio": 3.595,
+        "path_any": 0.072,
+        "path_coverage": -0.9,
+        "coverage_words": 0.484,
+        "path_squared": -3.093,
+        "telling": 1.817,
+        "none_telling": -0.474,
+        "telling_share": -1.43,
+        "small": -0.099,
+        "small_telling": -0.21,
+        "small_coverage": 0.104,
+        "few": 0.6,
+        "few_names": 3.0,
+    },
+    turn={
+        "intercept": -6.09,
+        "bm25": -0.673,
+        "per_term": 0.07,
+        "margin": 0.307,
+        "coverage": -1.06,
+        "mass": 0.9,
+        "vocabulary": 0.701,
+        "words": -2.654,
+        "window": 0.662,
+        "matched": 1.812,
+        "rarest": 1.4,
+        "single": 0.591,
+        "single_rare": -0.505,
+        "lift": 0.184,
+        "ratio": -0.811,
+        "window_ratio": 1.25,
+        "speaker": 2.481,
+        "coverage_words": 0.896,
+        "telling": 0.171,
+        "none_telling": -0.829,
+        "telling_share": 0.383,
+        "small": -0.523,
+        "small_telling": 0.072,
+        "small_coverage": 0.603,
+        "few": 0.3,
+    },
+    note_order={
+        "bm25": 3.88,
+        "coverage": 2.56,
+        "path": 1.65,
+        "path_tail": 0.88,
+        "path_named": 3.16,
+        "path_focus": 1.87,
+        "symbol": 0.69,
+        "rarest": 2.45,
+        "matched_share": 2.6,
+        "path_full": 1.06,
+        "path_join": 2.03,
+    },
+    turn_order={
+        "bm25": -0.74,
+        "window": 2.7,
+        "speaker_bm25": -0.35,
+        "speaker": 2.78,
+        "coverage": 1.68,
+        "rarest": 1.77,
+        "matched_share": 1.58,
+    },
+)
+"""The coefficients for use without an embedder."""
+
+BY_MEANING = Coefficients(
+    note={
+        "intercept": -6.864,
+        "bm25": 0.764,
+        "per_term": -0.119,
+        "margin": -0.21,
+        "coverage": 2.416,
+        "mass": 0.436,
+        "vocabulary": 1.457,
+        "words": 0.368,
+        "path": 1.048,
+        "path_tail": 1.373,
+        "path_named": 2.763,
+        "path_focus": 10.927,
+        "symbol": 2.018,
+        "matched": -1.54,
+        "rarest": 0.168,
+        "single": 1.265,
+        "single_rare": -3.535,
+        "lift": 0.179,
+        "ratio": 1.41,
+        "path_any": -0.151,
+        "path_coverage": -1.492,
+        "coverage_words": 0.004,
+        "path_squared": -2.196,
+        "telling": 1.418,
+        "none_telling": -0.531,
+        "telling_share": -0.888,
+        "small": -0.249,
+        "small_telling": -0.289,
+        "small_coverage": 0.164,
+        "meaning": 0.667,
+        "meaning_squared": -0.036,
+        "meaning_margin": 0.167,
+        "meaning_coverage": -0.314,
+        "small_meaning": 0.122,
+        "meaning_path": 0.667,
+        "few": 0.3,
+        "few_names": 3.0,
+    },
+    turn={
+        "intercept": -6.521,
+        "bm25": -0.996,
+        "per_term": 0.038,
+        "margin": 0.17,
+        "coverage": -0.475,
+        "mass": 0.887,
+        "vocabulary": 0.507,
+        "words": -2.463,
+        "window": 0.469,
+        "matched": 1.943,
+        "rarest": 2.267,
+        "single": 0.694,
+        "single_rare": -0.955,
+        "lift": 0.199,
+        "ratio": -1.295,
+        "window_ratio": 0.867,
+        "speaker": 2.231,
+        "coverage_words": 2.057,
+        "telling": -0.334,
+        "none_telling": -0.831,
+        "telling_share": 0.388,
+        "small": -0.496,
+        "small_telling": -0.018,
+        "small_coverage": 0.357,
+        "meaning": 0.72,
+        "meaning_squared": -0.028,
+        "meaning_margin": 0.163,
+        "meaning_coverage": -0.748,
+        "small_meaning": 0.223,
+        "meaning_near": 0.145,
+        "few": 0.3,
+    },
+    note_order={
+        "bm25": 2.84,
+        "coverage": 1.73,
+        "path": 1.84,
+        "path_tail": 1.04,
+        "path_named": 2.55,
+        "path_focus": 2.22,
+        "symbol": 1.14,
+        "rarest": 3.59,
+        "matched_share": 0.87,
+        "path_full": 1.33,
+        "path_join": 2.1,
+        "meaning": 0.78,
+        "meaning_margin": -0.32,
+    },
+    turn_order={
+        "bm25": 0.27,
+        "window": 1.97,
+        "speaker_bm25": 0.24,
+        "speaker": 2.24,
+        "coverage": 1.43,
+        "rarest": 0.54,
+        "matched_share": 1.34,
+        "meaning": 0.59,
+        "meaning_margin": -0.18,
+        "meaning_near": 0.47,
+    },
+)
+"""The coefficients for use with an embedder, fitted with all-MiniLM-L6-v2. The features for meaning
+are deviations from the store's mean cosine, so the fit is close for other embedders too."""
+
 
 SIZES = (1, 2, 4, 8, 16)
 """The numbers of words in the random queries."""

@@ -1,4 +1,9 @@
-"""Score a pool of candidates and return hits, most relevant first. All stores share this code."""
+"""Score a pool of candidates and return hits, most relevant first. All stores share this code.
+
+A memory that shares a trigger with the query gets the precision of that kind of trigger (the part
+before the colon): the share of surfaced memories that were useful. Two readers judged the memories
+that `upwell replay` showed for real sessions (`benchmarks/RESULTS.md`); the figures combine both.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +18,6 @@ from upwell.memory.ranking.calibrate import (
     relevance,
     usual,
 )
-from upwell.memory.ranking.precision import precision_of
 from upwell.memory.ranking.signals import (
     Candidate,
     Join,
@@ -27,6 +31,22 @@ from upwell.memory.ranking.signals import (
     word_signals,
 )
 from upwell.memory.ranking.terms import Corpus, QueryReading
+
+USUAL = 0.6
+"""The precision assumed for kinds that were not measured."""
+PRECISIONS: Mapping[str, float] = {
+    "fails": 0.61,
+    "file": 0.73,
+    "below": 0.73,
+    "symbol": 0.84,
+    "ticket": 0.8,
+}
+
+
+def precision_of(trigger: str) -> float:
+    """Return the precision of this kind of trigger, in 0..1."""
+    return PRECISIONS.get(trigger.partition(":")[0], USUAL)
+
 
 SUPERSEDED = "superseded"
 """The signal of a hit that a newer memory replaces. Such a hit never surfaces."""

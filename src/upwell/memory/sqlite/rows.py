@@ -1,26 +1,106 @@
-"""Convert memories to rows and back, number their scopes, and store the list of sources.
+"""The tables of `memory.db` that hold memories, and their indexes. Memories are converted to rows
+and back, and written with everything derived from them, in the caller's transaction.
+
+    scope ──< memory >── words (FTS5)      a memory's number `n` holds tenant, project and sequence
+                │                          in one integer: the memories of a project are a range
+                ├──< about >── anchor      exact joins with files and symbols
+                ├──< memory_trigger        the situations in which a memory surfaces
+                └── term                   how many memories in a scope contain a stem
+    background                             null scores of each scope
+    trash                                  deleted memories, kept for 30 days
+
+`words`, `anchor`, `about`, `memory_trigger` and `term` are derived from `memory` and can be
+rebuilt. Two columns of `memory` are also derived. `extra` contains words that are not separate
+words of the text, such as the parts of an identifier, and `keys` contains join keys, one per line.
+Both are stored so that searches do not have to derive them for every candidate.
 
 SQLite cannot store text with lone surrogates, which JSON escapes can produce. Such text is stored
 as bytes and comes back unchanged.
-
-The index of the sources' contents can be rebuilt from their list, but the list cannot be rebuilt.
 """
 
+import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import batched
 from typing import Any
 
-from upwell.ground.files import Stamp, stamp
 from upwell.ground.project import owners_of
-from upwell.ground.sqlite.database import Database, Owner
 from upwell.ground.types.memory import Memory, Scope
 from upwell.ground.types.rpc import EVERY, PRIVATE
-from upwell.memory.lookups import ranges
+from upwell.memory.lookups import SEQUENCE_BITS, TOKENIZER, Tally, ranges, scope_of
+from upwell.memory.ranking.signals import anchor_keys
+from upwell.memory.ranking.terms import IndexedText, indexed, sound
 from upwell.memory.records import DETAILS, details_of, from_details, is_text
-from upwell.memory.sources import Source
-from upwell.memory.sqlite.schema import PROJECT_BITS
+
+PROJECT_BITS = 18
+"""The number of bits that identify the project in a memory's number. Of the number's 63 bits, 34
+are for the sequence within the project (`memory/lookups.py: SEQUENCE_BITS`), 18 for the project and
+the rest for the tenant. This allows 17 billion memories per project, 262,143 projects per tenant,
+and 2,047 tenants."""
+
+
+def create_tables(db: sqlite3.Connection) -> None:
+    """Create the tables in an empty file."""
+    for statement in (
+        """CREATE TABLE scope (
+            no INTEGER PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL,
+            memories INTEGER NOT NULL DEFAULT 0, words INTEGER NOT NULL DEFAULT 0,
+            last INTEGER NOT NULL DEFAULT 0, UNIQUE (tenant, project))""",
+        """CREATE TABLE memory (
+            n INTEGER PRIMARY KEY, tenant TEXT NOT NULL, id TEXT NOT NULL,
+            namespace TEXT NOT NULL, text NOT NULL, tags TEXT NOT NULL,
+            paths TEXT NOT NULL, symbols TEXT NOT NULL, project TEXT NOT NULL,
+            source TEXT NOT NULL, first_line INTEGER, last_line INTEGER,
+            door TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL, session TEXT NOT NULL,
+            trust TEXT NOT NULL, pinned INTEGER NOT NULL, supersedes TEXT, expires_at REAL,
+            content_hash TEXT NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL,
+            viewed_at REAL, extra TEXT NOT NULL, keys TEXT NOT NULL, UNIQUE (tenant, id))""",
+        "CREATE INDEX memory_hash ON memory (content_hash)",
+        "CREATE INDEX memory_created ON memory (created_at)",
+        "CREATE INDEX memory_expiry ON memory (expires_at) WHERE expires_at IS NOT NULL",
+        "CREATE INDEX memory_pinned ON memory (n) WHERE pinned",
+        "CREATE INDEX memory_supersedes ON memory (supersedes) WHERE supersedes IS NOT NULL",
+        f"""CREATE VIRTUAL TABLE words USING fts5 (
+            body, extra, content = '', tokenize = '{TOKENIZER}')""",
+        "INSERT INTO words (words, rank) VALUES ('rank', 'bm25(1.0, 0.5)')",
+        """CREATE TABLE term (
+            stem TEXT NOT NULL, scope INTEGER NOT NULL, memories INTEGER NOT NULL,
+            PRIMARY KEY (stem, scope)) WITHOUT ROWID""",
+        """CREATE TABLE anchor (
+            no INTEGER PRIMARY KEY, scope INTEGER NOT NULL, key TEXT NOT NULL,
+            memories INTEGER NOT NULL DEFAULT 0, UNIQUE (key, scope))""",
+        """CREATE TABLE about (
+            anchor INTEGER NOT NULL, n INTEGER NOT NULL,
+            PRIMARY KEY (anchor, n)) WITHOUT ROWID""",
+        """CREATE TABLE background (
+            key INTEGER NOT NULL, words INTEGER NOT NULL, mean REAL NOT NULL,
+            spread REAL NOT NULL, memories INTEGER NOT NULL,
+            PRIMARY KEY (key, words)) WITHOUT ROWID""",
+        """CREATE TABLE trash (
+            tenant TEXT NOT NULL, id TEXT NOT NULL, deleted_at REAL NOT NULL,
+            memory TEXT NOT NULL, PRIMARY KEY (tenant, id)) WITHOUT ROWID""",
+    ):
+        db.execute(statement)
+
+
+def add_triggers(db: sqlite3.Connection) -> None:
+    """Add the columns `triggers` and `occurrences`. `triggers` are the situations in which a memory
+    surfaces, not SQL triggers. `occurrences` is the number of sessions that led to the
+    memory."""
+    db.execute("ALTER TABLE memory ADD COLUMN triggers NOT NULL DEFAULT '[]'")
+    db.execute("ALTER TABLE memory ADD COLUMN occurrences NOT NULL DEFAULT 1")
+    db.execute(
+        """CREATE TABLE memory_trigger (
+            trigger TEXT NOT NULL, n INTEGER NOT NULL,
+            PRIMARY KEY (trigger, n)) WITHOUT ROWID"""
+    )
+
+
+MIGRATIONS = (create_tables, add_triggers)
+"""The migrations of the tables, oldest first."""
+
 
 COLUMNS = f"tenant, id, namespace, text, {DETAILS}"
 
@@ -174,46 +254,126 @@ def snapshot(db: sqlite3.Connection) -> Iterator[None]:
         db.rollback()
 
 
-class SqliteSources:
-    """`Sources` in one database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def all(self) -> list[Source]:
-        rows = await self._database.read(
-            lambda db: db.execute("SELECT path, cited, project FROM source ORDER BY no").fetchall()
-        )
-        return [
-            Source(path, cited, project or None)
-            for path, cited, project in rows
-            if all(isinstance(value, str) for value in (path, cited, project))
-        ]
-
-    def stamp(self) -> tuple[Stamp | None, ...]:
-        path = str(self._database.path)
-        return stamp(path), stamp(f"{path}-wal")
-
-    async def add(self, source: Source) -> None:
-        await self._database.write(
-            lambda db: db.execute(
-                "INSERT INTO source (path, cited, project) VALUES (?, ?, ?) ON CONFLICT (path) "
-                "DO UPDATE SET cited = excluded.cited, project = excluded.project",
-                (source.path, source.cited, source.project or ""),
-            )
-        )
-
-    async def remove(self, path: str) -> bool:
-        return await self._database.write(
-            lambda db: db.execute("DELETE FROM source WHERE path = ?", (path,)).rowcount > 0
-        )
+_MARKS = ",".join("?" * (len(COLUMNS.split(",")) + 3))
 
 
-def _create(db: sqlite3.Connection) -> None:
+def insert(
+    db: sqlite3.Connection, memories: Sequence[Memory], around: Mapping[str, str] | None = None
+) -> list[int]:
+    """Store these memories, which must have ids, hashes and times, and return their numbers. A
+    memory replaces an earlier one with the same id. If a batch repeats an id, only the last memory
+    with that id is stored, and the earlier ones get the number 0. `around` maps ids to words from
+    the context of a memory's text, such as the headings above it. Searches treat these words like
+    tags."""
+    numbers: list[int] = []
+    tallies: dict[int, Tally] = defaultdict(Tally)
+    joins: list[tuple[int, str]] = []
+    triggers: list[tuple[str, int]] = []
+    latest = {(memory.tenant, memory.id): index for index, memory in enumerate(memories)}
+    for index, memory in enumerate(memories):
+        if latest[memory.tenant, memory.id] != index:
+            numbers.append(0)
+            continue
+        n = _number(db, memory)
+        numbers.append(n)
+        parts, keys = indexed(memory, (around or {}).get(memory.id, "")), anchor_keys(memory)
+        _write(db, n, memory, parts, keys)
+        tallies[scope_of(n)].count(parts, keys, 1)
+        joins += [(n, key) for key in keys]
+        triggers += [(sound(trigger), n) for trigger in memory.triggers]
+    for scope, tally in tallies.items():
+        _apply(db, scope, tally)
+    _join(db, joins)
+    db.executemany("INSERT OR IGNORE INTO memory_trigger VALUES (?, ?)", triggers)
+    return numbers
+
+
+def remove(db: sqlite3.Connection, n: int) -> None:
+    """Remove a memory's row and its entries in every index."""
+    text, extra, key_lines, triggers = db.execute(
+        "SELECT text, extra, keys, triggers FROM memory WHERE n = ?", (n,)
+    ).fetchone()
+    parts = IndexedText(sound(text_of(text)), extra)
+    keys = key_lines.split("\n") if key_lines else []
+    scope = scope_of(n)
     db.execute(
-        "CREATE TABLE source (no INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, "
-        "cited TEXT NOT NULL, project TEXT NOT NULL)"
+        "INSERT INTO words (words, rowid, body, extra) VALUES ('delete', ?, ?, ?)",
+        (n, parts.body, parts.extra),
+    )
+    db.executemany(
+        "DELETE FROM about WHERE n = ? AND anchor = "
+        "(SELECT no FROM anchor WHERE key = ? AND scope = ?)",
+        [(n, key, scope) for key in keys],
+    )
+    db.executemany(
+        "DELETE FROM memory_trigger WHERE trigger = ? AND n = ?",
+        [(sound(trigger), n) for trigger in json.loads(triggers)],
+    )
+    db.execute("DELETE FROM memory WHERE n = ?", (n,))
+    tally = Tally()
+    tally.count(parts, keys, -1)
+    _apply(db, scope, tally)
+    db.executemany(
+        "DELETE FROM anchor WHERE key = ? AND scope = ? AND memories <= 0",
+        [(key, scope) for key in keys],
+    )
+    db.executemany(
+        "DELETE FROM term WHERE stem = ? AND scope = ? AND memories <= 0",
+        [(stem, scope) for stem in tally.stems],
     )
 
 
-OWNER = Owner("sources", [_create])
+def _number(db: sqlite3.Connection, memory: Memory) -> int:
+    """Return the number that the memory already has in the same scope, or the next free one. A
+    stored memory with the same id is removed."""
+    scope = scope_number(db, memory.tenant, memory.project)
+    old = number_of(db, memory.tenant, memory.id)
+    if old is not None:
+        remove(db, old)
+        if scope_of(old) == scope:
+            return old
+    # The counter may be damaged. If it returned a number that is in use, no new memory could be
+    # stored.
+    first, beyond = scope << SEQUENCE_BITS, scope + 1 << SEQUENCE_BITS
+    row = db.execute(
+        "UPDATE scope SET last = 1 + max(CAST(last AS INTEGER), coalesce("
+        "(SELECT max(n) FROM memory WHERE n >= ? AND n < ?) - ?, 0)) WHERE no = ? RETURNING last",
+        (first, beyond, first, scope),
+    ).fetchone()
+    return int(first | row[0])
+
+
+def _write(
+    db: sqlite3.Connection, n: int, memory: Memory, parts: IndexedText, keys: Sequence[str]
+) -> None:
+    db.execute(
+        f"INSERT INTO memory (n, {COLUMNS}, extra, keys) VALUES ({_MARKS})",
+        (n, *to_row(memory), parts.extra, "\n".join(keys)),
+    )
+    db.execute(
+        "INSERT INTO words (rowid, body, extra) VALUES (?, ?, ?)", (n, parts.body, parts.extra)
+    )
+
+
+def _apply(db: sqlite3.Connection, scope: int, tally: Tally) -> None:
+    db.execute(
+        "UPDATE scope SET memories = memories + ?, words = words + ? WHERE no = ?",
+        (tally.memories, tally.words, scope),
+    )
+    db.executemany(
+        "INSERT INTO term VALUES (?, ?, ?) ON CONFLICT (stem, scope) "
+        "DO UPDATE SET memories = memories + excluded.memories",
+        [(stem, scope, change) for stem, change in sorted(tally.stems.items())],
+    )
+    db.executemany(
+        "INSERT INTO anchor (scope, key, memories) VALUES (?, ?, ?) ON CONFLICT (key, scope) "
+        "DO UPDATE SET memories = memories + excluded.memories",
+        [(scope, key, change) for key, change in sorted(tally.anchors.items())],
+    )
+
+
+def _join(db: sqlite3.Connection, joins: Iterable[tuple[int, str]]) -> None:
+    db.executemany(
+        "INSERT OR IGNORE INTO about SELECT no, ? FROM anchor WHERE key = ? AND scope = ?",
+        [(n, key, scope_of(n)) for n, key in joins],
+    )

@@ -17,8 +17,7 @@ from upwell.ground.sqlite.database import Owner
 from upwell.ground.sqlite.file import DamagedFile
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory
 from upwell.ground.types.rpc import PRIVATE
-from upwell.memory.sqlite.rows import by_id, marks, number_of
-from upwell.memory.sqlite.writing import insert, remove
+from upwell.memory.sqlite.rows import by_id, insert, marks, number_of, remove
 from upwell.memory.team.exchange import Outgoing, Removal, WriteQueue
 
 

@@ -17,14 +17,12 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, Discarded, WordCounts
-from upwell.memory.lookups import neighbours, stems_to_count, worthwhile
+from upwell.memory.lookups import neighbours, stemmer, stems_to_count, worthwhile
 from upwell.memory.meaning import QuestionVectors
 from upwell.memory.ranking.scoring import NOTHING, Pool, Successor
 from upwell.memory.ranking.signals import Candidate, Likeness, join_keys
 from upwell.memory.ranking.terms import MAX_TEXTS, Corpus
 from upwell.memory.records import check, complete, from_json, stamped, to_json
-from upwell.memory.sqlite import null_scores, schema
-from upwell.memory.sqlite.duplicates import find_duplicates
 from upwell.memory.sqlite.lookup import (
     SqliteFilter,
     by_anchors,
@@ -32,26 +30,31 @@ from upwell.memory.sqlite.lookup import (
     by_words,
     candidates,
     corpus_seen_by,
+    due_for_measuring,
     existing_joins,
     filter_of,
+    find_duplicates,
     has_memory_about,
+    measure_null_scores,
     memories_with,
+    null_scores_of,
     read,
     successors,
 )
 from upwell.memory.sqlite.rows import (
     COLUMNS,
+    MIGRATIONS,
     by_id,
     from_row,
+    insert,
     newest,
     number_of,
+    remove,
     snapshot,
     visible_scopes,
     within,
 )
 from upwell.memory.sqlite.vectors import VectorTable
-from upwell.memory.sqlite.writing import insert, remove
-from upwell.memory.stems import stemmer
 from upwell.memory.team.sharing import for_worktrees
 
 if TYPE_CHECKING:
@@ -124,8 +127,8 @@ class SqliteStore:
             Scope(tenant=self._tenant, project=project)
             for project in dict.fromkeys([*projects, None])
         ]
-        for scope in await self._database.read(lambda db: null_scores.due(db, scopes)):
-            await null_scores.measure(self._database, scope)
+        for scope in await self._database.read(lambda db: due_for_measuring(db, scopes)):
+            await measure_null_scores(self._database, scope)
 
     async def update(self, memory: Memory) -> None:
         check(memory)
@@ -423,7 +426,7 @@ def gather(
         triggered=triggered,
         readings=readings,
         corpus=corpus,
-        null_scores=null_scores.load(db, query.scope, corpus),
+        null_scores=null_scores_of(db, query.scope, corpus),
         likeness=likeness,
         successors=_replacements(db, gathered.values(), corpus, keep),
     )
@@ -477,5 +480,5 @@ def _salvage(source: DamagedFile, fresh: sqlite3.Connection) -> int:
     return saved
 
 
-OWNER = Owner("memory", schema.MIGRATIONS, _salvage, oldest=2)
+OWNER = Owner("memory", MIGRATIONS, _salvage, oldest=2)
 """The memory tables in a database file."""

@@ -1,7 +1,7 @@
 """Store the vectors of memories in the same file as the memories, and find the memories that have
 no vector.
 
-    vector_model ──< vector >── memory (memory/sqlite/schema.py)
+    vector_model ──< vector >── memory (memory/sqlite/rows.py)
 
 Vectors can be rebuilt. A database trigger deletes the vector of a memory that is deleted or
 changed. Vectors are stored with half precision, which changes a cosine by less than 0.001.

@@ -22,8 +22,8 @@ from importlib.resources import files
 from msgspec import Struct
 
 from upwell.ground.text.words import cjk_terms, fold
+from upwell.memory.lookups import stemmer
 from upwell.memory.ranking.terms import EVERYDAY_WORDS, sound
-from upwell.memory.stems import stemmer
 
 SYNONYM_WEIGHT, SIBLING_WEIGHT = 0.3, 0.15
 """The weights of synonyms: between the head of a group and another of its words, and between two of
