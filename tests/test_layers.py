@@ -35,8 +35,8 @@ STAIRS = {
         relocation sqlite postgres documents folder external library line transfer
     """.split(),
     "surface": """
-        loaded query options event seen_log moments render scopes bearing worth intent journal
-        learning verdict lessons filters rules judge session_start record explain pipeline offer
+        loaded query options event seen_log moments render bearing worth intent journal learning
+        lessons filters rules judge session_start record explain pipeline offer
     """.split(),
     "gateway": """
         options shapes eras clients upstreams calls routing front server

@@ -24,7 +24,7 @@ from upwell.memory.library import Library
 from upwell.memory.notes.stm import ShortTerm
 from upwell.surface.learning import Learning
 from upwell.surface.lessons import lack_of
-from upwell.surface.scopes import PAUSED, is_guard, replaced_among, scope_of, standing
+from upwell.surface.rules import PAUSED, is_guard, replaced_among, scope_of, standing
 
 
 async def accept(

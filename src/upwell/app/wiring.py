@@ -40,7 +40,7 @@ from upwell.hook.door import HookDoor, HookParts, TurnEnd
 from upwell.memory.base import FallBack, Recall, StoreRecall
 from upwell.memory.notes.stm import ping_of
 from upwell.surface.judge import judge_ping
-from upwell.surface.scopes import Guards
+from upwell.surface.rules import Guards
 from upwell.tools.base import Toolbox
 from upwell.tools.resources import Resources
 from upwell.usage.audit import Audit

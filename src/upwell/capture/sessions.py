@@ -36,7 +36,7 @@ from upwell.ground.secrets.redact import has_secret
 from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.memory import Memory, Provenance
 from upwell.hosts.events import plain_args
-from upwell.surface.scopes import RuleScope
+from upwell.surface.rules import RuleScope
 
 MAX_PROPOSALS = 20
 """The maximum number of proposals from one reading of a session. Only the latest are kept."""

@@ -154,7 +154,7 @@ def has_guards() -> bool:
     from upwell.cli.session import with_store
     from upwell.ground.errors import StoreError
     from upwell.ground.types.memory import Scope
-    from upwell.surface.scopes import MAX_GUARDS, is_guard
+    from upwell.surface.rules import MAX_GUARDS, is_guard
 
     try:
         rules = with_store(lambda app: app.memory.store.pinned(Scope(), limit=MAX_GUARDS))

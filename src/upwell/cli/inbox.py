@@ -180,7 +180,7 @@ async def _store(
     texts: Sequence[str] | None = None,
 ) -> int:
     from upwell.app.review import accept
-    from upwell.surface.scopes import scope_of
+    from upwell.surface.rules import scope_of
 
     memories, added = await accept(app, box, proposals, texts)
     scopes = Counter(scope_of(memory).in_words() for memory in memories if memory.pinned)
@@ -225,7 +225,7 @@ def _named(project: str | None) -> str | None:
 
 def _evidence(proposal: "Proposal", *, names_project: bool) -> "Sequence[str]":
     from upwell.episodes.triggers import in_words
-    from upwell.surface.scopes import scope_of
+    from upwell.surface.rules import scope_of
 
     date = (iso(proposal.at) or "")[:10]
     lines = [" ".join(filter(None, (f"from {proposal.source}", date and f"of {date}")))]

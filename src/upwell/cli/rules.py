@@ -76,7 +76,7 @@ def add(
     guard: Guard = False,
 ) -> None:
     """Add a standing rule and print its id."""
-    from upwell.surface.scopes import GUARD, check_guard, checked_scope
+    from upwell.surface.rules import GUARD, check_guard, checked_scope
 
     scope = checked_scope(path or (), tool or ())
     if guard:
@@ -111,7 +111,7 @@ def keep(
 ) -> None:
     """Turn a proposal or a stored memory into a standing rule."""
     from upwell.cli.inbox import open_inbox
-    from upwell.surface.scopes import checked_scope, standing
+    from upwell.surface.rules import checked_scope, standing
 
     box = open_inbox()
     proposals = [item for item in box.waiting() if item.id == rule]
@@ -136,7 +136,7 @@ def keep(
 def scope(rule: Id, path: Paths = None, tool: Tools = None, everywhere: Everywhere = False) -> None:
     """Give a rule another scope. The rule then belongs to this repository unless --everywhere is
     given. Without --path and --tool it opens every session."""
-    from upwell.surface.scopes import checked_scope
+    from upwell.surface.rules import checked_scope
 
     triggers = checked_scope(path or (), tool or ()).triggers()
     project = None if everywhere else repository_of(os.getcwd())

@@ -28,7 +28,7 @@ from upwell.surface.offer import Offers
 from upwell.surface.options import READ_COMMAND
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.render import ENTRY_MARK, by_command
-from upwell.surface.scopes import Guards
+from upwell.surface.rules import Guards
 
 NEUTRAL = b"{}"
 DUPLICATE_SECONDS = 5.0

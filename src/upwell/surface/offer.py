@@ -21,7 +21,7 @@ from upwell.ground.background import BackgroundTasks, Receipt
 from upwell.ground.trace import LOG
 from upwell.ground.types.cue import Cue, Skip, SkipReason, Surfacing, ToolAnswer
 from upwell.surface.pipeline import Outcome, Surfacer
-from upwell.surface.scopes import Guards, Refusal
+from upwell.surface.rules import Guards, Refusal
 
 
 class Offers:

@@ -240,7 +240,8 @@ class Surfacer:
         if moment is Moment.ROUTINE and self._has_strong(lessons, cue):
             moment = Moment.LESSON
         outcome = await self._decide(cue, moment, lessons)
-        outcome = await self._session_start.add_if_due(cue, outcome, self._clock.now())
+        if cue.session in self._session_start.owed:
+            outcome = await self._session_start.add_if_due(cue, outcome, self._clock.now())
         outcome = await self._rules.add_if_due(cue, outcome)
         return replace(outcome, moment=str(moment)) if moment else outcome
 

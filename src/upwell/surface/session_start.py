@@ -132,7 +132,7 @@ class SessionStart(Struct, frozen=True):
 
     async def add_if_due(self, cue: Cue, outcome: Surfacing | Skip, now: float) -> Surfacing | Skip:
         """`outcome` with the pending opening of the cue's session, if any."""
-        if cue.session not in self.owed or cue.door not in (Door.PROMPT, Door.TOOL):
+        if cue.door not in (Door.PROMPT, Door.TOOL):
             return outcome
         if isinstance(outcome, Skip) and outcome.reason in _WAITING:
             return outcome

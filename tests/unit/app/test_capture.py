@@ -13,7 +13,7 @@ from upwell.app.capture import MAX_TURN_BYTES, Gain, SessionCapture
 from upwell.app.review import accept
 from upwell.capture.inbox import inbox_at
 from upwell.replay.transcripts import transcripts_at
-from upwell.surface.scopes import scope_of
+from upwell.surface.rules import scope_of
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from upwell.app import App
 from upwell.app.dashboard.memory import detail, memories
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
-from upwell.surface.scopes import RuleScope
+from upwell.surface.rules import RuleScope
 
 
 async def test_a_memory_counts_as_said_before_its_use_is_judged(app: App) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from upwell.hook.door import _cue
 from upwell.hosts import HOSTS
-from upwell.surface.scopes import RuleScope
+from upwell.surface.rules import RuleScope
 
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "claude": ("PreToolUse", {"tool_name": "mcp__code_hub__delete_repo"}),

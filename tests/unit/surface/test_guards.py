@@ -11,7 +11,7 @@ from upwell.ground.errors import StoreCorrupt, UsageError
 from upwell.ground.ledger import TtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Memory, Scope, Trust
-from upwell.surface.scopes import (
+from upwell.surface.rules import (
     FRESH_SECONDS,
     GUARD,
     PAUSED,

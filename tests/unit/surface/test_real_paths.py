@@ -11,7 +11,7 @@ from upwell.ground.types.memory import Memory
 from upwell.surface.event import with_real_paths
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.surface.scopes import Guards, RuleScope, files_of, standing
+from upwell.surface.rules import Guards, RuleScope, files_of, standing
 from upwell.testing import FakeRecall
 
 

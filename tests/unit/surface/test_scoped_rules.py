@@ -10,7 +10,7 @@ from tests.unit.surface.test_rules import FOUND, RULE, Pinned, prompt, surfacer,
 from upwell.ground.types.cue import Cue, Surfacing
 from upwell.ground.types.memory import Memory
 from upwell.surface.loaded import loaded_by
-from upwell.surface.scopes import PAUSED, RuleScope
+from upwell.surface.rules import PAUSED, RuleScope
 
 API = Memory(
     id="api",

@@ -8,7 +8,7 @@ import pytest
 from upwell.ground.errors import UsageError
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
-from upwell.surface.scopes import RuleScope, checked_scope, scope_of
+from upwell.surface.rules import RuleScope, checked_scope, scope_of
 
 
 def tool(name: str, cwd: str = "/repo", **args: Any) -> Cue:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from upwell.ground.types.cue import Cue, Moment, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
-from upwell.surface.verdict import (
+from upwell.surface.judge import (
     MAX_CANDIDATES,
     SYSTEM,
     JudgeQuestion,

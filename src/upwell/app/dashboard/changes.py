@@ -19,7 +19,7 @@ from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
 from upwell.ground.types.cue import Feedback, Rating
 from upwell.ground.types.memory import Memory, Provenance
-from upwell.surface.scopes import checked_scope, standing
+from upwell.surface.rules import checked_scope, standing
 from upwell.tools.feedback import noted
 from upwell.web.dashboard.routes import Fields
 

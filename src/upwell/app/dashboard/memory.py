@@ -14,7 +14,7 @@ from upwell.ground.types.memory import Hit, Memory, Scope, Trust
 from upwell.memory.lookups import counted, stemmer
 from upwell.memory.ranking.terms import query_words
 from upwell.surface.render import citation
-from upwell.surface.scopes import PAUSED
+from upwell.surface.rules import PAUSED
 from upwell.web.dashboard.routes import Fields
 
 SHOWN = 40

@@ -38,7 +38,7 @@ from upwell.surface.offer import Offer, Offers
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.render import by_command, marked, place, worded
-from upwell.surface.scopes import Guards
+from upwell.surface.rules import Guards
 from upwell.wire.rawjson import NotJson, RawObject
 
 
