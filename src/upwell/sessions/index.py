@@ -88,7 +88,8 @@ class SessionMatch(Struct, frozen=True):
 
 class SessionIndex:
     """The index of past sessions. `transcripts` lists the transcripts that exist now. `excludes`
-    returns whether the sessions in a folder must not be indexed."""
+    returns whether the sessions in a folder must not be indexed. Every method raises `StoreError`
+    if the database cannot be read or written."""
 
     def __init__(
         self,
@@ -109,22 +110,14 @@ class SessionIndex:
         self, show: Progress = lambda done, total: None, seconds: float | None = None
     ) -> bool:
         """Index the new parts of the transcripts. After `seconds`, no further transaction is begun.
-        Returns False if time ran out. The next call then continues.
-
-        Raises:
-            StoreError: the database cannot be written.
-        """
+        Returns False if time ran out. The next call then continues."""
         # Even a replay needs the real clock here, because reading takes real time.
         ends = SYSTEM_CLOCK.monotonic() + seconds if seconds is not None else None
         transcripts = await asyncio.to_thread(self._transcripts)
         return await self._read(transcripts, show, ends)
 
     async def read_one(self, path: str) -> None:
-        """Index what a session has added to its own transcript, such as at the end of a turn.
-
-        Raises:
-            StoreError: the database cannot be written.
-        """
+        """Index what a session has added to its own transcript, such as at the end of a turn."""
         if own_bytes(path):
             with contextlib.suppress(UsageError):
                 await self._read(transcripts_at([Path(path)]), lambda done, total: None, None)
@@ -152,21 +145,13 @@ class SessionIndex:
 
     async def search(self, question: str, scope: SessionScope, limit: int) -> list[SessionMatch]:
         """The sessions most relevant to the question, best first. If the question contains an
-        error, sessions with the same error are also found, even if paths and numbers in it differ.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        error, sessions with the same error are also found, whatever paths and numbers it has."""
         database = await self._open()
         return await database.read(lambda db: self._search(db, question, scope, limit))
 
     async def changes(self, path: str, scope: SessionScope, limit: int) -> list[SessionMatch]:
         """The turns that changed this file, newest first. `path` is absolute, relative to a
-        project, or only a name.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        project, or only a name."""
         database = await self._open()
         return await database.read(lambda db: _changes(db, path, scope, limit))
 
@@ -175,7 +160,6 @@ class SessionIndex:
 
         Raises:
             UsageError: no session matches, several do, or the session has no such turn.
-            StoreError: the database cannot be read.
         """
         database = await self._open()
         return await database.read(lambda db: _located(db, locator))
@@ -183,11 +167,7 @@ class SessionIndex:
     async def closing(self, match: SessionMatch) -> SessionMatch | None:
         """The last turn with a conclusion in the session of `match`, if `match` is the session's
         first turn and not that turn itself. A session's first request describes its subject; what
-        was settled stands at its end.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        was settled stands at its end."""
         if match.turn.number or match.session.turns < 2:
             return None
         database = await self._open()
@@ -199,11 +179,7 @@ class SessionIndex:
         self, scope: SessionScope, before: tuple[float, str] | None, limit: int
     ) -> list[Listed]:
         """A page of sessions, the most recently ended first. `before` is the end time and name of
-        the last session on the previous page; None starts with the newest session.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        the last session on the previous page; None starts with the newest session."""
         database, start = await self._open(), before or (math.inf, "")
         return await database.read(
             lambda db: tables.listed(db, scope.project, scope.host, start, limit)
@@ -219,11 +195,7 @@ class SessionIndex:
 
     async def recorded(self, name: str) -> list[SessionMatch]:
         """Every turn of the session with this name, oldest first. Empty if there is no such
-        session.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        session."""
         pairs = await (await self._open()).read(lambda db: tables.recorded(db, name))
         return [SessionMatch(session, turn, 0.0) for session, turn in pairs]
 

@@ -59,7 +59,8 @@ class _Decision(Struct, frozen=True):
 
 
 class Journal:
-    """Queues decisions, writes them as events, and reads them back."""
+    """Queues decisions, writes them as events, and reads them back. What reads raises `StoreError`
+    if the store fails."""
 
     def __init__(
         self, ttl_store: TtlStore, options: PipelineOptions, clock: Clock = SYSTEM_CLOCK
@@ -103,11 +104,7 @@ class Journal:
                 LOG.warning("decisions were not stored: %s", error)
 
     async def find(self, key: str) -> dict[str, Any] | None:
-        """The decision with this key; None if it does not exist or has expired.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """The decision with this key; None if it does not exist or has expired."""
         await self.flush()
         event = await self._events.find(key)
         return self.described(event) if event and event.kind == KIND else None
@@ -117,22 +114,14 @@ class Journal:
     ) -> list[dict[str, Any]]:
         """The latest decisions written before `before`, newest first. Each has the time at which it
         was `written`, and its `queries`, `step` and `file` if they are still stored. `matching`
-        maps fields to the exact values required.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        maps fields to the exact values required."""
         await self.flush()
         events = await self._events.latest(limit, kind=KIND, before=before, matching=matching)
         return [self.described(event) for event in events]
 
     async def clear_queries(self) -> int:
         """Remove query texts, steps and paths that are older than the configured retention or that
-        may no longer be stored. Returns the number of decisions that had such texts.
-
-        Raises:
-            StoreError: the store failed.
-        """
+        may no longer be stored. Returns the number of decisions that had such texts."""
         horizon = self._clock.now() - self.retention_seconds()
         tools = [tool for tool in await self._events.tools() if not self.may_persist(tool or None)]
         return await self._events.clear_texts(horizon, tools)

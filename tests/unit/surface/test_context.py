@@ -1,4 +1,4 @@
-"""The five levels at which a call becomes a query, in the order of priority of seed 000."""
+"""The parts of the query of a cue: text, files, names and project."""
 
 from time import process_time
 
@@ -9,51 +9,16 @@ from upwell.ground.types.memory import QuerySource
 from upwell.surface.query import CueReader
 
 
-def query_of(cue, limit=10, templates=None):
-    return CueReader(templates or {}).query(cue, limit)
+def query_of(cue):
+    return CueReader().query(cue, 10)
 
 
-def tool(name, args, templates=None):
-    return query_of(Cue(door="tool", tool=name, args=args), templates=templates)
-
-
-@pytest.mark.parametrize(
-    ("name", "args", "source", "text"),
-    [
-        ("Grep", {"pattern": "rate limit"}, QuerySource.TEMPLATE, "rate limit"),
-        (
-            "fs__read_file",
-            {"path": "/a/auth.py", "_context_query": "token refresh"},
-            QuerySource.AGENT,
-            "token refresh",
-        ),
-        (
-            "fs__read_file",
-            {"path": "/home/me/src/billing/retry_policy.py", "query": "x"},
-            QuerySource.PATH,
-            "billing retry policy",
-        ),
-        (
-            "web__search",
-            {"query": "webhook signatures", "url": ""},
-            QuerySource.KEYS,
-            "webhook signatures",
-        ),
-        ("shop__list_orders", {"n": 1}, QuerySource.TOOL_NAME, "list orders"),
-    ],
-)
-def test_each_level_gives_its_query(name, args, source, text):
-    query = tool(name, args)
-    assert (query.source, query.texts) == (source, (text,))
+def tool(name, args):
+    return query_of(Cue(door="tool", tool=name, args=args))
 
 
 def test_a_level_without_a_usable_word_gives_way():
     assert tool("x__read", {"path": "/src/index", "query": "billing"}).source is QuerySource.KEYS
-
-
-def test_templates_of_the_user_come_first():
-    query = tool("Grep", {"pattern": "p", "why": "slow start"}, {"Grep": "{why}"})
-    assert query.texts == ("slow start",)
 
 
 def test_files_and_names_are_passed_on_at_every_level():
@@ -91,7 +56,7 @@ def test_odd_arguments_do_no_harm(args):
     ],
 )
 def test_only_explicit_requests_wait(cue, awaited):
-    query = query_of(cue, 5)
+    query = query_of(cue)
     assert query is not None
     assert query.awaited is awaited
 

@@ -21,6 +21,15 @@ def hit(identity: str, score: float, **signals: float) -> Hit:
     return Hit(memory=Memory(id=identity, text=f"{identity} text"), score=score, signals=signals)
 
 
+def past(**fields: object) -> dict[str, object]:
+    """A decision from the journal."""
+    return {
+        **dict.fromkeys(("id", "tool", "moment", "situation", "detail"), ""),
+        **dict.fromkeys(("memories", "queries", "missing"), ()),
+        **{"door": "prompt", "late": False, **fields},
+    }
+
+
 def test_every_reason_has_an_explanation() -> None:
     assert set(REASONS) == set(SkipReason)
 
@@ -135,18 +144,8 @@ def test_the_moment_and_the_novelty_are_named() -> None:
 
 
 def test_a_past_decision_names_them_too() -> None:
-    decision = {
-        "id": "s_1",
-        "door": "prompt",
-        "tool": None,
-        "moment": "question",
-        "late": False,
-        "memories": [["m", 0.8]],
-        "evidence": {"m": {"new": 0.42}},
-        "situation": "",
-        "queries": [],
-        "missing": [],
-    }
+    evidence = {"m": {"new": 0.42}}
+    decision = past(id="s_1", moment="question", memories=[["m", 0.8]], evidence=evidence)
     assert account_of_past(decision, {"m": "text"}) == [
         "prompt: spoke, 1 memory (s_1)",
         "  0.80 m text",
@@ -177,12 +176,7 @@ def test_a_place_that_could_not_be_searched_is_the_reason_for_silence() -> None:
     missing = ("ltm: it took too long",)
     skip = Skip(reason=SkipReason.NO_CANDIDATES, missing=missing)
     assert "a place could not be searched" in account_of(skip, 0.5, Door.PROMPT)[0]
-    past = {
-        **dict.fromkeys(("id", "tool", "moment", "situation", "detail"), ""),
-        **dict.fromkeys(("memories", "queries"), ()),
-        **{"door": "prompt", "late": False, "outcome": "no_candidates", "missing": missing},
-    }
-    assert account_of_past(past, {}) == [
+    assert account_of_past(past(outcome="no_candidates", missing=missing), {}) == [
         "prompt: silent: no memory was found, and a place could not be searched (no_candidates)",
         "  not searched: ltm: it took too long",
     ]
@@ -198,11 +192,7 @@ def test_an_empty_memory_is_called_empty() -> None:
 
 def test_a_start_without_rules_is_explained_in_the_past_as_in_the_present() -> None:
     skip = Skip(reason=SkipReason.NO_CANDIDATES)
-    past = {
-        **dict.fromkeys(("id", "tool", "moment", "situation", "detail"), ""),
-        **dict.fromkeys(("memories", "queries", "missing"), ()),
-        **{"door": "session", "late": False, "outcome": "no_candidates"},
-    }
+    decision = past(door="session", outcome="no_candidates")
     words = "no standing rule or recent note is due at the start of a session (no_candidates)"
     assert account_of(skip, 0.5, Door.SESSION)[0] == f"upwell stayed silent: {words}"
-    assert account_of_past(past, {}) == [f"session: silent: {words}"]
+    assert account_of_past(decision, {}) == [f"session: silent: {words}"]

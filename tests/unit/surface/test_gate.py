@@ -213,15 +213,3 @@ def test_a_verb_with_two_meanings_counts_in_company(writing: str, reading: str) 
 def test_a_shell_is_no_write_tool(tool: str) -> None:
     """If it were one, no memory would surface at a failed command, and no output be shortened."""
     assert not taken_for_a_write(tool)
-
-
-@pytest.mark.parametrize(
-    "tool", ["db__drop_table", "fs__save_file", "chat__post_message", "db__truncate_table"]
-)
-def test_verbs_of_many_interfaces(tool: str) -> None:
-    assert taken_for_a_write(tool)
-
-
-def test_annotations_decide_before_the_name() -> None:
-    reads = Cue(door="tool", tool="x__drop_cache", annotations={"readOnlyHint": True})
-    assert writes(reads) == ""

@@ -135,11 +135,6 @@ def test_a_preview_shows_the_matching_part():
     assert shown.endswith("…")
 
 
-def test_a_preview_of_a_short_text_is_the_text_on_one_line():
-    assert preview("a  b\n\nc", [], 220) == "a b c"
-    assert len(preview("x" * 300, [], 220)) == 220
-
-
 def test_budgets_count_frame_and_citations():
     profile = profile_of(Door.TOOL, Intent(), PipelineOptions())
     many = [hit("long " * 300, f"m{i}") for i in range(9)]

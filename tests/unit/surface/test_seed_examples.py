@@ -1,4 +1,4 @@
-"""The numbered examples of seed 003 and of its companion proposal."""
+"""The numbered examples of seed 003 and of its companion proposal, and a few of our own."""
 
 from collections.abc import Sequence
 
@@ -62,6 +62,10 @@ NOW = 1_775_692_800.0  # 2026-04-09T00:00:00Z
         ("A3.8", "كيف؟", True),
         ("A3.8", "why not?", True),
         ("A3.8", "…", False),
+        ("", "good morning", False),
+        ("", "looks good to me", False),
+        ("", "¿cuándo es?", True),
+        ("", "JC moved to Lima last week", True),
     ],
 )
 def test_messages_that_need_a_search(number: object, message: str, applicable: bool) -> None:
@@ -99,6 +103,8 @@ def test_messages_that_need_a_search(number: object, message: str, applicable: b
         ),
         ("A3.9", "Is Cookie healthy?", ("Is Cookie healthy?", "healthy", "Cookie")),
         ("A3.9", "tell UNICEF", ("tell UNICEF", "tell", "UNICEF")),
+        ("", "what does JC's dog love?", ("what does JC's dog love?", "dog love", "JC")),
+        ("", "   ", ()),
     ],
 )
 def test_queries_are_those_of_the_seed(
@@ -110,6 +116,31 @@ def test_queries_are_those_of_the_seed(
         result[0].encode()
     else:
         assert result == queries
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("What did María José say about the API in NASA?", ["María", "José", "API", "NASA"]),
+        ("¿Cuándo es el cumpleaños de Eva?", ["Eva"]),
+        ("Is Cookie healthy?", ["Cookie"]),
+        ("JC's dog", ["JC"]),
+        ("tell UNICEF", ["UNICEF"]),
+        ("Restart the quokka cluster. Then ask Ada", ["Ada"]),
+        ("Maria's deploy script fails in Berlin", ["Maria", "Berlin"]),
+        ("Arregla el test de Ana", ["Ana"]),
+        ("PaymentService is slow", ["PaymentService"]),
+        ("- Update the README\n- Check Grafana", ["README", "Grafana"]),
+        ("1) Update it\n## Heading\nMove it", []),
+        ("- [x] Remove the flag\na) Rotate it\n(b) Notify Omar\niv. Check it", ["Omar"]),
+        ("| restart | Ana |\nFetch it • Parse it", ["Ana"]),
+        ("J. Smith asks JC", ["Smith", "JC"]),
+        ("TODO: ask Ada about the FIXME in billing", ["Ada"]),
+        ('He said "done." Restart it. (Fix it.) **Now:** Deploy it to Berlin', ["Berlin"]),
+    ],
+)
+def test_names_are_found_in_a_message(message: str, found: list[str]) -> None:
+    assert READ.names(message) == found
 
 
 @pytest.mark.parametrize(
