@@ -117,7 +117,6 @@ class _Weights:
 
 
 def _max_chars(text: str, remaining: RemainingBudget) -> float:
-    """Estimate how many characters a selection within `remaining` can have at most."""
     if remaining.tokens == math.inf:
         return remaining.chars
     chars = _USUAL_SPREAD * chars_per_token(text, remaining.tokens)

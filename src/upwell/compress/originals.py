@@ -61,7 +61,8 @@ class Originals:
 
     `secret` is for the keys, at least 16 bytes. `has_secret` returns whether a text contains a
     secret and must not be written to disk. `durable` has room for `max_bytes`. Storing and reading
-    raise `StoreError` if the database fails.
+    raise `StoreError` if the database fails. Reading raises `KeyUnknown` if the original or a part
+    of it expired, was evicted, or never existed.
     """
 
     def __init__(
@@ -142,11 +143,7 @@ class Originals:
     async def _put(
         self, ttl_store: TtlStore, original: StoredOriginal, parts: Sequence[str]
     ) -> None:
-        """Write an original to `ttl_store`.
-
-        Raises:
-            TimeoutError: writing a part took too long.
-        """
+        """Write an original. Raises TimeoutError if writing a part takes too long."""
         description = _description(original).encode()
         # The description is written last, so that every original that can be found is complete.
         for number, part in chain(enumerate(parts), [(None, "")]):
@@ -167,27 +164,15 @@ class Originals:
 
     async def find(self, key: str) -> StoredOriginal:
         """Describe the original under `key` without reading it, and restart its time to live.
-        `private` and `disk_bytes` have their default values.
-
-        Raises:
-            KeyUnknown: the original expired, was evicted, or never existed.
-        """
+        `private` and `disk_bytes` have their default values."""
         return (await self._locate(key))[1]
 
     async def get(self, key: str) -> str:
-        """Return the whole original.
-
-        Raises:
-            KeyUnknown: the original or a part of it is gone.
-        """
+        """Return the whole original."""
         return await self.slice(key, 0, None)
 
     async def slice(self, key: str, start: int, end: int | None) -> str:
-        """Return `text[start:end]` of the original. Only the parts that are needed are read.
-
-        Raises:
-            KeyUnknown: the original or a part of it is gone.
-        """
+        """Return `text[start:end]` of the original. Only the parts that are needed are read."""
         ttl_store, original = await self._locate(key)
         stop = original.chars if end is None else min(end, original.chars)
         if start >= stop:

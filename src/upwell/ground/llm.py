@@ -181,22 +181,14 @@ class Completion(Struct, frozen=True):
 
 
 class Chat(Protocol):
-    """A language model."""
+    """A language model. Both methods raise LlmError if no usable answer arrives in time."""
 
     def complete(self, system: str, user: str, deadline: Deadline) -> Completion:
-        """Return the answer to a user message, given a system message.
-
-        Raises:
-            LlmError: no usable answer arrived before the deadline.
-        """
+        """Return the answer to a user message, given a system message."""
         ...
 
     def chat(self, prompt: str, deadline: Deadline) -> str:
-        """Return the answer to `prompt`.
-
-        Raises:
-            LlmError: no usable answer arrived before the deadline.
-        """
+        """Return the answer to `prompt`."""
         ...
 
 

@@ -22,7 +22,8 @@ EVERYBODY = "*"
 
 class Pause:
     """The paused sessions, one per line in the file at `path`. A line with `*` pauses all
-    sessions."""
+    sessions. `begin()` and `end()` raise UsageError if no session can have this name, and
+    StoreError if the file cannot be locked or written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,23 +46,13 @@ class Pause:
         return f"{counted(len(paused), 'session')} {'is' if len(paused) == 1 else 'are'} paused"
 
     def begin(self, session: str | None) -> None:
-        """Pause a session, or all sessions if `session` is None.
-
-        Raises:
-            UsageError: no session can have this name.
-            StoreError: the file cannot be locked or written.
-        """
+        """Pause a session, or all sessions if `session` is None."""
         name = EVERYBODY if session is None else _checked(session)
         with exclusively(self._path):
             self._write(self._read() | {name})
 
     def end(self, session: str | None) -> None:
-        """End a session's pause, or every pause if `session` is None.
-
-        Raises:
-            UsageError: no session can have this name.
-            StoreError: the file cannot be locked or written.
-        """
+        """End a session's pause, or every pause if `session` is None."""
         name = EVERYBODY if session is None else _checked(session)
         with exclusively(self._path):
             self._write(set() if name == EVERYBODY else self._read() - {name})

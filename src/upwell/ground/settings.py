@@ -294,7 +294,6 @@ def _check_names(key: str, value: Any, hint: Any, origin: str) -> None:
 
 
 def _as_json(hint: Any, origin: str, value: Any) -> str:
-    """Return a hint about how to write a list or table in an environment variable, or ""."""
     if not isinstance(value, str) or not origin.isupper():
         return ""
     if get_origin(hint) is tuple:

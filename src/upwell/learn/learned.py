@@ -156,11 +156,7 @@ class Learned:
 
     async def rate(self, rated: Sequence[Rated]) -> None:
         """Store ratings and, with `auto_tune`, move the thresholds of their tools one step towards
-        the evidence.
-
-        Raises:
-            StoreError: the ratings could not be stored, or the thresholds could not be moved.
-        """
+        the evidence."""
         ratings = self._usable()
         await ratings.add(rated)
         if self._options.auto_tune:

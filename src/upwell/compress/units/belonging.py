@@ -415,7 +415,6 @@ def _is_title(line: str, bare: str, following: str) -> bool:
 
 
 def _is_head(line: str, following: str) -> bool:
-    """Return whether a line names the columns of the lines below it."""
     bare = line.strip()
     if not (_GAP in bare or bare.isupper()) or _NUMBER.search(bare):
         return False
@@ -426,7 +425,6 @@ def _is_head(line: str, following: str) -> bool:
 
 
 def _is_cell(row: str, start: int, end: int) -> bool:
-    """Return whether a cell begins at `start` or ends at `end`."""
     begins = row[start - 1 : start].isspace() and not row[start : start + 1].isspace()
     ends = not row[end - 1 : end].isspace() and row[end : end + 1] in ("", " ")
     return len(row) >= start and (begins or (len(row) >= end and ends))

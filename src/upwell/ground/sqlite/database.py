@@ -173,7 +173,11 @@ class _Pending[T]:
 
 
 class Database:
-    """One SQLite file, opened by `open_database()` and closed by `aclose()`."""
+    """One SQLite file, opened by `open_database()` and closed by `aclose()`.
+
+    Its methods raise StoreError if SQLite or a repair fails, and UsageError if a value is not valid
+    Unicode. A write that raises has changed nothing.
+    """
 
     def __init__(self, plan: OpenPlan, obstacle: StoreUnwritable | None = None) -> None:
         self.path = plan.path
@@ -186,12 +190,7 @@ class Database:
 
     async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on the reading thread. If the file seems damaged, repair it if necessary and
-        run `work` again.
-
-        Raises:
-            StoreError: SQLite failed.
-            UsageError: a value is not valid Unicode.
-        """
+        run `work` again."""
         return await self._reading.run(work)
 
     async def inline_read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -199,9 +198,6 @@ class Database:
         the reading thread.
 
         If the file is locked or the read fails, `work` runs on the reading thread.
-
-        Raises:
-            StoreError, UsageError: as for `read()`.
         """
         if not self._inline_read.is_current():
             self._inline_read.use(*await self._reading.run(lambda _: self._inline_read.opened()))
@@ -211,11 +207,7 @@ class Database:
             return await self.read(work)
 
     async def look_for_damage(self) -> None:
-        """Check the structure of the whole file, for `CHECK_SECONDS` at most, and repair damage.
-
-        Raises:
-            StoreError: SQLite or the repair failed.
-        """
+        """Check the structure of the whole file, for `CHECK_SECONDS` at most, and repair damage."""
         # The first check runs on another thread, so that no search waits while a sound file is
         # checked.
         if await asyncio.to_thread(_flaw_of_file, self.path):
@@ -226,10 +218,6 @@ class Database:
 
         The change is as durable as the file's `synchronous` level promises. A file that was opened
         read-only is opened for writing as soon as possible.
-
-        Raises:
-            StoreError: SQLite failed; nothing was changed.
-            UsageError: a value is not valid Unicode; nothing was changed.
         """
         if self.obstacle:
             await asyncio.to_thread(self._open_for_writing)
@@ -238,11 +226,7 @@ class Database:
     async def write_grouped[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Like `write()`, but all writes that arrive while an earlier write is running share one
         transaction, because switching to the writing thread costs more than a small write. `work`
-        may run more than once.
-
-        Raises:
-            StoreError, UsageError: as for `write()`.
-        """
+        may run more than once."""
         pending = _Pending(work, asyncio.get_running_loop().create_future())
         self._pending.append(pending)
         if self._committing is None:

@@ -65,19 +65,12 @@ class Backups:
         return not self._today().exists()
 
     async def make_if_due(self) -> Path | None:
-        """Make today's backup. Returns None if it already exists.
-
-        Raises:
-            StoreError: the backup cannot be made. Existing backups are kept.
-        """
+        """Make today's backup. Returns None if it already exists. If the backup cannot be made, a
+        StoreError is raised, and existing backups are kept."""
         return await asyncio.to_thread(self._make, self._today(), replace=False)
 
     async def make(self) -> Path:
-        """Make today's backup, replacing an existing one.
-
-        Raises:
-            StoreError: as for `make_if_due()`.
-        """
+        """Make today's backup, replacing an existing one."""
         path = self._today()
         await asyncio.to_thread(self._make, path, replace=True)
         return path
