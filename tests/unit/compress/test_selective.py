@@ -1,4 +1,4 @@
-"""The table of contents and the sections that it lists."""
+"""The table of contents and the sections that it lists, and searching an original."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from upwell.compress.base import RemainingBudget
 from upwell.compress.compressor import Compressor
-from upwell.compress.selective import MAX_ENTRIES, sections_of, select, table
+from upwell.compress.selective import MAX_ENTRIES, search_original, sections_of, select, table
 from upwell.ground.types.compression import Budget, Passage, TextKind
 
 DOC = "\n".join(f"## Part {n}\n\nBody of part {n} with words. " * 3 for n in range(30))
@@ -98,3 +98,32 @@ def test_keys_are_unique_when_a_heading_looks_like_a_suffix() -> None:
     doc = passage(text)
     assert [section.key for section in sections_of(doc)] == ["a", "a#2", "a#3", "a#4"]
     assert select(doc, ["a#2"], RemainingBudget()).text == "# a#2\n\ntwo"
+
+
+def test_lines_have_their_offset() -> None:
+    text = "\n".join(f"line {n} about nothing" for n in range(300)) + "\nthe zebra crossed\n"
+    result = search_original(text, "zebra", RemainingBudget(chars=200))
+    position, *reply = result.text.splitlines()
+    assert position == f"[offset {text.index('line 298')}] line 299"
+    assert reply == ["line 298 about nothing", "line 299 about nothing", "the zebra crossed"]
+
+
+def test_adjacent_matches_are_merged() -> None:
+    rows = [f"row {n}" for n in range(100)]
+    rows[20] = rows[21] = rows[70] = "a zebra"
+    result = search_original("\n".join(rows), "zebra", RemainingBudget(chars=900))
+    assert (result.shown, result.total) == (2, 2)
+    assert result.text.count("[offset") == 2
+
+
+def test_json_values_have_their_path() -> None:
+    text = json.dumps([{"id": n, "owner": {"login": f"user{n}"}} for n in range(50)])
+    result = search_original(text, "owner login user33", RemainingBudget(chars=300))
+    first = result.text.splitlines()[0]
+    assert 'owner login: "user33"' in first
+    assert f"[offset {text.index('"user33"')}]" in first
+
+
+def test_a_search_without_matches_is_empty() -> None:
+    assert search_original("some words", "zebra", RemainingBudget()).total == 0
+    assert search_original("some words", "", RemainingBudget()).text == ""

@@ -1,4 +1,4 @@
-"""Budgets learned from feedback: bounded, slow to move, forgettable."""
+"""Budgets learned from reports, and remarks on what was missing: bounded, slow, forgettable."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,15 @@ import pytest
 
 from upwell.ground.errors import StoreError
 from upwell.ground.ledger import TtlStore
-from upwell.learn.budgets import MAX_RATIO, MIN_RATIO, Budgets, ResultReport, ratio_of
+from upwell.learn.budgets import (
+    MAX_CHARS,
+    MAX_RATIO,
+    MIN_RATIO,
+    SHOWN,
+    Budgets,
+    ResultReport,
+    ratio_of,
+)
 
 
 def test_few_reports_change_nothing() -> None:
@@ -58,3 +66,39 @@ async def test_ratios_that_cannot_be_read_again_stay_in_use() -> None:
     with pytest.raises(StoreError):
         await budgets.load_learned()
     assert budgets.ratios == in_use
+
+
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+async def said(*texts: str) -> Budgets:
+    budgets = Budgets(TtlStore(), enabled=True)
+    for text in texts:
+        await budgets.report("fs__read", ResultReport.MISSING_EXAMPLE, text)
+    return budgets
+
+
+async def test_remarks_are_stored_by_tool_and_discarded_with_the_counts() -> None:
+    budgets = await said("the retry\nexample", "", "the retry example")
+    missed = await budgets.missed()
+    assert [(entry.kind, entry.text) for entry in missed["fs__read"]] == [
+        ("missing_example", "the retry example")
+    ]
+    assert missed["fs__read"][0].at > 0
+    assert await budgets.forget() == 2
+    assert await budgets.missed() == {}
+
+
+async def test_remarks_have_no_secrets_and_a_bounded_length() -> None:
+    budgets = await said("x " * MAX_CHARS + SECRET, f"the line with {SECRET}")
+    texts = [entry.text for entry in (await budgets.missed())["fs__read"]]
+    assert all(len(text) <= MAX_CHARS for text in texts)
+    assert SECRET not in "".join(texts)
+    assert any(text.startswith("the line with [REDACTED:") for text in texts)
+
+
+async def test_the_newest_are_shown() -> None:
+    budgets = await said(*(f"part {n}" for n in range(SHOWN + 3)))
+    texts = {entry.text for entry in (await budgets.missed())["fs__read"]}
+    assert len(texts) == SHOWN
+    assert f"part {SHOWN + 2}" in texts
