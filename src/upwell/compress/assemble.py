@@ -65,7 +65,11 @@ def assemble(
         starts, ends = units.starts, units.ends
         meaning.add_to(relevances, units.salience, lambda unit: text[starts[unit] : ends[unit]])
     costs = [end - start + _GAP_CHARS for start, end in zip(units.starts, units.ends, strict=True)]
-    limit = _max_chars(text, remaining) * _MARGIN
+    limit = remaining.chars
+    if remaining.tokens < math.inf:
+        chars = min(_CHARS_PER_TOKEN, _USUAL_SPREAD * chars_per_token(text, remaining.tokens))
+        limit = min(limit, remaining.tokens * chars)
+    limit *= _MARGIN
     notable = _notable(units, passage, costs, limit)
     share = min(_MOST_SHARE, _SHARE_PER_COVERAGE * coverage)
     ordered = order(relevances, notable, costs, share, limit)
@@ -114,13 +118,6 @@ class _Weights:
         return weigh(marks) + sum(
             [tokens[unit] for batch in batches for unit in batch if text[starts[unit]] != "\n"]
         )
-
-
-def _max_chars(text: str, remaining: RemainingBudget) -> float:
-    if remaining.tokens == math.inf:
-        return remaining.chars
-    chars = _USUAL_SPREAD * chars_per_token(text, remaining.tokens)
-    return min(remaining.chars, remaining.tokens * min(_CHARS_PER_TOKEN, chars))
 
 
 def _notable(units: Units, passage: Passage, costs: Sequence[float], limit: float) -> list[int]:

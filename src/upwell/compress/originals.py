@@ -147,16 +147,12 @@ class Originals:
         description = _description(original).encode()
         # The description is written last, so that every original that can be found is complete.
         for number, part in chain(enumerate(parts), [(None, "")]):
-            value = description if number is None else await self._encoded(ttl_store, part)
+            value = description if number is None else part.encode("utf-8", "surrogatepass")
+            if number is not None and ttl_store is self._private:
+                value = await asyncio.to_thread(zlib.compress, value, _PACK_LEVEL)
             values = {self._entry_key(original.key, number): value}
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await ttl_store.put(KIND, values, ttl_seconds=self._ttl)
-
-    async def _encoded(self, ttl_store: TtlStore, part: str) -> bytes:
-        raw = part.encode("utf-8", "surrogatepass")
-        if ttl_store is not self._private:
-            return raw
-        return await asyncio.to_thread(zlib.compress, raw, _PACK_LEVEL)
 
     def _decoded(self, ttl_store: TtlStore, value: bytes) -> str:
         raw = zlib.decompress(value) if ttl_store is self._private else value

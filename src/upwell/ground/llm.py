@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from upwell.ground.clock import Deadline
-from upwell.ground.errors import ConfigError, LlmError, UsageError, extra_hint
+from upwell.ground.errors import LlmError, UsageError, extra_hint
 from upwell.ground.secrets.mask import masked_address
 from upwell.ground.secrets.redact import redact
 from upwell.ground.settings import CHOICES
@@ -406,20 +406,8 @@ class LateEmbedder:
 
 
 def embedder_of(options: EmbedOptions) -> LateEmbedder | None:
-    """Return the configured embedder, or None.
-
-    Raises:
-        ConfigError: the kind of embedder is not known.
-    """
-    if not options.kind:
-        return None
-    if options.kind not in EMBEDDERS:
-        raise ConfigError(
-            f"unknown embed.kind {options.kind!r}",
-            key="embed.kind",
-            hint=f"known: {', '.join(EMBEDDERS)}",
-        )
-    return LateEmbedder(options)
+    """Return the configured embedder, or None."""
+    return LateEmbedder(options) if options.kind else None
 
 
 def unit(vector: list[float]) -> list[float]:

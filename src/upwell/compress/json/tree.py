@@ -261,23 +261,17 @@ def _outer(text: str, depth: int) -> JsonNode | None:
                 current.end = match.end(CLOSE)
                 current = current.parent
             else:
-                node = _value(current, match, token)
+                kind = SCALAR
+                if token == OPEN:
+                    kind = OBJECT if match[OPEN] == "{" else ARRAY
+                node = JsonNode(kind, match[KEY] or "", *match.span(token), current)
+                current.items.append(node)
                 current = node if token == OPEN else current
         level += token == OPEN
     if current is not root or len(root.items) != 1 or offset != len(text):
         return None
     root.items[0].parent = None
     return root.items[0]
-
-
-def _value(parent: JsonNode, match: re.Match[str], token: int) -> JsonNode:
-    start, end = match.span(token)
-    kind = SCALAR
-    if token == OPEN:
-        kind = OBJECT if match[OPEN] == "{" else ARRAY
-    node = JsonNode(kind, match[KEY] or "", start, end, parent)
-    parent.items.append(node)
-    return node
 
 
 def _read_rest(root: JsonNode, array: JsonNode, text: str) -> JsonNode | None:

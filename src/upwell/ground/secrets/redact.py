@@ -390,7 +390,8 @@ def _match(
             continue
         # The character after a secret may also be the character before the next secret.
         at = max(right, at + 1)
-        line = _line(window, left, right)
+        line_end = window.find(b"\n", right)
+        line = window[window.rfind(b"\n", 0, left) + 1 : line_end if line_end >= 0 else None]
         if any(allow.passes(secret, match.group(), line) for allow in (everywhere, *rule.allow)):
             continue
         if match.end() == len(window) and end < len(data):
@@ -414,18 +415,8 @@ def _is_secret(rule: Rule, secret: bytes) -> bool:
         return False
     if rule.id == GENERIC and not any(48 <= byte <= 57 for byte in secret):
         return False
-    return not rule.entropy or _entropy(secret) > rule.entropy
-
-
-def _entropy(secret: bytes) -> float:
-    size = len(secret)
-    return -sum(n / size * math.log2(n / size) for n in Counter(secret).values())
-
-
-def _line(window: bytes, start: int, end: int) -> bytes:
-    left = window.rfind(b"\n", 0, start) + 1
-    right = window.find(b"\n", end)
-    return window[left : right if right >= 0 else len(window)]
+    shares = [count / len(secret) for count in Counter(secret).values()]
+    return not rule.entropy or -sum(share * math.log2(share) for share in shares) > rule.entropy
 
 
 def _without_overlaps(matches: Iterator[Finding]) -> list[Finding]:

@@ -182,20 +182,17 @@ def _replacement(escape: bytes) -> bytes:
     if kind == b"%":
         return _byte(rest.removeprefix(b"25") if len(rest) == 4 else rest)
     if kind == b"&":
-        return _entity((rest.removeprefix(b"amp;") or rest).rstrip(b";"))
+        name = (rest.removeprefix(b"amp;") or rest).rstrip(b";")
+        if not name.startswith(b"#"):
+            return _ENTITIES[name]
+        digits, base = (name[2:], 16) if name[1:2] in b"xX" else (name[1:], 10)
+        return chr(int(digits, base)).encode("utf-8", "surrogatepass")
     # `\033`, `\33` and `\e` mean ESC, and `[` begins the colour code after ESC.
     if kind != b"\\" or rest[:1] in (b"0", b"3", b"e") or b"[" in rest:
         return b""
     if rest[:1] == b"u":
         return chr(int(rest[1:].strip(b"{}"), 16)).encode("utf-8", "surrogatepass")
     return _byte(rest[1:]) if rest[:1] == b"x" else _CONTROLS.get(rest, rest)
-
-
-def _entity(name: bytes) -> bytes:
-    if name.startswith(b"#"):
-        digits, base = (name[2:], 16) if name[1:2] in b"xX" else (name[1:], 10)
-        return chr(int(digits, base)).encode("utf-8", "surrogatepass")
-    return _ENTITIES[name]
 
 
 def _byte(digits: bytes) -> bytes:

@@ -87,7 +87,10 @@ class Backups:
             with exclusively(self._folder / self._path.stem):
                 if path.exists() and not replace:
                     return None
-                self._remove_partial()
+                # Backups that were killed have left these.
+                for partial_path in self._folder.glob(f"{self._path.stem}-*.db.partial*"):
+                    if self._dated.match(partial_path.name):
+                        partial_path.unlink(missing_ok=True)
                 try:
                     with closing(sqlite3.connect(self._path)) as db:
                         vacuum_into(db, path)
@@ -95,12 +98,6 @@ class Backups:
                     raise from_sqlite(error, path) from error
                 self._remove_old(path)
         return path
-
-    def _remove_partial(self) -> None:
-        """Remove what backups that were killed have left. The caller holds the lock."""
-        for path in self._folder.glob(f"{self._path.stem}-*.db.partial*"):
-            if self._dated.match(path.name):
-                path.unlink(missing_ok=True)
 
     def _remove_old(self, newest: Path) -> None:
         """Keep `newest` and those before it. While the clock was wrong, backups may have got dates
