@@ -204,7 +204,12 @@ def run_or_replace() -> bool:
     Raises:
         UpwellError: the daemon cannot start.
     """
-    return asyncio.run(run_daemon()) or (_end_hung() and asyncio.run(run_daemon()))
+    if asyncio.run(run_daemon()):
+        return True
+    daemon = daemon_at(str(read_valid()[0].home.root))
+    if daemon is None or daemon.answers:
+        return False
+    return end(daemon) and asyncio.run(run_daemon())
 
 
 def main() -> int:
@@ -218,12 +223,6 @@ def main() -> int:
         LOG.error("the daemon cannot start: %s", error)
         return 1
     return 0
-
-
-def _end_hung() -> bool:
-    config, _ = read_valid()
-    daemon = daemon_at(str(config.home.root))
-    return daemon is not None and not daemon.answers and end(daemon)
 
 
 async def _serve_hooks(warm: Warm, port: int) -> None:

@@ -19,19 +19,11 @@ from upwell.ground.sqlite.database import open_database
 from upwell.ground.trace import LOG
 from upwell.memory.notes.file import Origins
 from upwell.memory.notes.stm import ShortTerm, is_untrusted
-from upwell.memory.places import MAX_BYTES as _PLACES_BYTES
+from upwell.memory.places import MAX_BYTES as PLACES_BYTES
 from upwell.usage.audit import FileLog, Log, PostgresLog
 from upwell.usage.events import Events
 
 PROJECT_FOLDER = ".upwell"
-_RESPONSES_BYTES = 64_000_000
-_CUTS_BYTES = _WAYS_BYTES = 16_000_000
-_USES_BYTES = 4_000_000
-_REMARKS_BYTES = 1_000_000
-
-_ORIGINALS_BYTES_IN_MEMORY = 64_000_000
-
-Secret = Callable[[], bytes]
 
 
 def open_notes(config: Config, cwd: str | None) -> ShortTerm:
@@ -65,12 +57,12 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
 def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) -> TtlStore:
     caps: dict[str, int] = {
         EntryKind.ORIGINAL: ORIGINALS_BYTES,
-        EntryKind.RESPONSE: _RESPONSES_BYTES,
-        EntryKind.CUT: _CUTS_BYTES,
-        EntryKind.PLACE: _PLACES_BYTES,
-        EntryKind.WAY: _WAYS_BYTES,
-        EntryKind.USE: _USES_BYTES,
-        EntryKind.COMPRESSION_REMARK: _REMARKS_BYTES,
+        EntryKind.RESPONSE: 64_000_000,
+        EntryKind.CUT: 16_000_000,
+        EntryKind.PLACE: PLACES_BYTES,
+        EntryKind.WAY: 16_000_000,
+        EntryKind.USE: 4_000_000,
+        EntryKind.COMPRESSION_REMARK: 1_000_000,
     }
     try:
         database = open_database(config.home.ledger_db, [OWNER], synchronous="NORMAL")
@@ -98,7 +90,7 @@ def open_audit_log(config: Config, files: Files) -> Log:
     return FileLog(config.home.audit_file)
 
 
-def export_key(config: Config) -> Secret:
+def export_key(config: Config) -> Callable[[], bytes]:
     """The key with which this home signs exports. Teammates have other keys: an export of theirs is
     not this user's own."""
     return partial(own_secret, config.home.export_key_file)
@@ -116,7 +108,7 @@ def own_secret(path: Path) -> bytes:
 
 
 def private_ttl_store() -> TtlStore:
-    return TtlStore(caps={EntryKind.ORIGINAL: _ORIGINALS_BYTES_IN_MEMORY})
+    return TtlStore(caps={EntryKind.ORIGINAL: 64_000_000})
 
 
 def open_originals(config: Config, ttl_store: TtlStore, private: TtlStore) -> Originals:

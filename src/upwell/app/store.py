@@ -110,7 +110,16 @@ class StoreApp:
             ConfigError: the file, a key of `store.*` or `memory.*`, or the driver is at fault.
             StoreError: `memory.db` cannot be used.
         """
-        self.config, self.mistakes = prepared(settings)
+        self.config, mistakes = read_valid(settings.home, settings.flags, settings.environment)
+        mistakes += ltm_mistakes(self.config)
+        self.config.home.prepare()
+        log_to(self.config.home.logs)
+        for mistake in mistakes:
+            names_store = mistake.key.startswith(("store.", "memory.")) and not is_gone(mistake.key)
+            if names_store and not settings.tolerant:
+                raise mistake  # because a command would use another store than the user's
+            LOG.error("ignoring an invalid setting: %s", mistake)
+        self.mistakes = tuple(mistakes)
         self._cwd = settings.cwd
         self._clock = settings.clock
         self._is_tolerant = settings.tolerant
@@ -215,24 +224,6 @@ class StoreApp:
     async def aclose(self) -> None:
         """Write pending data and close the files."""
         await self._files.aclose()
-
-
-def prepared(settings: Settings) -> tuple[Config, Sequence[ConfigError]]:
-    """The configuration of a home, which exists afterwards, and the mistakes that are ignored.
-
-    Raises:
-        ConfigError: the file, or a key of `store.*` or `memory.*`, is at fault.
-    """
-    config, mistakes = read_valid(settings.home, settings.flags, settings.environment)
-    mistakes += ltm_mistakes(config)
-    config.home.prepare()
-    log_to(config.home.logs)
-    for mistake in mistakes:
-        names_store = mistake.key.startswith(("store.", "memory.")) and not is_gone(mistake.key)
-        if names_store and not settings.tolerant:
-            raise mistake  # because a command would use another store than the user's
-        LOG.error("ignoring an invalid setting: %s", mistake)
-    return config, tuple(mistakes)
 
 
 def ltm_mistakes(config: Config) -> list[ConfigError]:

@@ -28,7 +28,6 @@ from upwell.gateway.upstreams.connection import Connecting, connect
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions, JoinedSessions
-from upwell.ground.ledger import TtlStore
 from upwell.ground.llm import Embedder, OpenAIChat
 from upwell.ground.project import project_of
 from upwell.ground.secrets.redact import has_secret
@@ -65,13 +64,6 @@ def connecting(config: Config) -> Connecting:
     return partial(connect, environment=config.environment, logins=logins)
 
 
-def open_cache(config: Config, ttl_store: TtlStore) -> Cache | None:
-    """The cache of servers' results; None if `cache.tools` is empty."""
-    if not config.cache.tools:
-        return None
-    return Cache(ttl_store, own_secret(config.home.secret_file), config.cache, has_secret)
-
-
 class App(MemoryApp):
     """All parts of upwell for one home, wired together. Close it with `aclose()`."""
 
@@ -104,7 +96,10 @@ class App(MemoryApp):
             shortened=self.follow_up.delivered,
             brief=self.fitter.brief,
         )
-        self._cache = open_cache(config, self._ttl_store)
+        self._cache: Cache | None = None
+        if config.cache.tools:
+            secret = own_secret(config.home.secret_file)
+            self._cache = Cache(self._ttl_store, secret, config.cache, has_secret)
 
     def _compress_for(self, server: str, tool: str) -> CompressOptions:
         # `config` is read on each call, because a hot reload replaces it.

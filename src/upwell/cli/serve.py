@@ -22,18 +22,14 @@ def main(http: str | None = None) -> int:
     """
     try:
         if http is not None:
-            return asyncio.run(_serve_http(http, os.getcwd()))
+            from upwell.app.http import serve_http
+            from upwell.cli.output import note
+
+            asyncio.run(serve_http(http, os.getcwd(), note))
+            return 0
         return asyncio.run(_serve(os.getcwd()))
     except KeyboardInterrupt:
         return 130
-
-
-async def _serve_http(address: str, cwd: str) -> int:
-    from upwell.app.http import serve_http
-    from upwell.cli.output import note
-
-    await serve_http(address, cwd, note)
-    return 0
 
 
 async def _serve(cwd: str) -> int:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from upwell.app.store import Settings, StoreApp
     from upwell.app.wiring import App
     from upwell.config import Config
-    from upwell.ground.files import Home
 
 
 def with_store[T](work: Callable[["StoreApp"], Awaitable[T]]) -> T:
@@ -41,7 +40,7 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
 def _with[A: "StoreApp", T](
     kind: Callable[["Settings"], A], work: Callable[[A], Awaitable[T]], *, tolerant: bool = False
 ) -> T:
-    from upwell.app.store import Settings
+    from upwell.app.store import Settings, damage
 
     async def whole() -> T:
         began = time.time()
@@ -61,7 +60,8 @@ def _with[A: "StoreApp", T](
             return result
         finally:
             await app.aclose()
-            _report_damage(app.config.home, began)
+            if report := damage(app.config.home, began):
+                note(f"upwell: {report.detail} ({report.hint})")
 
     return run(whole())
 
@@ -91,13 +91,6 @@ def run[T](work: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
     return asyncio.run(work)
-
-
-def _report_damage(home: "Home", since: float) -> None:
-    from upwell.app.store import damage
-
-    if report := damage(home, since):
-        note(f"upwell: {report.detail} ({report.hint})")
 
 
 def folder() -> str | None:
