@@ -125,11 +125,8 @@ def proposals_from(
 ) -> HistoryReading:
     """Read proposals from the last `commits` commits (None for all). Commits before the time
     `since` (in seconds since the epoch) are left out. `show` receives the number of commits read
-    and the number to read.
-
-    Raises:
-        UsageError: the folder is not in a repository, or git cannot read any of its commits.
-    """
+    and the number to read. Raises UsageError if the folder is not in a repository, or git cannot
+    read any of its commits."""
     root = repository_of(str(folder))
     if root is None:
         raise UsageError(f"{folder} is in no git repository", hint="upwell learn git PATH")
@@ -162,11 +159,8 @@ def proposals_of(
     root: str, commits: int, environment: Mapping[str, str]
 ) -> tuple[list[Proposal], bool]:
     """Read proposals from the last `commits` commits of the repository at `root`, which may be
-    bare. The second value says whether the history is complete.
-
-    Raises:
-        UsageError: git cannot read any of the commits.
-    """
+    bare. The second value says whether the history is complete. Raises UsageError if git cannot
+    read any of the commits."""
     gap = HistoryGap(is_shallow=_is_shallow(root, environment))
     log = _log(root, commits, 0.0, environment, gap=gap)
     proposals = [proposal for entry in log if (proposal := _proposal(_masked(entry)[0], root))]
@@ -209,11 +203,8 @@ def _log(
     gap: HistoryGap | None = None,
 ) -> Iterator[Commit]:
     """Yield the latest commits. If objects are missing, the files of renamed files are listed under
-    both names, and a commit whose files git cannot list is read without them.
-
-    Raises:
-        UsageError: git cannot read any commit.
-    """
+    both names, and a commit whose files git cannot list is read without them. Raises UsageError if
+    git cannot read any commit."""
     gap = gap or HistoryGap()
     form, read, left_alone = _Form.NAMES, 0, 0
     while read < commits:
@@ -283,11 +274,8 @@ def _parts(chunks: Iterable[str], mark: str) -> Iterator[str]:
 
 
 def _output(command: list[str], root: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the output of git as it arrives.
-
-    Raises:
-        UsageError: git is not installed, failed, or took too long.
-    """
+    """Yield the output of git as it arrives. Raises UsageError if git is not installed, failed, or
+    took too long."""
     # Variables such as `GIT_DIR` in a hook could make git run a program or read another
     # repository.
     inherited = {

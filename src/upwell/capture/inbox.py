@@ -174,11 +174,8 @@ class Inbox:
         return _is_settled(self._entry(proposal), set(self._read()["settled"]))
 
     def chosen(self, ids: Sequence[str]) -> list[Proposal]:
-        """Return the open proposals with these ids, or all of them if no id is given.
-
-        Raises:
-            UsageError: an id is unknown.
-        """
+        """Return the open proposals with these ids, or all of them if no id is given. Raises
+        UsageError if an id is unknown."""
         open_proposals = {proposal.id: proposal for proposal in self.waiting()}
         if unknown := [id for id in ids if id not in open_proposals]:
             raise UsageError(
@@ -276,11 +273,8 @@ def inbox_at(path: Path) -> Inbox:
 def of_project(
     proposals: Iterable[Proposal], project: str | None, kind: str | None
 ) -> list[Proposal]:
-    """Return the proposals of this kind for a project. None means all kinds or all projects.
-
-    Raises:
-        UsageError: there is no such kind.
-    """
+    """Return the proposals of this kind for a project. None means all kinds or all projects. Raises
+    UsageError if there is no such kind."""
     if kind is not None and kind not in KINDS:
         raise UsageError(f"--kind {kind!r} does not exist", hint=", ".join(KINDS))
     return [

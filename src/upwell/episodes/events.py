@@ -72,12 +72,9 @@ class BadEvent(UsageError):
 
 
 def read_events(path: Path) -> Iterator[SessionEvent]:
-    """Yield the events of a file in chronological order. Its lines may be in any order.
-
-    Raises:
-        BadEvent: a line is not an event; the message names the file and the line.
-        OSError: the file cannot be read.
-    """
+    """Yield the events of a file in chronological order. Its lines may be in any order. Raises
+    OSError if the file cannot be read, and BadEvent, which names the file and the line, if a line
+    is not an event."""
     with path.open("rb") as file:
         for number, offset in _in_order(file, path):
             file.seek(offset)
@@ -85,11 +82,7 @@ def read_events(path: Path) -> Iterator[SessionEvent]:
 
 
 def event_of(line: bytes, source: str) -> SessionEvent:
-    """Parse a line.
-
-    Raises:
-        BadEvent: the line is not an event; the message begins with `source`.
-    """
+    """Parse a line. Raises BadEvent, whose message begins with `source`, if it is not an event."""
     entry = _table(line, source)
     for name, kind in _REQUIRED.items():
         if name not in entry:

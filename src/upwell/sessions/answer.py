@@ -205,11 +205,8 @@ async def answers_to(
     limit: int,
     environment: Mapping[str, str],
 ) -> list[Answer]:
-    """The sessions most relevant to the question, best first.
-
-    Raises:
-        StoreError: the index cannot be read.
-    """
+    """The sessions most relevant to the question, best first. Raises StoreError if the index cannot
+    be read."""
     matches = await index.search(question, scope, limit)
     closings = [await index.closing(match) for match in matches]
     answers = await _answers(matches, environment, question)
@@ -230,11 +227,7 @@ async def changes_of(
 ) -> list[Answer]:
     """The turns that changed a file, newest first. If no turn changed the file under its absolute
     path, `path` is looked up as given, because transcripts from other machines have different
-    folders.
-
-    Raises:
-        StoreError: the index cannot be read.
-    """
+    folders. Raises StoreError if the index cannot be read."""
     name = os.path.normpath(path)
     folder, file = os.path.split(os.path.normpath(os.path.join(cwd, path)))
     matches = await index.changes(os.path.join(real_folder(folder), file), scope, limit)
@@ -244,12 +237,8 @@ async def changes_of(
 
 
 async def turn_at(index: SessionIndex, locator: str, environment: Mapping[str, str]) -> Answer:
-    """The turn with this locator.
-
-    Raises:
-        UsageError: no session matches, several do, or the session has no such turn.
-        StoreError: the index cannot be read.
-    """
+    """The turn with this locator. Raises UsageError if no session matches, several do, or the
+    session has no such turn, and StoreError if the index cannot be read."""
     match = await index.located(locator)
     return await asyncio.to_thread(partial(answer_of, match, "", environment, whole=True))
 

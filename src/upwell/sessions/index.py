@@ -156,11 +156,8 @@ class SessionIndex:
         return await database.read(lambda db: _changes(db, path, scope, limit))
 
     async def located(self, locator: str) -> SessionMatch:
-        """The turn with this locator, or the first turn if the locator names only a session.
-
-        Raises:
-            UsageError: no session matches, several do, or the session has no such turn.
-        """
+        """The turn with this locator, or the first turn if the locator names only a session. Raises
+        UsageError if no session matches, several do, or the session has no such turn."""
         database = await self._open()
         return await database.read(lambda db: _located(db, locator))
 

@@ -261,11 +261,7 @@ class States:
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """The states that bear on a prompt or an explicit question, best first. A tool call has
-        none.
-
-        Raises:
-            RecallUnavailable: the index of sessions cannot be read.
-        """
+        none. Raises RecallUnavailable if the index of sessions cannot be read."""
         asks = query.source in (QuerySource.MESSAGE, QuerySource.EXPLICIT) and query.texts
         is_here = query.awaited or query.scope.project is not None
         is_seen = is_visible(NAMESPACE, query.scope.namespaces)

@@ -384,13 +384,15 @@ class Book:
 
     def at_absence(self, name: str) -> list[Bearing]:
         """The lessons that may say where a file with this name is, or what became of it."""
-        stems = frozenset(stems_of(name))
+        stems, lower = frozenset(stems_of(name)), name.casefold()
         if not stems:
             return []
         return [
             Bearing(lesson, 1.0, stems)
             for lesson in self.sharing(stems)
-            if lesson.kind in WHEREABOUTS and _tells_of(lesson, name)
+            if lesson.kind in WHEREABOUTS
+            and lower in lesson.memory.text.casefold()
+            and any(phrase.text.casefold().rpartition("/")[2] == lower for phrase in lesson.phrases)
         ]
 
     def siblings(self, said: Bearing, others: Sequence[Bearing]) -> list[Bearing]:
@@ -460,13 +462,6 @@ def _error_weight(phrase: LessonPhrase) -> float:
 def _is_about(lesson: PreparedLesson, path: str) -> bool:
     """True if the lesson names this file with its folder."""
     return any("/" in other and f"/{path}".endswith(f"/{other}") for other in lesson.memory.paths)
-
-
-def _tells_of(lesson: PreparedLesson, name: str) -> bool:
-    lower = name.casefold()
-    return lower in lesson.memory.text.casefold() and any(
-        phrase.text.casefold().rpartition("/")[2] == lower for phrase in lesson.phrases
-    )
 
 
 def _subjects(lesson: PreparedLesson) -> Set[str]:

@@ -176,12 +176,8 @@ def question_of(
 
 
 def parsed(reply: str, question: JudgeQuestion) -> Hit | None:
-    """The hit chosen in the reply, or None.
-
-    Raises:
-        ValueError: the reply is not an object whose `say` is a key in the question or null, or has
-            members other than `say` and `why`.
-    """
+    """The hit chosen in the reply, or None. Raises ValueError if the reply is not an object whose
+    `say` is a key in the question or null, or has members other than `say` and `why`."""
     text = reply[:MAX_REPLY_CHARS].rpartition(_THOUGHTS_END)[2].strip()
     if text.startswith(_FENCE) and text.endswith(_FENCE):
         text = text[len(_FENCE) : -len(_FENCE)].removeprefix("json").strip()

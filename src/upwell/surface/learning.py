@@ -126,11 +126,7 @@ class Learning:
             await self._conclude_uses()
 
     async def rate(self, ratings: Sequence[Rated]) -> None:
-        """Learn from ratings.
-
-        Raises:
-            StoreError: the ratings could not be stored.
-        """
+        """Learn from ratings. Raises StoreError if the ratings could not be stored."""
         await self.learned.rate(ratings)
         for rating in ratings:
             tool = without_rater(rating.tool)

@@ -135,23 +135,15 @@ class SurfacingRatings:
 
     async def rate(self, feedback: Feedback, principal: Principal = OWNER) -> list[Rated]:
         """Learn from a rating by a principal. Returns one record for each memory that was rated.
-
-        Raises:
-            UsageError: no such surfacing, no such memory in it, or too many ratings.
-            StoreError: the store failed.
-        """
+        Raises UsageError if there is no such surfacing, no such memory in it, or if there are too
+        many ratings, and StoreError if the store failed."""
         return await self.rate_all(feedback.surfacing_id, [feedback], principal)
 
     async def rate_all(
         self, surfacing_id: str, feedback: Sequence[Feedback], principal: Principal = OWNER
     ) -> list[Rated]:
         """Learn from ratings of individual memories in one surfacing. If one rating is rejected,
-        none counts.
-
-        Raises:
-            UsageError: as in `rate`.
-            StoreError: the store failed.
-        """
+        none counts. Raises the same errors as `rate()`."""
         self._spend(principal.name, len(feedback))
         decision = await self._record.journal.find(surfacing_id)
         now = self._clock.now()
@@ -190,11 +182,8 @@ def _ratings_of(
 ) -> list[Rated]:
     """One rating for each memory that `feedback` is about: its `memory_id`, or all memories in the
     surfacing. Standing rules are left out, because no search chose them. The owner may rate every
-    surfacing, other principals only their own.
-
-    Raises:
-        UsageError: the surfacing does not exist, or does not contain the memory.
-    """
+    surfacing, other principals only their own. Raises UsageError if the surfacing does not exist,
+    or does not contain the memory."""
     surfacing_id = feedback.surfacing_id
     may_rate = not principal or (decision or {}).get("principal", "") == principal
     if decision is None or decision["outcome"] != "surfaced" or not may_rate:

@@ -123,11 +123,7 @@ def in_force(rules: Sequence[Memory]) -> list[Memory]:
 
 
 def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
-    """The scope for the patterns that a person typed.
-
-    Raises:
-        UsageError: a pattern is not valid.
-    """
+    """The scope for patterns that a person typed. Raises UsageError if a pattern is not valid."""
     for pattern in (*paths, *tools):
         if not pattern.strip() or len(pattern) > MAX_PATTERN_CHARS:
             raise UsageError(f"{pattern!r:.60} is not a pattern", hint="`upwell rules --help`")
@@ -337,12 +333,8 @@ def is_guard(rule: Memory) -> bool:
 
 
 def check_guard(scope: RuleScope) -> None:
-    """Check the scope of a guard.
-
-    Raises:
-        UsageError: the scope names no tool, or names something other than a command or a tool of
-            a server.
-    """
+    """Check the scope of a guard. Raises UsageError if the scope names no tool, or names something
+    other than a command or a tool of a server."""
     if scope.paths and not scope.tools:
         raise UsageError(
             "a guard cannot refuse by --path alone: agents ask upwell before they run a command or "

@@ -168,10 +168,8 @@ class SessionStart(Struct, frozen=True):
             return
         ids = await self.seen_log.ids_of(session)
         if ids:
-            latest = orjson.dumps(ids[-MAX_CARRIED:])
-            await self.ttl_store.put(
-                EntryKind.COMPACTION, {session: latest}, ttl_seconds=COMPACTION_SECONDS
-            )
+            saved = {session: orjson.dumps(ids[-MAX_CARRIED:])}
+            await self.ttl_store.put(EntryKind.COMPACTION, saved, ttl_seconds=COMPACTION_SECONDS)
             await self.seen_log.forget(session)
         await self.rules.withdraw(session)
 
