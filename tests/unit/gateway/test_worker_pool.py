@@ -4,12 +4,10 @@ import asyncio
 import json
 import os
 import signal
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 from msgspec.structs import replace
+from tests.doors.seeds.model import serving
 
 from upwell.app import Settings, build
 from upwell.ground.types.rpc import ToolCall
@@ -112,38 +110,18 @@ async def test_a_worker_that_takes_too_long_is_ended_and_the_result_is_cut(app, 
     assert await app.worker_pool.fit(CALL, b"{}") == b"{}"
 
 
-class _SlowModel(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        time.sleep(2)
-        body = dumps({"choices": [{"message": {"content": "the summary of the model"}}]})
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        del format, args
-
-
 async def test_a_job_may_wait_for_a_model_beyond_its_own_limit(tmp_path, monkeypatch):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _SlowModel)
-    Thread(target=server.serve_forever, daemon=True).start()
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "UPWELL_COMPRESS__STRATEGY": "llm_summary",
-        "UPWELL_LLM__BASE_URL": f"http://127.0.0.1:{server.server_port}/v1",
-        "UPWELL_LLM__MODEL": "m",
-    }
-    app = await build(Settings(home=tmp_path, environment=environment))
-    try:
+    with serving("the summary of the model", seconds=2) as model:
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "UPWELL_COMPRESS__STRATEGY": "llm_summary",
+            "UPWELL_LLM__BASE_URL": model.address,
+            "UPWELL_LLM__MODEL": "m",
+        }
+        app = await build(Settings(home=tmp_path, environment=environment))
         await app.worker_pool.warm()
         monkeypatch.setattr("upwell.gateway.calls.worker_pool.JOB_SECONDS", 0.5)
         monkeypatch.setattr("upwell.gateway.calls.worker_pool.MEGABYTE_SECONDS", 0.0)
         opened = json.loads(await app.worker_pool.fit(CALL, result_of(records(6000))))
-        assert opened["content"][0]["text"] == "the summary of the model"
-    finally:
         await app.aclose()
-        server.shutdown()
-        server.server_close()
+    assert opened["content"][0]["text"] == "the summary of the model"
