@@ -25,8 +25,12 @@ ANSWER = b'{"content":[{"type":"text","text":"1.10"}],"x":1.10}'
 
 
 class Upstream:
+    def __init__(self, answer=ANSWER, seconds=0.0):
+        self.answer, self.seconds = answer, seconds
+
     async def call(self, method, params, client, *, idempotent):
-        return Reply(result=ANSWER)
+        await asyncio.sleep(self.seconds)
+        return Reply(result=self.answer)
 
 
 class Somebody(Nobody):
@@ -136,17 +140,12 @@ class Placed(FakeRecall):
 
 @pytest.mark.parametrize(("answer", "is_said"), [(MISSING, True), (ANSWER, False)])
 async def test_an_answer_in_vain_is_looked_up_as_well(answer: bytes, is_said: bool) -> None:
-    class Answering:
-        async def call(self, method, params, client, *, idempotent):
-            await asyncio.sleep(0.05)
-            return Reply(result=answer)
-
     recall = Placed()
     surfacer = Surfacer(recall, TtlStore(), PipelineOptions())
     surfacing = CallSurfacing(surfacer, lambda *_: SurfaceOptions(), cwd="/kitchen")
     args = {"path": "/kitchen/settings.toml"}
     call = ToolCall(server="fs", tool="read_file", params=b"{}", args=args)
-    reply = await pipeline_of(surfacing).call(call, Answering(), Somebody())
+    reply = await pipeline_of(surfacing).call(call, Upstream(answer, 0.05), Somebody())
     assert (b"config/settings.toml" in reply.result) is is_said
     assert len(recall.asked) == 1 + is_said
     await surfacer.aclose()
@@ -154,13 +153,9 @@ async def test_an_answer_in_vain_is_looked_up_as_well(answer: bytes, is_said: bo
 
 @pytest.mark.parametrize("surfacer", [Broken(), Stuck()])
 async def test_a_second_look_costs_no_failed_reply_either(surfacer) -> None:
-    class Failing:
-        async def call(self, method, params, client, *, idempotent):
-            return Reply(result=MISSING)
-
     pipeline = pipeline_of(CallSurfacing(surfacer, hurried))
     async with asyncio.timeout(5):
-        reply = await pipeline.call(CALL, Failing(), NOBODY)
+        reply = await pipeline.call(CALL, Upstream(MISSING), NOBODY)
     assert reply.result == MISSING
 
 
@@ -204,13 +199,8 @@ async def test_a_fault_in_fitting_never_costs_the_result(size):
         raise UsageError("no compression strategy is called 'fast'")
 
     answer = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * size)
-
-    class Long(Upstream):
-        async def call(self, method, params, client, *, idempotent):
-            return Reply(result=answer)
-
     pipeline = pipeline_of(CallSurfacing(Broken(), hurried), fit=broken)
-    reply = await pipeline.call(CALL, Long(), NOBODY)
+    reply = await pipeline.call(CALL, Upstream(answer), NOBODY)
     assert (reply.result, reply.error) == (answer, b"")
 
 
