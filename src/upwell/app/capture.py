@@ -29,8 +29,6 @@ MAX_TURN_BYTES = 2_000_000
 """At most this many bytes from the end of a transcript are read after a turn."""
 MAX_DELETED = 500
 MAX_HELD = 10_000_000
-READ_BY_MODEL = ("read:", "origin:", "due:")
-"""How the keys of sessions that a model has read, or is to read, begin (`lesson_records.py`)."""
 SESSION = "session:"
 """How the source of a finding from a session begins."""
 READ_TTL_SECONDS = 400 * 86_400.0
@@ -197,16 +195,19 @@ class SessionCapture:
     async def holdings(self) -> Holdings:
         """What the home contains now."""
         proposals = await asyncio.to_thread(self._inbox.waiting)
-        lessons = await self._ttl_store.scan(EntryKind.LESSON)
+
+        async def keys(kind: EntryKind, start: str | tuple[str, ...] = "") -> frozenset[str]:
+            items = await self._ttl_store.scan(kind)
+            return frozenset(item.key for item in items if item.key.startswith(start))
+
         return Holdings(
             memories=frozenset(await self._library.store.stamps(limit=MAX_HELD)),
             proposals=frozenset(proposal.id for proposal in proposals),
-            places=frozenset(item.key for item in await self._ttl_store.scan(EntryKind.PLACE)),
-            ways=frozenset(item.key for item in await self._ttl_store.scan(EntryKind.WAY)),
-            transcripts=frozenset(
-                item.key for item in await self._ttl_store.scan(EntryKind.LEARNED)
-            ),
-            sessions=frozenset(item.key for item in lessons if item.key.startswith(READ_BY_MODEL)),
+            places=await keys(EntryKind.PLACE),
+            ways=await keys(EntryKind.WAY),
+            transcripts=await keys(EntryKind.LEARNED),
+            # How the keys of sessions that a model has read, or is to read, begin.
+            sessions=await keys(EntryKind.LESSON, ("read:", "origin:", "due:")),
         )
 
     async def with_later(self, holdings: Holdings) -> Holdings:

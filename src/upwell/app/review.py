@@ -249,20 +249,22 @@ def offers_among(memories: Sequence[Memory], evidence: Evidence, now: float) -> 
     later = dict(_replaced_episodes(memories))
     offers = []
     for memory in memories:
-        successor = evidence.successors.get(memory.id) or later.get(memory.id)
-        if successor:
+        if successor := evidence.successors.get(memory.id) or later.get(memory.id):
+            reason = RemovalReason.CONTRADICTED
             detail = f"a newer memory says otherwise: {_short(texts.get(successor, successor))}"
-            offers.append(RemovalOffer(memory, RemovalReason.CONTRADICTED, detail))
-        elif gone := _missing_parts(memory):
-            offers.append(RemovalOffer(memory, RemovalReason.STALE, gone))
-        elif useless := _useless(memory, evidence):
-            offers.append(RemovalOffer(memory, RemovalReason.USELESS, useless))
-        elif memory.id in copies:
-            detail = f"nearly the same as {copies[memory.id]}: {_short(texts[copies[memory.id]])}"
-            offers.append(RemovalOffer(memory, RemovalReason.DUPLICATE, detail))
+        elif detail := _missing_parts(memory):
+            reason = RemovalReason.STALE
+        elif detail := _useless(memory, evidence):
+            reason = RemovalReason.USELESS
+        elif copy := copies.get(memory.id):
+            reason = RemovalReason.DUPLICATE
+            detail = f"nearly the same as {copy}: {_short(texts[copy])}"
         elif _is_unmatched(memory, evidence, now):
+            reason = RemovalReason.UNMATCHED
             detail = "imported more than 30 days ago, and no session has needed it"
-            offers.append(RemovalOffer(memory, RemovalReason.UNMATCHED, detail))
+        else:
+            continue
+        offers.append(RemovalOffer(memory, reason, detail))
     order = list(RemovalReason)
     return sorted(
         offers,

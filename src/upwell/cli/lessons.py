@@ -22,6 +22,7 @@ from upwell.cli.output import (
     say,
     say_json,
     table,
+    transcripts_named,
 )
 from upwell.cli.session import folder, read_config, with_memory
 from upwell.ground.errors import UsageError
@@ -115,24 +116,14 @@ def sessions(
     are skipped.
 
     With --lessons, a model reads each session instead, once, and writes down what it taught."""
-    from upwell.replay.transcripts import (
-        SPECSTORY,
-        format_named,
-        is_repositorys,
-        transcripts_at,
-        transcripts_of_user,
-    )
+    from upwell.replay.transcripts import SPECSTORY, is_repositorys
 
-    format = format_named(host) if host else None
     if not paths and is_repositorys(Path.cwd()):
         note(
             f"upwell: left out {SPECSTORY}, because it came with the repository; "
             f"`upwell learn sessions {SPECSTORY}` learns from it"
         )
-    if paths:
-        transcripts = transcripts_at([path.resolve() for path in paths], format)
-    else:
-        transcripts = transcripts_of_user(Path.home(), Path.cwd(), format)
+    transcripts = transcripts_named([path.resolve() for path in paths or ()], host)
     if lessons:
         _write_lessons(transcripts, epoch_of(since), max_tokens, as_json=as_json)
         return

@@ -24,6 +24,8 @@ from upwell.ground.text.safe import visible, visible_json
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from upwell.replay.transcripts import Transcript
+
 _SPAN = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 MAX_DAYS = 90
@@ -149,6 +151,18 @@ TranscriptPaths = Annotated[
 TranscriptHost = Annotated[
     str | None, Option(help="claude, codex, copilot, gemini, opencode, specstory or events.")
 ]
+
+
+def transcripts_named(paths: Sequence[Path], host: str | None) -> "list[Transcript]":
+    """The transcripts at these paths or, without any, those of every agent on this machine."""
+    from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
+
+    format = format_named(host) if host else None
+    if paths:
+        return transcripts_at(paths, format)
+    return transcripts_of_user(Path.home(), Path.cwd(), format)
+
+
 Everywhere = Annotated[
     bool, Option("--everywhere", help="For every project, not only this repository.")
 ]

@@ -19,6 +19,7 @@ from upwell.cli.output import (
     progress,
     say,
     table,
+    transcripts_named,
 )
 from upwell.cli.session import read_config, run
 from upwell.ground.errors import UsageError
@@ -130,15 +131,11 @@ def _timeline(
     paths: list[Path], host: str | None, repo: Path | None, since: str | None
 ) -> "Timeline":
     from upwell.replay.timeline import Timeline, selecting
-    from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
 
-    format, earliest = format_named(host) if host else None, epoch_of(since)
+    earliest = epoch_of(since)
     if repo is not None and not repo.is_dir():
         raise UsageError(f"--repo {repo} is not a folder", hint="give the folder of a repository")
-    if paths:
-        transcripts = transcripts_at(paths, format)
-    else:
-        transcripts = transcripts_of_user(Path.home(), Path.cwd(), format)
+    transcripts = transcripts_named(paths, host)
     if not transcripts:
         raise UsageError(
             "no transcripts were found",

@@ -33,18 +33,13 @@ SPANS = (1, 7, 30, 90)
 MAX_ROWS = 12
 
 
-def days_in(fields: Fields) -> int:
-    """The number of days that the fields ask for; 30 by default."""
-    text = fields.get("days", "")
-    return int(text) if text.isdigit() and int(text) in SPANS else 30
-
-
 async def savings(app: App, fields: Fields) -> Mapping[str, Any]:
     """The gain over a number of days, with the points for a plot, and what shortening would have
     saved in past sessions, until it has saved something."""
     if "detail" in fields:
         return {}
-    days = days_in(fields)
+    asked = fields.get("days", "")
+    days = int(asked) if asked.isdigit() and int(asked) in SPANS else 30
     figures = await gain(app, days)
     shortens = app.config.hook.compress
     is_known = shortens and figures["total"]["results"]
