@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -58,20 +57,13 @@ from upwell.memory.sqlite.vectors import VectorTable
 from upwell.memory.team.sharing import for_worktrees
 
 if TYPE_CHECKING:
-    from upwell.ground.llm import Vector
+    pass
 
 TRASH_SECONDS = 30 * 86_400.0
 INLINE_MEMORIES = 5_000
 """Stores of up to this many memories are searched on the event loop, unless vectors are compared.
 The lookup takes a few milliseconds, which is no longer than switching to another thread, waiting
 for the interpreter there, and switching back."""
-
-
-class SqliteQuestion(Struct, frozen=True):
-    """The vector of a query's text, and the vectors to compare it with."""
-
-    vector: "Vector"
-    vectors: VectorTable
 
 
 class SqliteStore:
@@ -286,19 +278,19 @@ class SqliteStore:
             if not await self._database.inline_read(about):
                 return NOTHING
         now = self._clock.now()
-        question: SqliteQuestion | None = None
+        compare = None
         if self.vectors and query.texts:
             vector = await self.vectors.questions.vector(query.texts[0], deadline)
-            question = SqliteQuestion(vector, self.vectors) if vector is not None else None
+            compare = partial(self.vectors.look, vector=vector) if vector is not None else None
 
         def look(db: sqlite3.Connection) -> Pool:
             with snapshot(db):
-                return pool_of(db, query, now, deadline, question)
+                return pool_of(db, query, now, deadline, compare)
 
         def look_if_small(db: sqlite3.Connection) -> Pool | None:
             return look(db) if _size(db, self._tenant) <= INLINE_MEMORIES else None
 
-        pool = None if question else await self._database.inline_read(look_if_small)
+        pool = None if compare else await self._database.inline_read(look_if_small)
         return await self._database.read(look) if pool is None else pool
 
     async def changes(self) -> tuple[int, int]:
@@ -379,28 +371,15 @@ def pool_of(
     query: Query,
     now: float,
     deadline: Deadline,
-    question: SqliteQuestion | None = None,
+    compare: Callable[..., Likeness | None] | None = None,
 ) -> Pool:
-    """Return the candidates of `query`, or none if the query sees no memory or the deadline has
-    passed."""
+    """Return the candidates of `query`, and the neighbours of candidates that are turns of a
+    conversation, or none if the query sees no memory or the deadline has passed. `compare` is
+    `VectorTable.look` with the vector of the query's text."""
     corpus = corpus_seen_by(db, query.scope)
     if not corpus.memories:
         return NOTHING
     keep = filter_of(db, query.scope.namespaces, now)
-    pool = gather(db, query, corpus, keep, deadline, question)
-    return NOTHING if deadline.passed() else pool
-
-
-def gather(
-    db: sqlite3.Connection,
-    query: Query,
-    corpus: Corpus,
-    keep: SqliteFilter,
-    deadline: Deadline,
-    question: SqliteQuestion | None = None,
-) -> Pool:
-    """Return the candidates of `query` in `corpus`, and the neighbours of candidates that are turns
-    of a conversation."""
     lookups = [read(db, text, corpus) for text in query.texts[:MAX_TEXTS] if text.strip()]
     numbers: dict[int, None] = {}
     for lookup in worthwhile(lookups):
@@ -413,13 +392,18 @@ def gather(
     numbers.update(dict.fromkeys(triggered))
     readings = [lookup.reading for lookup in lookups]
     stems = stems_to_count(readings, joins)
-    likeness = _likeness(db, question, corpus, keep, numbers) if question else None
+    likeness = None
+    if compare:
+        others = numbers.keys() | neighbours(numbers)
+        likeness = compare(db, scopes=corpus.scopes, namespaces=keep.namespaces, others=others)
     gathered = candidates(db, numbers, stems)
     if likeness:
         gathered |= candidates(db, likeness.cosines.keys() - numbers.keys(), stems, keep)
     turns = [n for n, candidate in gathered.items() if candidate.speaker]
     if turns:
         gathered |= candidates(db, neighbours(turns) - gathered.keys(), stems, keep)
+    if deadline.passed():
+        return NOTHING
     return Pool(
         candidates=gathered,
         joins=joins,
@@ -430,18 +414,6 @@ def gather(
         likeness=likeness,
         successors=_replacements(db, gathered.values(), corpus, keep),
     )
-
-
-def _likeness(
-    db: sqlite3.Connection,
-    question: SqliteQuestion,
-    corpus: Corpus,
-    keep: SqliteFilter,
-    numbers: Iterable[int],
-) -> Likeness | None:
-    others = set(numbers)
-    others |= neighbours(others)
-    return question.vectors.look(db, question.vector, corpus.scopes, keep.namespaces, others)
 
 
 def _replacements(
