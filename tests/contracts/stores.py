@@ -9,7 +9,7 @@ from upwell.ground.postgres.connection import Postgres
 from upwell.ground.sqlite.database import open_database
 from upwell.memory.base import Store
 from upwell.memory.postgres.store import PostgresStore
-from upwell.memory.sqlite import snapshot
+from upwell.memory.sqlite import team_store
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.sqlite.team_store import TeamStore
 from upwell.memory.team.exchange import WriteQueue
@@ -30,7 +30,7 @@ def open_postgres(folder: Path, clock: ManualClock) -> Opened:
 
 def open_team(folder: Path, clock: ManualClock) -> Opened:
     queue = WriteQueue(folder / "team-queue.jsonl")
-    owners = [OWNER, snapshot.owner(queue)]
+    owners = [OWNER, team_store.snapshot_owner(queue)]
     database = open_database(folder / "memory.db", owners, synchronous="FULL")
     return TeamStore(database, queue, clock=clock), database.aclose
 

@@ -22,8 +22,7 @@ from upwell.ground.text.words import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Store
-from upwell.memory.sqlite.snapshot import SnapshotState
-from upwell.memory.sqlite.team_store import TeamStore
+from upwell.memory.sqlite.team_store import SnapshotState, TeamStore
 from upwell.memory.team.exchange import QueuedWrite, TeamMemories, send
 
 LOOK_SECONDS = 1.0

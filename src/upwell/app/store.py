@@ -388,10 +388,10 @@ def open_memory_db(home: Home, *, has_copy: bool = False) -> Database:
     """
     owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
     if has_copy:
-        from upwell.memory.sqlite import snapshot
+        from upwell.memory.sqlite import team_store
         from upwell.memory.team.exchange import WriteQueue
 
-        owners.append(snapshot.owner(WriteQueue(home.team_queue_file)))
+        owners.append(team_store.snapshot_owner(WriteQueue(home.team_queue_file)))
     return open_database(home.memory_db, owners, synchronous="FULL")
 
 

@@ -16,7 +16,7 @@ from upwell.ground.errors import StoreError
 from upwell.ground.sqlite.file import DamagedFile
 from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
 from upwell.memory.postgres import shared as postgres_shared
-from upwell.memory.sqlite import snapshot
+from upwell.memory.sqlite import team_store
 from upwell.memory.sqlite.store import OWNER
 from upwell.memory.sqlite.team_store import TeamStore
 from upwell.memory.team.exchange import Outgoing, RefusedWrite, Removal, WriteQueue, send
@@ -185,13 +185,13 @@ async def test_an_own_change_that_waits_wins_until_it_is_sent(team) -> None:
 async def test_only_what_changed_is_stored_again(team, monkeypatch: pytest.MonkeyPatch) -> None:
     ada, _, remote = team
     written: list[str] = []
-    store = snapshot.store
+    store = team_store.store_snapshot
 
     def counted(db: sqlite3.Connection, memories: Sequence[Memory]) -> None:
         written.extend(memory.id for memory in memories)
         store(db, memories)
 
-    monkeypatch.setattr(snapshot, "store", counted)
+    monkeypatch.setattr(team_store, "store_snapshot", counted)
     odd = Memory(text="odd \0 tide", id="odd", lines=(2, 3), triggers=("error:1",), tags=("é",))
     await remote.add([odd, *(Memory(text=f"tide {n}", id=f"m{n}") for n in range(550))])
     await ada.sync()
@@ -321,7 +321,7 @@ async def test_a_damaged_file_sends_nothing_again_and_is_filled_anew(team, tmp_p
         closing(sqlite3.connect(tmp_path / "memory.db", isolation_level=None)) as fresh,
     ):
         damaged.execute("DELETE FROM memory WHERE id = 'theirs'")
-        for owner in (OWNER, snapshot.owner(store.queue)):
+        for owner in (OWNER, team_store.snapshot_owner(store.queue)):
             assert owner.salvage is not None
             owner.salvage(DamagedFile(damaged), fresh)
     machine = Machine(store, ada.project, ada.shared)
