@@ -380,7 +380,6 @@ class Recalls:
         return Found(tuple(merged(hits)[: query.limit]), tuple(missing), tuple(asked))
 
     async def ping(self) -> Ping:
-        """Ok if at least one place is ok."""
         pings = [(place.name, await place.ping()) for place in self.places]
         failed = [(name, ping) for name, ping in pings if not ping.ok]
         detail = "; ".join(f"{name}: {ping.detail}" for name, ping in pings)

@@ -201,7 +201,6 @@ def duplicates_of(
 
 
 def are_alike(text: str, other: str) -> bool:
-    """Return whether two texts are near duplicates."""
     left, right = set(counted(sound(text))), set(counted(sound(other)))
     return bool(left | right) and len(left & right) / len(left | right) >= NEARLY_THE_SAME
 
@@ -342,7 +341,6 @@ def stems_to_count(readings: Iterable[QueryReading], joins: Mapping[str, Join]) 
 
 
 def scope_of(n: int) -> int:
-    """Return the scope of the memory with this number."""
     return n >> SEQUENCE_BITS
 
 
@@ -357,7 +355,6 @@ def ranges(scopes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def neighbours(numbers: Iterable[int]) -> set[int]:
-    """Return the numbers directly before and after each of these numbers, in the same scope."""
     near: set[int] = set()
     for n in numbers:
         near |= {other for other in (n - 1, n + 1) if scope_of(other) == scope_of(n)}

@@ -46,7 +46,6 @@ class Source(Struct, frozen=True):
         return "\n".join((self.path, self.cited, self.project or "", self.form))
 
     def holds(self, path: str) -> bool:
-        """Whether `path` is this source or lies inside it."""
         return path == self.path or path.startswith(self.path.rstrip("/") + "/")
 
     def citation(self, path: str) -> str:

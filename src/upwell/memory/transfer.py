@@ -359,7 +359,6 @@ async def exported(library: Library) -> AsyncIterator[Memory]:
 
 
 def to_markdown(memory: Memory) -> str:
-    """The memory as Markdown for people to read."""
     until = memory.expires_at
     details = [
         f"- {name}: {value}"

@@ -21,7 +21,6 @@ Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 def packed(vector: Vector) -> bytes:
-    """Pack a vector for storage."""
     return np.asarray(vector, dtype=np.float16).tobytes()
 
 

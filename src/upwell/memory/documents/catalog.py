@@ -60,7 +60,6 @@ def put(db: sqlite3.Connection, readings: Sequence[FileReading], tenant: str) ->
 
 
 def drop(db: sqlite3.Connection, paths: Iterable[str], tenant: str) -> None:
-    """Remove these files, their sections and their memories from the index."""
     for path in paths:
         row = db.execute("SELECT no FROM file WHERE path = ?", (path,)).fetchone()
         if row is None:
@@ -256,7 +255,6 @@ class DocumentCatalog:
 
     @property
     def embeds(self) -> bool:
-        """True if vectors are stored for the sections."""
         return self._questions is not None
 
     @property

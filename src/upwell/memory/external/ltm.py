@@ -102,7 +102,6 @@ class KeptHits:
             self._writes.start(self._write(self._ttl_store, fresh))
 
     async def get(self, memory_id: str) -> Memory | None:
-        """Return the memory with this id, or None if it is not stored (any more)."""
         latest = self._latest.get(memory_id)
         if latest is not None or self._ttl_store is None:
             return latest
@@ -161,7 +160,6 @@ class LtmRecall:
         return await self._kept.get(memory_id) if memory_id.startswith(LTM_ID) else None
 
     async def ping(self) -> Ping:
-        """Check that the server starts and has a known search tool."""
         try:
             async with asyncio.timeout(PING_SECONDS):
                 tools = await self._calls.tools(Deadline.after(PING_SECONDS, self._clock))

@@ -130,7 +130,6 @@ def corpus_of(db: sqlite3.Connection, number: int) -> Corpus:
 
 
 def corpus_seen_by(db: sqlite3.Connection, scope: Scope) -> Corpus:
-    """Return the corpus of all memories that a query with this scope may see."""
     condition, values = seen_by(scope)
     return _corpus(
         db.execute(f"SELECT no, memories, words FROM scope WHERE {condition} ORDER BY no", values)
@@ -153,7 +152,6 @@ def read(db: sqlite3.Connection, text: str, corpus: Corpus) -> Lookup:
 def memories_with(
     db: sqlite3.Connection, stems: Sequence[str], scopes: Sequence[int]
 ) -> dict[str, int]:
-    """Count the memories in these scopes that contain each stem."""
     if not stems or not scopes:
         return dict.fromkeys(stems, 0)
     rows = db.execute(

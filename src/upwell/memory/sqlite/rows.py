@@ -42,7 +42,6 @@ and 2,047 tenants."""
 
 
 def create_tables(db: sqlite3.Connection) -> None:
-    """Create the tables in an empty file."""
     for statement in (
         """CREATE TABLE scope (
             no INTEGER PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL,
@@ -125,7 +124,6 @@ def text_of(value: object) -> str:
 
 
 def scope_number(db: sqlite3.Connection, tenant: str, project: str | None) -> int:
-    """Return the number of a tenant's project. A new project gets the tenant's next number."""
     row = db.execute(
         "SELECT no FROM scope WHERE tenant = ? AND project = ?", (tenant, project or "")
     ).fetchone()
@@ -164,7 +162,6 @@ CHUNK = 500
 
 
 def marks(values: Sequence[object]) -> str:
-    """Return question marks for the values in an `IN (…)`."""
     return ",".join("?" * len(values))
 
 
@@ -188,7 +185,6 @@ def number_of(db: sqlite3.Connection, tenant: str, memory_id: str) -> int | None
 
 
 def by_number(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Memory]:
-    """Load the memories with these numbers; deleted memories are left out."""
     memories: dict[int, Memory] = {}
     for chunk in batched(numbers, CHUNK):
         rows = db.execute(f"SELECT n, {COLUMNS} FROM memory WHERE n IN ({marks(chunk)})", chunk)
@@ -289,7 +285,6 @@ def insert(
 
 
 def remove(db: sqlite3.Connection, n: int) -> None:
-    """Remove a memory's row and its entries in every index."""
     text, extra, key_lines, triggers = db.execute(
         "SELECT text, extra, keys, triggers FROM memory WHERE n = ?", (n,)
     ).fetchone()

@@ -106,7 +106,6 @@ def snapshot_state(db: sqlite3.Connection) -> SnapshotState:
 
 
 def team_rows(db: sqlite3.Connection) -> set[str]:
-    """Return the ids of the team's memories in the file."""
     return {id for (id,) in db.execute("SELECT id FROM team_row")}
 
 
@@ -131,7 +130,6 @@ def differing(
 
 
 def store_snapshot(db: sqlite3.Connection, memories: Sequence[Memory]) -> None:
-    """Store memories of a snapshot."""
     insert(db, memories)
     add_team_rows(db, [memory.id for memory in memories])
     # A memory that the team has restored must leave the trash in this file.
@@ -161,7 +159,6 @@ def remove_team_rows(db: sqlite3.Connection, ids: Iterable[str]) -> None:
 
 
 def team_rows_among(db: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
-    """Return which of these memories are the team's."""
     found = db.execute(f"SELECT id FROM team_row WHERE id IN ({marks(ids)})", ids)
     return {id for (id,) in found}
 

@@ -134,7 +134,6 @@ def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[DueV
 def keep(
     db: sqlite3.Connection, model: int, batch: Sequence[DueVector], vectors: Sequence[bytes]
 ) -> None:
-    """Store these vectors, unless their memories have since been deleted or changed."""
     db.executemany(
         "INSERT OR REPLACE INTO vector (n, model, numbers) "
         "SELECT n, ?, ? FROM memory WHERE n = ? AND content_hash = ?",

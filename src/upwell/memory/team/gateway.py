@@ -338,7 +338,6 @@ class GatewayMemories:
 
     @contextmanager
     def _understanding(self) -> Iterator[None]:
-        """Turn what is wrong with a message into a StoreError."""
         try:
             yield
         except OtherProtocol as error:

@@ -22,7 +22,6 @@ def is_for_team(memory: Memory) -> bool:
 
 
 def is_teams(namespace: str) -> bool:
-    """Return whether a namespace belongs to the team."""
     return namespace == TEAM or namespace.startswith(f"{TEAM}/")
 
 

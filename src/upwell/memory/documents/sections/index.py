@@ -188,7 +188,6 @@ class Index:
         )
 
     def text(self, number: int) -> str:
-        """Return the lines of a section, including its heading."""
         row = self._db.execute("SELECT text FROM section WHERE no = ?", (number,)).fetchone()
         return str(row[0])
 

@@ -128,7 +128,6 @@ def terms_of(compound: str) -> tuple[str, ...]:
 
 
 def learn(compounds: Iterable[str]) -> None:
-    """Compute and cache the terms of these compounds, with one call of the stemmer."""
     fresh = {compound for compound in compounds if compound not in _known}
     if not fresh:
         return
