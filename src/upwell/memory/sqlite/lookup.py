@@ -248,22 +248,18 @@ def by_anchors(
 ) -> list[int]:
     """Return the numbers of the newest memories under these keys, strictest keys first."""
     numbers: dict[int, None] = {}
+    about = (
+        "SELECT a.n FROM anchor k JOIN about a ON a.anchor = k.no "
+        f"{keep.joined('a.n')} WHERE k.key = ? AND k.scope = ? {keep.also} "
+        "ORDER BY a.n DESC LIMIT ?"
+    )
     for key in strictest_first(joins):
         for scope in corpus.scopes:
-            numbers.update(dict.fromkeys(_about(db, key, scope, keep)))
+            rows = db.execute(about, (key, scope, *keep.values, PER_ANCHOR))
+            numbers.update(dict.fromkeys(row[0] for row in rows))
         if len(numbers) >= MAX_JOINED:
             break
     return list(numbers)[:MAX_JOINED]
-
-
-def _about(db: sqlite3.Connection, key: str, scope: int, keep: SqliteFilter) -> list[int]:
-    rows = db.execute(
-        "SELECT a.n FROM anchor k JOIN about a ON a.anchor = k.no "
-        f"{keep.joined('a.n')} WHERE k.key = ? AND k.scope = ? {keep.also} "
-        "ORDER BY a.n DESC LIMIT ?",
-        (key, scope, *keep.values, PER_ANCHOR),
-    )
-    return [row[0] for row in rows]
 
 
 def by_triggers(

@@ -255,33 +255,33 @@ _MARKS = ",".join("?" * (len(COLUMNS.split(",")) + 3))
 
 def insert(
     db: sqlite3.Connection, memories: Sequence[Memory], around: Mapping[str, str] | None = None
-) -> list[int]:
-    """Store these memories, which must have ids, hashes and times, and return their numbers. A
-    memory replaces an earlier one with the same id. If a batch repeats an id, only the last memory
-    with that id is stored, and the earlier ones get the number 0. `around` maps ids to words from
-    the context of a memory's text, such as the headings above it. Searches treat these words like
-    tags."""
-    numbers: list[int] = []
+) -> None:
+    """Store these memories, which must have ids, hashes and times. A memory replaces an earlier one
+    with the same id. If a batch repeats an id, only the last memory with that id is stored.
+    `around` maps ids to words from the context of a memory's text, such as the headings above it.
+    Searches treat these words like tags."""
     tallies: dict[int, Tally] = defaultdict(Tally)
-    joins: list[tuple[int, str]] = []
+    joins: list[tuple[int, str, int]] = []
     triggers: list[tuple[str, int]] = []
-    latest = {(memory.tenant, memory.id): index for index, memory in enumerate(memories)}
-    for index, memory in enumerate(memories):
-        if latest[memory.tenant, memory.id] != index:
-            numbers.append(0)
-            continue
+    latest = {(memory.tenant, memory.id): memory for memory in memories}
+    for memory in latest.values():
         n = _number(db, memory)
-        numbers.append(n)
         parts, keys = indexed(memory, (around or {}).get(memory.id, "")), anchor_keys(memory)
-        _write(db, n, memory, parts, keys)
+        db.execute(
+            f"INSERT INTO memory (n, {COLUMNS}, extra, keys) VALUES ({_MARKS})",
+            (n, *to_row(memory), parts.extra, "\n".join(keys)),
+        )
+        db.execute(
+            "INSERT INTO words (rowid, body, extra) VALUES (?, ?, ?)", (n, parts.body, parts.extra)
+        )
         tallies[scope_of(n)].count(parts, keys, 1)
-        joins += [(n, key) for key in keys]
+        joins += [(n, key, scope_of(n)) for key in keys]
         triggers += [(sound(trigger), n) for trigger in memory.triggers]
     for scope, tally in tallies.items():
         _apply(db, scope, tally)
-    _join(db, joins)
+    about = "INSERT OR IGNORE INTO about SELECT no, ? FROM anchor WHERE key = ? AND scope = ?"
+    db.executemany(about, joins)
     db.executemany("INSERT OR IGNORE INTO memory_trigger VALUES (?, ?)", triggers)
-    return numbers
 
 
 def remove(db: sqlite3.Connection, n: int) -> None:
@@ -338,18 +338,6 @@ def _number(db: sqlite3.Connection, memory: Memory) -> int:
     return int(first | row[0])
 
 
-def _write(
-    db: sqlite3.Connection, n: int, memory: Memory, parts: IndexedText, keys: Sequence[str]
-) -> None:
-    db.execute(
-        f"INSERT INTO memory (n, {COLUMNS}, extra, keys) VALUES ({_MARKS})",
-        (n, *to_row(memory), parts.extra, "\n".join(keys)),
-    )
-    db.execute(
-        "INSERT INTO words (rowid, body, extra) VALUES (?, ?, ?)", (n, parts.body, parts.extra)
-    )
-
-
 def _apply(db: sqlite3.Connection, scope: int, tally: Tally) -> None:
     db.execute(
         "UPDATE scope SET memories = memories + ?, words = words + ? WHERE no = ?",
@@ -364,11 +352,4 @@ def _apply(db: sqlite3.Connection, scope: int, tally: Tally) -> None:
         "INSERT INTO anchor (scope, key, memories) VALUES (?, ?, ?) ON CONFLICT (key, scope) "
         "DO UPDATE SET memories = memories + excluded.memories",
         [(scope, key, change) for key, change in sorted(tally.anchors.items())],
-    )
-
-
-def _join(db: sqlite3.Connection, joins: Iterable[tuple[int, str]]) -> None:
-    db.executemany(
-        "INSERT OR IGNORE INTO about SELECT no, ? FROM anchor WHERE key = ? AND scope = ?",
-        [(n, key, scope_of(n)) for n, key in joins],
     )

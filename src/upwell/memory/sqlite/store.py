@@ -443,7 +443,8 @@ def _salvage(source: DamagedFile, fresh: sqlite3.Connection) -> int:
         key = (memory.tenant, memory.id)
         if key in trashed or number_of(fresh, *key) is not None:
             return 0
-        return len(insert(fresh, [memory]))
+        insert(fresh, [memory])
+        return 1
 
     saved = 0
     for row in source.rows("memory", COLUMNS, key="n"):
