@@ -31,7 +31,7 @@ STAIRS = {
         listener project sqlite postgres ledger host_sessions pause
     """.split(),
     "memory": """
-        options ranking records stems sources places notes lookups vectors meaning base topics team
+        options ranking records sources places notes lookups vectors meaning base topics team
         relocation sqlite postgres documents folder external library line transfer
     """.split(),
     "surface": """
@@ -43,8 +43,8 @@ STAIRS = {
     """.split(),
     "app": """
         shortening capture ltm lessons lesson_queue store review files memory reporting setting_up
-        local_copy relocating toolbox turns wiring team replaying running doctor lesson_book
-        lesson_offer login dashboard http daemon
+        local_copy relocating lesson_past toolbox turns wiring team replaying running doctor
+        lesson_book login dashboard http daemon
     """.split(),
 }
 """The sub-packages and files of a package, from the lowest: each imports only from its own or from

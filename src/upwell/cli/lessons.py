@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from upwell.app.capture import Gain
-    from upwell.app.lesson_offer import LessonOffer
+    from upwell.app.lesson_past import LessonOffer
     from upwell.app.lessons import LessonGain
     from upwell.app.memory import MemoryApp
     from upwell.replay.transcripts import Transcript
@@ -145,7 +145,7 @@ def sessions(
 def _write_lessons(
     transcripts: "Sequence[Transcript]", since: float, max_tokens: int | None, *, as_json: bool
 ) -> None:
-    from upwell.app.lesson_book import write_past
+    from upwell.app.lesson_past import write_past
 
     with progress("reading sessions") as show:
         gain, unreadable = with_memory(
@@ -344,7 +344,7 @@ def write_past_lessons(
 ) -> None:
     """Have a model read the latest past sessions of an offer, and say what it wrote and how to go
     on."""
-    from upwell.app.lesson_book import write_past
+    from upwell.app.lesson_past import write_past
 
     note(f"upwell: {' and '.join(offer.writers)} reads {counted(offer.at_once, 'session')} …")
     now = time.time()

@@ -34,7 +34,7 @@ from upwell.ground.text.words import counted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from upwell.app.lesson_offer import LessonOffer
+    from upwell.app.lesson_past import LessonOffer
     from upwell.app.memory import MemoryApp
     from upwell.app.setting_up import SettingUp, SetupPart, SetupPlan
     from upwell.replay.transcripts import Transcript
@@ -149,7 +149,7 @@ def _leaving_no_home() -> "Iterator[None]":
 def _set_up(
     setting_up: "SettingUp", parts: "frozenset[SetupPart]", *, dry_run: bool, yes: bool
 ) -> None:
-    from upwell.app.lesson_offer import LessonOffer, offered
+    from upwell.app.lesson_past import LessonOffer, offered
     from upwell.replay.transcripts import transcripts_of_user
 
     plan = setting_up.plan(parts)

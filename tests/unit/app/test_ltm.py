@@ -58,17 +58,8 @@ def test_an_address_is_reached_with_its_headers(
     assert "abc" not in str(result.shown())
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"TRANSPORT": "sse"}, "needs ltm.url"),
-    ],
-)
-def test_missing_keys_are_reported(tmp_path: Path, keys: Mapping[str, str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        server_of(config(tmp_path, **keys).ltm, str(tmp_path))
-
-
-def test_an_unknown_transport_is_reported(tmp_path: Path) -> None:
+def test_missing_keys_and_unknown_transports_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"needs ltm\.url"):
+        server_of(config(tmp_path, TRANSPORT="sse").ltm, str(tmp_path))
     with pytest.raises(ConfigError, match=r"ltm\.transport"):
         config(tmp_path, TRANSPORT="pigeon")

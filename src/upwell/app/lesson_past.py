@@ -1,6 +1,5 @@
-"""What lessons would cost and what shortening would save, estimated from the user's own past
-sessions.
-"""
+"""Past sessions: what lessons of them would cost and what shortening would have saved, and having a
+model read them."""
 
 import asyncio
 import dataclasses
@@ -11,7 +10,7 @@ from statistics import fmean
 from msgspec import Struct
 
 from upwell.app.lesson_queue import Models
-from upwell.app.lessons import SessionRead, Work, sessions_of
+from upwell.app.lessons import LessonGain, LessonReader, SessionRead, Work, sessions_of
 from upwell.app.memory import MemoryApp
 from upwell.app.shortening import Savings
 from upwell.ground.errors import UsageError
@@ -103,3 +102,88 @@ async def offered(
         result_tokens=savings.tokens,
         saved_tokens=savings.saved,
     )
+
+
+RUNNING_SECONDS = 300.0
+"""A session whose last event is more recent may still be running."""
+MAX_FAULTS = 3
+"""After so many failures of a model, the remaining sessions are left for another time."""
+
+
+async def write_past(
+    app: MemoryApp,
+    transcripts: Sequence[Transcript],
+    show: Callable[[int, int], None],
+    *,
+    since: float = 0.0,
+    max_tokens: int | None = None,
+    newest: int | None = None,
+    now: float,
+) -> tuple[LessonGain, list[str]]:
+    """Have the user's model read past sessions that ended after `since`, oldest first, so that each
+    sees the lessons of earlier ones. With `newest`, only so many are read: the last ones worth it.
+    Stops when the budget is spent: `max_tokens`, or what is left of the day's. Returns the outcome,
+    and a line for each transcript that cannot be read.
+
+    Raises:
+        UsageError: `lessons.model` is not set.
+        StoreError: a lesson cannot be stored.
+    """
+    if not app.config.lessons.model:
+        raise UsageError(
+            "no model writes lessons",
+            hint="set lessons.model to agent (the agents' own models) or endpoint (llm.*)",
+        )
+    unreadable: list[str] = []
+    until = now - RUNNING_SECONDS
+    sessions = await asyncio.to_thread(_ended, transcripts, since, until, unreadable)
+    models, gain = Models(app.config), LessonGain()
+    lessons = app.lessons(models)
+    try:
+        if newest is not None:
+            sessions = await _newest(lessons, sessions, newest)
+        for done, (transcript, name) in enumerate(sessions):
+            show(done, len(sessions))
+            session = await asyncio.to_thread(_read, transcript, name)
+            await lessons.read(session, gain, max_tokens=max_tokens)
+            if gain.is_over_budget or len(gain.faults) >= MAX_FAULTS:
+                break
+    finally:
+        models.close()
+    return gain, unreadable
+
+
+def _ended(
+    transcripts: Sequence[Transcript], since: float, until: float, unreadable: list[str]
+) -> list[tuple[Transcript, str]]:
+    """The transcripts and names of the sessions that ended between these times, in order. Their
+    events are read again later, because those of all sessions may not fit in memory."""
+    found: list[tuple[float, str, Transcript]] = []
+    for transcript in transcripts:
+        try:
+            ends = {event.session: event.t for event in transcript.events()}
+        except (UsageError, OSError) as error:
+            unreadable.append(f"{transcript.path} is left out: {error}")
+            continue
+        found += [(at, name, transcript) for name, at in ends.items() if since <= at <= until]
+    return [(transcript, name) for _, name, transcript in sorted(found, key=lambda one: one[:2])]
+
+
+def _read(transcript: Transcript, name: str) -> SessionRead:
+    # The file may have been rewritten since it was first read.
+    nothing = SessionRead(events=(), transcript=str(transcript.path))
+    return next((one for one in sessions_of(transcript) if one.name == name), nothing)
+
+
+async def _newest(
+    lessons: LessonReader, sessions: Sequence[tuple[Transcript, str]], number: int
+) -> list[tuple[Transcript, str]]:
+    """The last `number` of the sessions that a model would read, in order."""
+    chosen: list[tuple[Transcript, str]] = []
+    for transcript, name in reversed(sessions):
+        if len(chosen) == number:
+            break
+        work = await lessons.work_on(await asyncio.to_thread(_read, transcript, name))
+        if isinstance(work, Work):
+            chosen.append((transcript, name))
+    return chosen[::-1]
