@@ -5,6 +5,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +134,10 @@ class Inbox:
         """Reset the number of removed proposals for a project (None for all projects). Returns the
         old number, which the caller must tell the user.
         """
-        with exclusively(self._path):
-            content = self._read()
+        with self._changing() as content:
             counts = content["displaced"]
             known = [name for name in counts if project is None or is_own(name, project)]
             number = sum(counts.pop(name) for name in known)
-            self._write(content)
         return int(number)
 
     def propose(self, proposals: Iterable[Proposal]) -> Intake:
@@ -150,8 +149,7 @@ class Inbox:
         """
         new = 0
         redacted: dict[str, None] = {}
-        with exclusively(self._path):
-            content = self._read()
+        with self._changing() as content:
             open_entries = {entry["id"]: entry for entry in content["waiting"]}
             settled = set(content["settled"])
             for proposal in proposals:
@@ -166,7 +164,6 @@ class Inbox:
                 open_entries[entry["id"]] = entry
             content["waiting"], displaced = _latest_of_projects(list(open_entries.values()))
             content["displaced"] = dict(Counter(content["displaced"]) + displaced)
-            self._write(content)
         return Intake(new, displaced.total(), tuple(redacted))
 
     def is_settled(self, proposal: Proposal) -> bool:
@@ -193,36 +190,38 @@ class Inbox:
         that were still open.
         """
         banned = {key for proposal in proposals for key in _keys(self._entry(proposal))}
-        with exclusively(self._path):
-            content = self._read()
+        with self._changing() as content:
             removed = [entry for entry in content["waiting"] if banned & set(_keys(entry))]
             ids = {entry["id"] for entry in removed}
             content["waiting"] = [item for item in content["waiting"] if item["id"] not in ids]
             _settle(content, [*ids, *sorted(banned)])
-            self._write(content)
         return len(removed)
 
     def settle(self, ids: Iterable[str]) -> None:
         """Keep proposals with these ids from being made again."""
-        with exclusively(self._path):
-            content = self._read()
+        with self._changing() as content:
             _settle(content, ids)
-            self._write(content)
 
     def withdraw(self, ids: Sequence[str]) -> list[Proposal]:
         """Remove these proposals as if they had never been made. Returns those that were still
         open."""
         return self._remove(ids, settles=False)
 
-    def _remove(self, ids: Sequence[str], *, settles: bool) -> list[Proposal]:
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, Any]]:
+        """The content of the file, which is written again at the end of the block."""
         with exclusively(self._path):
             content = self._read()
+            yield content
+            self._write(content)
+
+    def _remove(self, ids: Sequence[str], *, settles: bool) -> list[Proposal]:
+        with self._changing() as content:
             open_entries = {entry["id"]: entry for entry in content["waiting"]}
             removed = [open_entries.pop(id) for id in ids if id in open_entries]
             content["waiting"] = list(open_entries.values())
             if settles:
                 _settle(content, (entry["id"] for entry in removed))
-            self._write(content)
         return [_proposal(entry) for entry in removed]
 
     def _entry(self, proposal: Proposal) -> dict[str, Any]:

@@ -126,11 +126,6 @@ class TranscriptReading(Struct):
     known: KnownTranscript | None
     entries: list[TurnEntry] = field(default_factory=list[TurnEntry])
 
-    @property
-    def is_rewritten(self) -> bool:
-        """True if the file became smaller, so that it holds something else now."""
-        return self.known is not None and self.size < self.known.size
-
 
 def create(db: sqlite3.Connection) -> None:
     """Create the tables in an empty file."""
@@ -185,7 +180,11 @@ def put(db: sqlite3.Connection, readings: Sequence[TranscriptReading]) -> None:
     in the meantime."""
     postings = TurnPostings()
     for reading in readings:
-        if _is_current(db, reading):
+        stored = db.execute(
+            "SELECT size, mtime_ns FROM transcript WHERE path = ?", (reading.path,)
+        ).fetchone()
+        known = reading.known
+        if stored == ((known.size, known.mtime_ns) if known else None):
             _put_one(db, reading, postings)
     if postings.is_empty:
         return
@@ -193,14 +192,6 @@ def put(db: sqlite3.Connection, readings: Sequence[TranscriptReading]) -> None:
     db.executemany("INSERT INTO posting VALUES (?, ?, ?, ?)", postings.rows(batch))
     if db.execute("SELECT count(*) FROM batch").fetchone()[0] > MAX_BATCHES:
         merge(db)
-
-
-def _is_current(db: sqlite3.Connection, reading: TranscriptReading) -> bool:
-    row = db.execute(
-        "SELECT size, mtime_ns FROM transcript WHERE path = ?", (reading.path,)
-    ).fetchone()
-    known = reading.known
-    return bool(row == ((known.size, known.mtime_ns) if known else None))
 
 
 def _put_one(db: sqlite3.Connection, reading: TranscriptReading, postings: "TurnPostings") -> None:
@@ -212,7 +203,8 @@ def _put_one(db: sqlite3.Connection, reading: TranscriptReading, postings: "Turn
         "resume = excluded.resume RETURNING no",
         (reading.path, reading.format, reading.size, reading.mtime_ns, resume),
     ).fetchone()
-    if reading.is_rewritten:
+    # If the file became smaller, it holds something else now.
+    if reading.known is not None and reading.size < reading.known.size:
         _detach_sessions(db, int(no))
     numbers: dict[str, int] = {}
     for entry in reading.entries:
@@ -263,9 +255,12 @@ def _put_turn(
         "UPDATE session SET ended = max(ended, ?), turns = max(turns, ?) WHERE no = ?",
         (entry.ended, entry.number + 1, session),
     )
+    # A turn that gains only files or errors gains terms.
+    impacts = repr(sorted(entry.impacts.items())).encode()
+    terms = blake2b(impacts, digest_size=8).digest()
     row = (
         *(entry.began, entry.offset, entry.digest, entry.question, entry.conclusion),
-        *(entry.facts, _digest_of(entry.impacts)),
+        *(entry.facts, terms),
     )
     stored = db.execute(
         "SELECT at, offset, digest, question, conclusion, facts, terms FROM turn WHERE key = ?",
@@ -274,11 +269,6 @@ def _put_turn(
     if stored != row:
         db.execute("INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (key, *row))
         postings.add(key, entry.impacts)
-
-
-def _digest_of(impacts: Mapping[int, int]) -> bytes:
-    """A hash of a turn's terms. A turn that gains only files or errors gains terms."""
-    return blake2b(repr(sorted(impacts.items())).encode(), digest_size=8).digest()
 
 
 class TurnPostings:
