@@ -157,13 +157,11 @@ class Warm:
 
 
 def _wrap_door_of(app: App) -> WrapDoor:
-    """The receiver of what wrapped servers answer."""
     read_command = shortening.read_command(app.config.home)
     return WrapDoor(app.pipeline, app.may_shorten, read_command, shortening.load)
 
 
 async def _follow_folder(app: App) -> None:
-    """Keep the folder of memories and the store alike, until cancelled."""
     while True:
         began = time.monotonic()
         await app.sync_folder()

@@ -100,7 +100,6 @@ async def _tried(check: Awaitable[Ping | None], place: Recall | None) -> Ping | 
 
 
 def _files(config: Config, cwd: str | None) -> list[tuple[str, Ping]]:
-    """Report the agents' transcripts and hooks, and damage to this home's own files."""
     reports = {"transcripts": _transcripts(cwd), "damage": damage(config.home)}
     found = [(part, report) for part, report in reports.items() if report]
     return [*found, *_wrapped(config), *_hooks(config), *_plugins(config)]
@@ -175,7 +174,6 @@ def _hooks(config: Config) -> list[tuple[str, Ping]]:
 
 
 def _plugins(config: Config) -> list[tuple[str, Ping]]:
-    """Report upwell's plugin in each agent that has it, and whether it is of this version."""
     from upwell.hosts import HOSTS
     from upwell.hosts.installation import Installation
     from upwell.hosts.plugins import plugin_of

@@ -177,7 +177,6 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
 
 
 def _admission(app: App) -> Admission:
-    """Admits the home's tokens and an identity provider's tokens."""
     home = app.config.home
     tokens = Tokens(token_of(home.token_file), home.tokens_file)
     oidc = open_oidc(app.config.oidc)

@@ -324,7 +324,6 @@ def mark_viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
 
 
 def _propose_rules(inbox_file: Path, rules: Iterable[Memory]) -> None:
-    """Put the standing rules of an import into the inbox."""
     from upwell.capture.inbox import imported_rule, inbox_at
 
     inbox_at(inbox_file).propose(map(imported_rule, rules))

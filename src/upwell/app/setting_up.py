@@ -414,7 +414,6 @@ class SettingUp:
 
 
 def _changed(record: SetupRecord, plan: FilePlan) -> bool:
-    """True if setup changed the file of this plan."""
     return plan.agent in record.clients and (not record.files or str(plan.path) in record.files)
 
 

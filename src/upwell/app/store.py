@@ -199,7 +199,6 @@ class StoreApp:
         return deleted
 
     def _settle(self, memory: Memory) -> None:
-        """Do not learn a forgotten memory again."""
         if memory.provenance.door == "capture":
             self.inbox().settle([memory.id])
 

@@ -145,7 +145,6 @@ def _asked_about(box: "Inbox", project: str | None, every: bool) -> str | None:
 
 
 def _needs_project(owner: str | None) -> bool:
-    """True if each proposal must show its project, because no repository is selected."""
     return owner is None or repository_of(owner) is None
 
 

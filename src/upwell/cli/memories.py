@@ -357,7 +357,6 @@ def _row(hit: Hit) -> dict[str, str]:
 
 
 def _topics(as_json: bool) -> None:
-    """List the topics of the memories. Topics are tags, namespaces and shared words."""
     from upwell.tools.resources import described
 
     async def work(app: "MemoryApp") -> "list[Topic]":

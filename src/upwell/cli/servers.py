@@ -323,7 +323,6 @@ def _project(session: str | None) -> str:
 
 
 def _header(text: str) -> tuple[str, str]:
-    """The name and value of a header, given as `Name: value` or `Name=value`."""
     name, colon, value = text.partition(":")
     if not colon or "=" in name:
         return _pair(text)

@@ -116,7 +116,6 @@ def setup(
 
 
 def _parts(only: str | None, *, undo: bool, shorten: bool, lessons: bool) -> "frozenset[SetupPart]":
-    """The parts to set up or to undo."""
     from upwell.app.setting_up import USUAL, SetupPart
 
     words = [word.strip() for word in only.split(",")] if only is not None else []
@@ -276,7 +275,6 @@ def _say_learning(plan: "SetupPlan", transcripts: "list[Transcript]", offer: "Le
 
 
 def _say_heard(transcripts: "list[Transcript]") -> None:
-    """Say what upwell would have said in the sessions of the last month."""
     from upwell.app.replaying import heard_in
 
     since = time.time() - 30 * DAY_SECONDS
