@@ -69,7 +69,8 @@ class Stemmer:
         self._db.close()
 
     def _learn(self, words: set[str]) -> dict[str, str]:
-        learned = {word: word for word in words if _is_own_stem(word)}
+        # A word that ends in a digit has no suffix to remove (Porter 1980).
+        learned = {word: word for word in words if word.isascii() and word[-1:].isdigit()}
         learned |= self._tokenized(sorted(words - learned.keys()))
         with self._lock:
             if len(self._stems) > MAX_CACHED_STEMS:
@@ -89,11 +90,6 @@ class Stemmer:
             self._db.execute("ROLLBACK")
         agrees = len(by_place) == len(words)
         return {word: by_place[index] if agrees else fold(word) for index, word in enumerate(words)}
-
-
-def _is_own_stem(word: str) -> bool:
-    """A word that ends in a digit has no suffix to remove (Porter 1980)."""
-    return word.isascii() and word[-1:].isdigit()
 
 
 @lru_cache(maxsize=1)
@@ -285,31 +281,24 @@ def planned(
 ) -> Lookup:
     """Plan the lookup for a text. `word_of` is the result of `words_by_stem()` for the text.
     `holding` maps each stem to the number of memories in `corpus` that contain it."""
-    clauses, newest_only = _clauses(word_of, holding, corpus.memories)
-    return Lookup(reading_of(text, word_of, holding, corpus), tuple(clauses), newest_only)
-
-
-def _clauses(
-    word_of: Mapping[str, str], holding: Mapping[str, int], memories: int
-) -> tuple[list[Clause], bool]:
-    """The second result is True if only the newest matches become candidates."""
     known = sorted((stem for stem in word_of if holding[stem]), key=lambda stem: holding[stem])
     budget = ROW_BUDGET
     clauses: list[Clause] = []
+    newest_only = False
     while known and holding[known[0]] <= budget:
         stem = known.pop(0)
         budget -= holding[stem]
         clauses.append(Clause((word_of[stem],), (stem,)))
     for left, right in list(pairwise(known))[:MAX_PAIRS]:
-        both = holding[left] * holding[right] / max(1, memories)
+        both = holding[left] * holding[right] / max(1, corpus.memories)
         if both > budget or holding[left] > MAX_PAIRED:
             break
         budget -= int(both)
         clauses.append(Clause((word_of[left], word_of[right]), (left, right)))
     if not clauses and known:
-        rarest = known[0]
-        return [Clause((word_of[rarest],), (rarest,))], holding[rarest] > ONLY_NEWEST_BEYOND
-    return clauses, False
+        clauses.append(Clause((word_of[known[0]],), (known[0],)))
+        newest_only = holding[known[0]] > ONLY_NEWEST_BEYOND
+    return Lookup(reading_of(text, word_of, holding, corpus), tuple(clauses), newest_only)
 
 
 def worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:

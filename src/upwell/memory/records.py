@@ -403,11 +403,11 @@ def from_details(
         trust=_trust(details[11]),
         pinned=bool(details[12]),
         supersedes=_word(details[13]) or None,
-        expires_at=_time(details[14]),
+        expires_at=time_or_none(details[14]),
         content_hash=_word(details[15]),
-        created_at=_time(details[16]),
-        updated_at=_time(details[17]),
-        viewed_at=_time(details[18]),
+        created_at=time_or_none(details[16]),
+        updated_at=time_or_none(details[17]),
+        viewed_at=time_or_none(details[18]),
         triggers=_names(details[19]),
         occurrences=details[20] if type(details[20]) is int else 1,
     )
@@ -425,7 +425,8 @@ def _word(column: object) -> str:
     return column if isinstance(column, str) else ""
 
 
-def _time(column: object) -> float | None:
+def time_or_none(column: object) -> float | None:
+    """The time in a column or message, unless it is damaged."""
     return column if isinstance(column, float | int) and abs(column) < MAX_TIME else None
 
 

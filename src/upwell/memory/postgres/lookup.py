@@ -122,7 +122,10 @@ async def pool_of(
     texts = [text for text in query.texts[:MAX_TEXTS] if text.strip()]
     word_of = {text: words_by_stem(text) for text in texts}
     counting = counted(postgres, overviews, query, word_of.values(), now)
-    counts, question = await asyncio.gather(counting, asking or _no_question())
+    if asking:
+        counts, question = await asyncio.gather(counting, asking)
+    else:
+        counts, question = await counting, None
     if not counts.corpus.memories or not (counts.has_file or query.triggers):
         return NOTHING
     lookups = [counts.lookup(text, words) for text, words in word_of.items()]
@@ -165,10 +168,6 @@ class _Found(Struct, frozen=True):
     newer: Rows
     vectors: Rows = ()
     by_meaning: frozenset[int] = frozenset()
-
-
-async def _no_question() -> None:
-    """Stand in for the question if the store has no embedder."""
 
 
 async def _found(

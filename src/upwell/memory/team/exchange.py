@@ -15,7 +15,6 @@ sent twice. If a memory has several writes, only the last one counts.
 """
 
 import asyncio
-import math
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -31,7 +30,7 @@ from upwell.ground.files import Stamp, append_lines, exclusively, stamp, write_a
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory
 from upwell.memory.ranking.terms import sound
-from upwell.memory.records import MAX_COUNT, MAX_ID_CHARS, MAX_TIME
+from upwell.memory.records import MAX_COUNT, MAX_ID_CHARS, time_or_none
 
 MAX_MEMORIES = 20_000
 """A snapshot with this many memories takes 2.7 MB on the network, and a gateway 1 s of CPU."""
@@ -273,10 +272,10 @@ def storable(memory: Memory) -> Memory:
         memory,
         lines=memory.lines if 0 < first <= last <= _MAX_LINE else None,
         occurrences=min(max(memory.occurrences, 1), MAX_COUNT),
-        expires_at=_time(memory.expires_at),
-        created_at=_time(memory.created_at),
-        updated_at=_time(memory.updated_at),
-        viewed_at=_time(memory.viewed_at),
+        expires_at=time_or_none(memory.expires_at),
+        created_at=time_or_none(memory.created_at),
+        updated_at=time_or_none(memory.updated_at),
+        viewed_at=time_or_none(memory.viewed_at),
     )
 
 
@@ -314,12 +313,6 @@ def check_name(name: str, most: int = MAX_NAME_CHARS) -> None:
     the name is too long or has invalid characters."""
     if len(name) > most or sound(name) != name:
         raise Malformed("a name that no memory or project has")
-
-
-def _time(seconds: float | None) -> float | None:
-    if seconds is None or not math.isfinite(seconds) or abs(seconds) >= MAX_TIME:
-        return None
-    return seconds
 
 
 def _sound(value: Any) -> Any:
