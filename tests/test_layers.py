@@ -32,7 +32,7 @@ STAIRS = {
     """.split(),
     "memory": """
         options ranking records sources places notes lookups vectors meaning base topics team
-        relocation sqlite postgres documents folder external library line transfer
+        sqlite documents folder_pages stm relocation postgres folder external library line transfer
     """.split(),
     "surface": """
         loaded query options event seen_log moments render bearing worth intent journal learning
@@ -42,9 +42,9 @@ STAIRS = {
         options shapes eras clients upstreams calls routing front server
     """.split(),
     "app": """
-        shortening capture ltm lessons lesson_queue store review files memory reporting setting_up
-        local_copy relocating lesson_past toolbox turns wiring team replaying running doctor
-        lesson_book login dashboard http daemon
+        shortening capture ltm lessons lesson_queue store review memory reporting setting_up
+        local_copy lesson_past turns wiring team replaying running doctor lesson_book login
+        dashboard http daemon
     """.split(),
 }
 """The sub-packages and files of a package, from the lowest: each imports only from its own or from

@@ -21,8 +21,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.postgres import APPLICATION, cluster
-from upwell.app.relocating import SQLITE, Outcome, migrate
 from upwell.app.store import open_memory_db
+from upwell.app.team import SQLITE, Outcome, migrate
 from upwell.config import load
 from upwell.ground.postgres import connection as postgres_connection
 from upwell.ground.postgres.connection import Postgres

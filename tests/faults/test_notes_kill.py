@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults.killing import SLOW_ROUNDS, Scripts, rounds
-from upwell.memory.notes.file import Origin, Origins
-from upwell.memory.notes.stm import ShortTerm
+from upwell.memory.notes import Origin, Origins
+from upwell.memory.stm import ShortTerm
 
 WRITER = """
     import sys
     from pathlib import Path
-    from upwell.memory.notes.file import Origin, Origins
-    from upwell.memory.notes.stm import ShortTerm
+    from upwell.memory.notes import Origin, Origins
+    from upwell.memory.stm import ShortTerm
 
     path, name = Path(sys.argv[1]), sys.argv[2]
     notes = ShortTerm(path, origins=Origins(path.with_name("stm.origins.json")))
@@ -32,8 +32,8 @@ READER = """
     import logging, sys
     from pathlib import Path
     from upwell.ground.trace import LOG
-    from upwell.memory.notes.file import Origins
-    from upwell.memory.notes.stm import ShortTerm
+    from upwell.memory.notes import Origins
+    from upwell.memory.stm import ShortTerm
 
     LOG.addHandler(logging.StreamHandler(sys.stderr))
     path = Path(sys.argv[1])

@@ -21,7 +21,7 @@ from upwell.ground.types.memory import Memory, Trust
 from upwell.learn.feedback import MemoryUse
 from upwell.memory.base import Added
 from upwell.memory.library import Library
-from upwell.memory.notes.stm import ShortTerm
+from upwell.memory.stm import ShortTerm
 from upwell.surface.learning import Learning
 from upwell.surface.lessons import lack_of
 from upwell.surface.rules import PAUSED, is_guard, replaced_among, scope_of, standing

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell import __version__
-from upwell.app.files import open_originals, open_ttl_store, private_ttl_store
-from upwell.app.memory import forget_notes
+from upwell.app.memory import forget_notes, open_originals, open_ttl_store, private_ttl_store
 from upwell.app.store import Settings, ltm_mistakes, open_files
 from upwell.app.wiring import App, build, tools_of
 from upwell.config import Config, load, read, read_valid

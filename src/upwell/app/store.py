@@ -38,7 +38,7 @@ from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
 if TYPE_CHECKING:
     from upwell.capture.inbox import Inbox
     from upwell.ground.postgres.connection import Postgres
-    from upwell.memory.folder.sync import MemoryFolder
+    from upwell.memory.folder import MemoryFolder
     from upwell.memory.postgres.store import PostgresStore
 
 REPORTED_DAYS = 30
@@ -149,7 +149,7 @@ class StoreApp:
     @cached_property
     def folder(self) -> "MemoryFolder":
         # Imported here, because few homes have such a folder.
-        from upwell.memory.folder.sync import MemoryFolder
+        from upwell.memory.folder import MemoryFolder
 
         path, store = self.config.home.folder_file, self.memory.store
         return MemoryFolder(path, store, self._settle, self._shared)

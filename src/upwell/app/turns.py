@@ -27,7 +27,7 @@ from upwell.hosts.installation import Installation
 from upwell.hosts.plugins import plugin_of
 from upwell.hosts.servers import OWN_TOOLS, ServerFile
 from upwell.memory.library import Library
-from upwell.memory.notes.stm import ShortTerm
+from upwell.memory.stm import ShortTerm
 from upwell.replay.transcripts import events_at_end
 from upwell.surface.learning import Learning
 from upwell.surface.pipeline import Surfacer

@@ -77,7 +77,7 @@ def uninstall(host: HostName, apply: Apply = False) -> None:
 def export(host: HostName, apply: Apply = False) -> None:
     """Print the instructions for an agent without hooks. --apply writes them into this folder."""
     from upwell.hosts import host_named
-    from upwell.hosts.export import exported, shown, write
+    from upwell.hosts.install import exported, shown, write
 
     files = exported(host_named(host))
     if not apply:

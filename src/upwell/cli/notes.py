@@ -24,7 +24,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Store a note and print its id."""
-    from upwell.memory.notes.file import Origin
+    from upwell.memory.notes import Origin
     from upwell.tools.notes import ADDED, described
 
     text = sys.stdin.read() if content == "-" else content

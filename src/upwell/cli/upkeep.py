@@ -14,7 +14,7 @@ from upwell.ground.errors import StoreError
 from upwell.ground.text.words import counted
 
 if TYPE_CHECKING:
-    from upwell.app.relocating import Outcome
+    from upwell.app.team import Outcome
     from upwell.ground.types.rpc import Ping
 
 
@@ -39,7 +39,7 @@ def migrate(
     may be in use. The same command continues an interrupted move, and a further run copies only
     what has changed since.
     """
-    from upwell.app.relocating import migrate as move
+    from upwell.app.team import migrate as move
 
     with progress("moving memories") as show:
         outcome = run(move(to, origin, apply=apply, notes=notes, progress=show))

@@ -14,8 +14,7 @@ from msgspec import Struct, field
 from upwell.episodes.signatures import steps_of
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.hosts.base import Host
-from upwell.hosts.events import COMMANDS, EventKind, HostEvent
-from upwell.hosts.prompts import QUESTION
+from upwell.hosts.events import COMMANDS, QUESTION, EventKind, HostEvent
 from upwell.surface.moments import is_correction
 from upwell.surface.render import harmless_line
 

@@ -28,9 +28,9 @@ from upwell.memory.documents.recall import Documents
 from upwell.memory.library import Library
 from upwell.memory.line import MemoryLine, read_line
 from upwell.memory.meaning import Progress
-from upwell.memory.notes.file import Origin
-from upwell.memory.notes.stm import ShortTerm, read_notes
+from upwell.memory.notes import Origin
 from upwell.memory.sources import Source, Sources, source_at
+from upwell.memory.stm import ShortTerm, read_notes
 
 
 class Imported(Struct, frozen=True, kw_only=True):

@@ -16,9 +16,9 @@ from upwell.ground.text.anchors import paths_in
 from upwell.ground.text.words import iso, jaccard, terms
 from upwell.ground.types.memory import Memory, Trust
 from upwell.ground.types.rpc import OWNER, Principal
-from upwell.memory.notes.file import GENERAL, KINDS, Origin, checked_labels
-from upwell.memory.notes.stm import ShortTerm, StmEntry
+from upwell.memory.notes import GENERAL, KINDS, Origin, checked_labels
 from upwell.memory.records import namespace as checked_namespace
+from upwell.memory.stm import ShortTerm, StmEntry
 from upwell.surface.render import preview
 from upwell.tools.base import READ_ONLY, WRITES, Result, Tool, text_result
 from upwell.tools.recall import ToolMemories

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import upwell
-from upwell.app.files import open_ttl_store, private_ttl_store
+from upwell.app.memory import open_ttl_store, private_ttl_store
 from upwell.app.store import Files
 from upwell.config import load
 from upwell.ground.ledger import EntryKind, TtlStore

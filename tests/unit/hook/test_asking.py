@@ -5,8 +5,7 @@ import pytest
 from upwell.ground.types.cue import ToolAnswer
 from upwell.hook.asking import MIN_TURNS, AgentAsking
 from upwell.hosts import HOSTS
-from upwell.hosts.events import EventKind, HostEvent
-from upwell.hosts.prompts import QUESTION
+from upwell.hosts.events import QUESTION, EventKind, HostEvent
 from upwell.testing import ManualClock
 
 CLAUDE = HOSTS["claude"]

@@ -14,7 +14,7 @@ from upwell.hook.client import EVENTS, IGNORED_TOOLS, PROMPTS, SESSIONS
 from upwell.hosts import HOSTS, server_files
 from upwell.hosts.base import Host
 from upwell.hosts.events import EventKind
-from upwell.hosts.export import exported
+from upwell.hosts.install import exported
 from upwell.hosts.installation import HttpAddress, Installation
 from upwell.hosts.settings import JsonHooks
 from upwell.replay.transcripts import FORMATS

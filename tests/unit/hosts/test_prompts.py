@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.hosts import HOSTS
-from upwell.hosts.prompts import HISTORIES, INSERTED, own_words
+from upwell.hosts.events import HISTORIES, INSERTED, own_words
 
 NOTICE = (
     "[SYSTEM NOTIFICATION - NOT USER INPUT]\nThis is an automated event.\n\n"

@@ -9,7 +9,7 @@ import pytest
 
 from upwell import Cue, Surfacing
 from upwell.app import App, Settings, build
-from upwell.app.toolbox import known_tool
+from upwell.app.wiring import known_tool
 from upwell.gateway.options import ServerOptions
 from upwell.ground.errors import UsageError
 from upwell.ground.types.rpc import Principal

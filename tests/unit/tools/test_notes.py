@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from upwell.memory.notes.file import Origins
-from upwell.memory.notes.stm import ShortTerm
+from upwell.memory.notes import Origins
+from upwell.memory.stm import ShortTerm
 from upwell.tools.base import Toolbox
 from upwell.tools.notes import add_tool, delete_tool, search_tool
 

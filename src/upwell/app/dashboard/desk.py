@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from upwell.app.dashboard import memory, now, sessions
-from upwell.app.dashboard.changes import CHANGES
+from upwell.app.dashboard.memory import CHANGES
 from upwell.app.dashboard.now import Servers
 from upwell.app.lesson_book import sessions_read
 from upwell.app.reporting import Event

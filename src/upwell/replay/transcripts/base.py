@@ -20,8 +20,7 @@ from msgspec.structs import replace
 from upwell.episodes.events import Kind, SessionEvent, read_events
 from upwell.ground.errors import UsageError
 from upwell.hosts import HOSTS
-from upwell.hosts.events import plain_args
-from upwell.hosts.prompts import own_words
+from upwell.hosts.events import own_words, plain_args
 
 
 class EventStream(Struct, frozen=True):

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import field
 
 from upwell.episodes.events import ACCEPTED_PLAN, SessionEvent
-from upwell.hosts.prompts import typed_command, without_elements
+from upwell.hosts.events import typed_command, without_elements
 from upwell.replay.transcripts.base import (
     ReadTally,
     SessionDraft,

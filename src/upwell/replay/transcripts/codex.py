@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import field
 
 from upwell.episodes.events import Kind, SessionEvent
-from upwell.hosts.prompts import request_in
+from upwell.hosts.events import request_in
 from upwell.replay.transcripts.base import (
     ReadTally,
     SessionDraft,

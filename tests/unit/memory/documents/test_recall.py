@@ -16,8 +16,8 @@ from upwell.memory.base import Store
 from upwell.memory.documents.catalog import DocumentCatalog
 from upwell.memory.documents.reading import FileReader, FoundFile, KnownFile
 from upwell.memory.documents.recall import Documents
-from upwell.memory.notes.stm import ShortTerm
 from upwell.memory.sources import OWNER, Source, SqliteSources, source_at
+from upwell.memory.stm import ShortTerm
 from upwell.testing import ManualClock
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.errors import UsageError
-from upwell.memory.notes.file import Origin, Origins
-from upwell.memory.notes.stm import ShortTerm, read_notes
+from upwell.memory.notes import Origin, Origins
+from upwell.memory.stm import ShortTerm, read_notes
 from upwell.memory.transfer import copy_notes
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

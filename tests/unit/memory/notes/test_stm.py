@@ -10,8 +10,8 @@ import pytest
 
 from upwell.ground.errors import StoreError, StoreUnwritable, UsageError
 from upwell.ground.types.memory import Trust
-from upwell.memory.notes.file import Origin, Origins
-from upwell.memory.notes.stm import ShortTerm, is_untrusted, ping_of
+from upwell.memory.notes import Origin, Origins
+from upwell.memory.stm import ShortTerm, is_untrusted, ping_of
 from upwell.testing import ManualClock
 
 DAY = 86_400.0
@@ -222,7 +222,7 @@ def test_a_read_only_folder_costs_the_viewing_time_and_not_the_answer(
     def refuse(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("upwell.memory.notes.file.write_atomically", refuse)
+    monkeypatch.setattr("upwell.memory.notes.write_atomically", refuse)
     assert [entry.content for entry in notes.search(query="apple")] == ["apple"]
     with pytest.raises(StoreUnwritable):
         notes.add("pear")

@@ -34,7 +34,7 @@ from upwell.memory.documents.reading import (
     scan,
     text_of,
 )
-from upwell.memory.folder.page import (
+from upwell.memory.folder_pages import (
     MARK,
     Entry,
     Page,

@@ -1,8 +1,8 @@
 """Short-term memory: the notes in `stm.json`.
 
 The file is an array of objects with `id`, `content`, `created_at` and `viewed_at` (ISO 8601, UTC,
-`Z`), plus any labels (`memory/notes/file.py`). Other keys are preserved. The file is the only
-copy of the notes; `memory/notes/file.py` reads and writes it. `read_notes()` reads an `stm.json`
+`Z`), plus any labels (`memory/notes.py`). Other keys are preserved. The file is the only
+copy of the notes; `memory/notes.py` reads and writes it. `read_notes()` reads an `stm.json`
 written by another program or in another home.
 """
 
@@ -26,7 +26,7 @@ from upwell.ground.text.words import fold
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.ground.types.rpc import Ping, is_visible
-from upwell.memory.notes.file import Labels, NotesFile, Origin, Origins, Raw, is_note, labels_of
+from upwell.memory.notes import Labels, NotesFile, Origin, Origins, Raw, is_note, labels_of
 from upwell.memory.options import NotesOptions
 from upwell.memory.records import MAX_ID_CHARS, MAX_TEXT_CHARS, content_hash, is_text, moment
 

@@ -1,1 +1,0 @@
-"""A folder of Markdown files that contains the user's memories, one in each, both ways."""

@@ -1,1 +1,0 @@
-"""Short-term notes, stored in stm.json."""
