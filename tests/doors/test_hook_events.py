@@ -168,10 +168,7 @@ def test_explain_gives_the_reason_for_speaking(house: House) -> None:
 
 def test_blocks_keep_their_limits_when_the_command_in_them_is_long(tmp_path: Path) -> None:
     house = House(tmp_path / ("far/" * 50))
-    house.environment |= {
-        "UPWELL_SURFACE__MAX_INJECTION_CHARS": "1800",
-        "UPWELL_SURFACE__TOOL_COUNT": "2",
-    }
+    house.environment |= {"UPWELL_SURFACE__MAX_INJECTION_CHARS": "1800"}
     long = "The winch keeps its brake open until the drum has turned. "
     house.keep([{"text": f"{n} {long * 40}", "paths": ["src/winch.py"]} for n in range(5)])
     for number in range(20):

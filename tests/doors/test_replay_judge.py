@@ -20,9 +20,7 @@ def session(folder: Path) -> str:
 def replay(upwell: Upwell, path: str, model: ScriptedModel, *args: str) -> str:
     variables = {
         "UPWELL_LLM__BASE_URL": model.address,
-        "UPWELL_LLM__MODEL": "scripted",
-        "UPWELL_LLM__INPUT_PRICE": "2",
-        "UPWELL_LLM__OUTPUT_PRICE": "10",
+        "UPWELL_LLM__MODEL": "gpt-4.1",
     }
     done = upwell("replay", path, *args, env=variables)
     assert done.code == 0, done.err
@@ -41,13 +39,13 @@ def test_the_model_decides_and_the_summary_prices_it(upwell: Upwell, tmp_path: P
         assert [hit["id"] for one in decisions for hit in one["memories"]] == ["pump"]
         judge = last["summary"]["judge"]
         assert (judge["asked"], judge["chosen"], judge["tokens_in"]) == (1, 1, 700)
-        assert judge["cost"] == 0.0017
+        assert judge["cost"] == 0.00164
         model.part = silent
         out = replay(upwell, path, model, "--judge")
         assert "1  the judge found no candidate worth mentioning" in out
         assert "Shortening:" not in out, "no tool results, so no savings to speak of"
         assert (
-            "Judge: asked once: 0 chosen, 1 nothing, 0 failed; 700 + 30 tokens, cost 0.0017" in out
+            "Judge: asked once: 0 chosen, 1 nothing, 0 failed; 700 + 30 tokens, cost 0.0016" in out
         )
         asked = len(model.requests)
         assert "judge" not in replay(upwell, path, model, "--json")
