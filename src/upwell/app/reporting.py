@@ -23,12 +23,13 @@ from upwell.usage.report import (
     Price,
     UsageMetric,
     UsageRow,
+    described,
     price_of,
     report,
     rows_by,
+    stats_of,
     whole,
 )
-from upwell.usage.stats import described, stats_of
 
 _MODELS = {CountedEvent.JUDGE: "judge_tokens", CountedEvent.LESSON: "lesson_tokens"}
 _MILLIONTHS = "millionths"

@@ -219,8 +219,7 @@ async def _run(
 
 def _show(report: "ReplayReport", *, as_json: bool, brief: bool) -> None:
     from upwell.replay.report import COLUMNS
-    from upwell.usage.report import judge_line
-    from upwell.usage.stats import judge_totals
+    from upwell.usage.report import judge_line, judge_totals
 
     judge = judge_totals(report.verdicts) if report.verdicts else None
     if as_json:

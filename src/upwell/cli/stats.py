@@ -306,8 +306,7 @@ def shown(
 ) -> None:
     """Show what upwell said and saved, and why it stayed silent."""
     from upwell.app.reporting import demoted, in_words, total
-    from upwell.usage.report import report
-    from upwell.usage.stats import described, stats_of
+    from upwell.usage.report import described, report, stats_of
 
     days = days if since is None else days_since(since)
     if by is not None:

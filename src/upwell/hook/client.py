@@ -123,7 +123,7 @@ def main(args: list[str]) -> int:
         if _write(answer) and _peer is not None:
             _acknowledge(_peer)
         if daemon_is_due:
-            from upwell.hook.start import start
+            from upwell.hook.place import start
 
             start(DaemonPlace(default_home()))
     except BaseException:
@@ -346,7 +346,7 @@ def _start_and_ask(place: DaemonPlace, host: str, name: str, event: bytes, began
     """Start the daemon, wait until it answers, and return its answer. Returns the neutral answer
     after the deadline, or if the event is a prompt and no daemon is starting.
     """
-    from upwell.hook.start import is_starting, start
+    from upwell.hook.place import is_starting, start
 
     daemon = start(place)
     is_prompt = name not in SESSIONS

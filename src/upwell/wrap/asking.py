@@ -56,7 +56,7 @@ def description(identity: str, client: str) -> bytes:
 def start_daemon(place: DaemonPlace) -> None:
     """Start the daemon, unless one is starting. It must not be a child of this process, because
     agents end all descendants of their servers."""
-    from upwell.hook.start import start
+    from upwell.hook.place import start
 
     try:
         child = os.fork()

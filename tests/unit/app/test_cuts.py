@@ -11,8 +11,7 @@ from upwell.gateway.calls.fit import Cut
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.rpc import ToolCall
 from upwell.testing import ManualClock
-from upwell.usage.report import UsageMetric, UsageRow, whole
-from upwell.usage.stats import stats_of
+from upwell.usage.report import UsageMetric, UsageRow, stats_of, whole
 from upwell.wire.rawjson import RawObject, dumps
 
 LINES = "\n".join(

@@ -8,7 +8,7 @@ from pathlib import Path
 from upwell.app import Settings, build
 from upwell.app.reporting import total
 from upwell.testing import ManualClock
-from upwell.usage.stats import stats_of
+from upwell.usage.report import stats_of
 
 NOW = 1_770_000_000.0
 DAY = datetime.fromtimestamp(NOW, UTC).date().isoformat()

@@ -17,7 +17,7 @@ from upwell.ground.types.rpc import Principal
 from upwell.surface.options import JudgeOptions, PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.testing import FakeRecall
-from upwell.usage.stats import stats_of
+from upwell.usage.report import stats_of
 
 LIKELY = "The cache reloads on SIGHUP, see ops/reload.md"
 UNLIKELY = "Cache keys hold the tenant since the leak in March"

@@ -82,8 +82,7 @@ async def test_an_answer_to_a_question_is_no_surfacing() -> None:
     assert isinstance(await stage.surfacer.surface(cue(Door.PROMPT, "t")), Surfacing)
     await stage.surfacer.journal.flush()
     counts = await stage.surfacer._learning.counts.since(1)
-    from upwell.usage.report import whole
-    from upwell.usage.stats import stats_of
+    from upwell.usage.report import stats_of, whole
 
     stats = stats_of(counts)
     assert (stats.decisions, stats.surfaced, stats.memories) == (1, 1, 1)

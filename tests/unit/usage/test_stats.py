@@ -3,8 +3,7 @@ from upwell.ground.ledger import TtlStore
 from upwell.ground.types.cue import Rating, SkipReason
 from upwell.testing import ManualClock
 from upwell.usage.events import CUT, CountedEvent, Counts, Event, Events
-from upwell.usage.report import COSTS, report
-from upwell.usage.stats import described, stats_of
+from upwell.usage.report import COSTS, described, report, stats_of
 
 DAY = 86_400.0
 NO_GAIN = {"saved": 0, "net": 0, **dict.fromkeys(COSTS, 0)}

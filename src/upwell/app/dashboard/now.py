@@ -25,8 +25,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.types.cue import SkipReason
 from upwell.hosts import HOSTS
 from upwell.hosts.install import installed_entries
-from upwell.usage.report import COSTS
-from upwell.usage.stats import stats_of
+from upwell.usage.report import COSTS, stats_of
 from upwell.web.dashboard.routes import Fields
 
 SPANS = (1, 7, 30, 90)
