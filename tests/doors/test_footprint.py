@@ -7,10 +7,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = {
-    "remember": (42, 250),
+    "remember": (60, 400),
     "call": (52, 250),
-    "event without a memory": (66, 340),
-    "event with a memory": (76, 530),
+    "event without a memory": (68, 345),
+    "event with a memory": (80, 550),
     "wrapped call: wrapper": (6, 53),
     "wrapped call: daemon": (49, 230),
 }
