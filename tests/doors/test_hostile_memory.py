@@ -111,7 +111,7 @@ def test_the_memory_server_does_not_get_our_environment(gateway: Gateway, tmp_pa
     seen = tmp_path / "seen"
     code = f"env > {seen}; exec {' '.join(script('ltm', '--log', str(tmp_path / 'log')))}"
     canaries = {"UPWELL_LLM__API_KEY": "k1", "OPENAI_API_KEY": "k2", "UPWELL_LTM__HEADERS": "{}"}
-    peer = gateway(UP, ltm={"command": "sh", "args": ["-c", code]}, env=canaries)
+    peer = gateway(UP, ltm={"command": ["sh", "-c", code]}, env=canaries)
     until_asked(peer, tmp_path / "log")
     names = {line.partition("=")[0] for line in seen.read_text().splitlines()}
     assert {"PATH", "HOME"} <= names

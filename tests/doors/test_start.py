@@ -79,7 +79,7 @@ def test_a_call_waits_for_its_slow_server(gateway: Gateway) -> None:
 
 
 def test_new_tools_are_announced_to_the_agent(gateway: Gateway) -> None:
-    servers = {"slow": script("odd", "--start", "delay:10"), **GOOD}
+    servers = {"slow": script("odd", "--start", "delay:25"), **GOOD}
     limits = {"connect_timeout_seconds": 60.0}
     peer = gateway(servers, gateway=limits)
     assert "slow__ok" not in peer.wait_for_tools("good__echo")

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.conftest import Done
 
-MODULES = "cli.main cli.memories cli.upkeep cli.stats app app.memory app.damage".split()
+MODULES = "cli.main cli.memories cli.upkeep cli.stats app app.memory app.store".split()
 _INSTRUCTIONS = 3_000
 _FAILED = 99
 

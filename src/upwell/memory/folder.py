@@ -223,6 +223,7 @@ class _Round:
                 f"{state.folder} is not there as upwell left it; its memories stay as they are"
             )
             return
+        remove_partial_files(Path(state.path(MARK)), PARTIAL)
         look = await asyncio.to_thread(scan, [state.source], [state.folder], state.known())
         stamps = await self._store.stamps(limit=EVERYTHING)
         self._versions = {id: at for id, at in stamps.items() if id not in self._shared}
@@ -492,7 +493,6 @@ def _prepare(root: Path, *, is_kept: bool) -> None:
         if not is_kept:
             _refuse_foreign(root)
             write_atomically(root / MARK, "upwell reads and writes the Markdown files here.\n")
-        remove_partial_files(root / MARK, PARTIAL)
     except OSError as error:
         raise StoreUnwritable(
             f"cannot write {root}: {error.strerror}", hint="check the path and its permissions"
