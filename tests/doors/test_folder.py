@@ -220,6 +220,12 @@ def test_only_a_folder_of_its_own_is_kept(upwell: Upwell, folder: Path, tmp_path
     assert memories(upwell) == before
 
 
+def test_what_a_killed_writer_left_goes(upwell: Upwell, folder: Path) -> None:
+    (folder / ".upwell~half").write_text("half of a memory")
+    upwell("recall", "tides")
+    assert [name for name in os.listdir(folder) if name[0] == "."] == [".upwell-folder"]
+
+
 def test_kills_and_edits_lose_and_double_nothing(
     upwell: Upwell, folder: Path, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
