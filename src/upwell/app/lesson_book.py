@@ -1,5 +1,5 @@
 """What past sessions taught: how much of each kind, what matters most, and what each one taught.
-The lessons as a person sees them: listed, edited, pinned, dropped.
+Then the lessons among it as a person works with them: listed, edited, pinned, dropped.
 """
 
 from collections import defaultdict

@@ -1,8 +1,7 @@
-"""What a home remembers, what is said of it, and what is learned from that: for commands that
-search, say something or report on it. The texts to which keys and citations refer, among them past
-sessions.
-
-Opens the other files of a home: the TTL store, notes, the audit log, and secrets.
+"""What a home remembers, what is said of it, and what is learned from that (`MemoryApp`), for
+commands that search, say something or report on it. Before it stand the functions that open a
+home's other files (the TTL store, notes, the audit log, secrets), and after it the texts to which
+keys and citations refer, among them past sessions.
 """
 
 import asyncio

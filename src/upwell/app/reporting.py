@@ -1,6 +1,7 @@
 """Statistics, savings, learned values and decisions, for the command line, the dashboard and
-upwell's own tool. Savings are net of what upwell itself costs: memories, descriptions of its tools,
-originals that were read after all, and the models that judge memories and write lessons.
+upwell's own tool; and the latest events, also as they happen. Savings are net of what upwell itself
+costs: memories, descriptions of its tools, originals that were read after all, and the models that
+judge memories and write lessons.
 """
 
 import asyncio

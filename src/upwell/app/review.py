@@ -1,5 +1,6 @@
-"""Memories that a person may want to remove, each with its reason; and what a person answers to
-proposals and reviews, for the command line and the dashboard.
+"""What a person decides about memories, for the command line and the dashboard: accepts proposals,
+rewords memories, changes and pauses rules. Then `Review`: the memories that a person may want to
+remove, each with its reason.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Shortens the results from an agent's own tools, if the user turned that on (`hook.compress`), and
-estimates how many tokens that would have saved in past sessions. The record of all shortened
-results, and of what agents do with them, for learning and in the trace of the call.
+"""The record of all shortened results, and of what agents do with them, for learning and in the
+trace of the call. Then the results of an agent's own tools: shortens them, if the user turned that
+on (`hook.compress`), and estimates how many tokens that would have saved in past sessions.
 """
 
 import asyncio

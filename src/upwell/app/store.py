@@ -1,7 +1,6 @@
-"""A home's memories by themselves, for commands that need nothing else. They are in `memory.db`, or
-in the database that a team shares.
-
-The report on damage to `memory.db`, and how to restore a backup.
+"""A home's memories by themselves (`StoreApp`), for commands that need nothing else. They are in
+`memory.db`, or in the database that a team shares; the functions that open either are at the end.
+Also reports damage to `memory.db`, and says how to restore a backup.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""`upwell team`: joins a team with a token for its gateway, leaves it, and reads the audit log. The
-team's memories behind a gateway's `/team`.
+"""`upwell migrate`: moves a home's memories between its own files and PostgreSQL.
 
-`upwell migrate`: moves a home's memories between its own files and PostgreSQL.
+`upwell team`: joins a team with a token for its gateway, leaves it, and reads the audit log. The
+gateway's side of it, `/team`, gets the team's memories from `team_access()`.
 """
 
 import asyncio

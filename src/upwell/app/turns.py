@@ -1,5 +1,5 @@
-"""What happens when an agent's hooks report the end of a turn or session; no answer to an event
-waits for it. Facts for the hook that then asks the agent to store what it learned.
+"""What the end of a turn or session sets off (`end_turn()`), for which no answer to an event waits.
+Before it stand the facts for the hook that then asks the agent to store what it learned.
 """
 
 import asyncio

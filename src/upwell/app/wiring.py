@@ -1,8 +1,6 @@
-"""Builds every part of upwell and connects them.
-
-Wires upwell's own MCP tools.
-
-upwell's own tools and resources, limited to what a principal (a user of the gateway) may use.
+"""Builds every part of upwell and connects them: `App`, and `build()`, which opens it. Before them
+stand upwell's own MCP tools and resources, limited to what a principal (a user of the gateway) may
+use.
 """
 
 import asyncio

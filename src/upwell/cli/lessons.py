@@ -1,5 +1,5 @@
 """The commands `learn git|sessions` and `lessons`: what history taught, also as a model wrote it
-down.
+down. Also what `upwell setup` says and asks about lessons.
 """
 
 import time

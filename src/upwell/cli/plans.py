@@ -1,5 +1,5 @@
-"""Shows planned changes of files, asks about them, and reports what became of them. The command
-`upwell setup --undo`.
+"""Shows planned changes of files, asks about them, and reports what became of them. Then what
+`upwell setup --undo` does with them.
 """
 
 import sys

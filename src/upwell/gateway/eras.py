@@ -1,4 +1,5 @@
-"""The two eras of MCP, and the conversions between them.
+"""The two eras of MCP, and the conversions between them; and what the gateway presents to clients
+of either (`GatewayOffer`).
 
 In the handshake era (up to 2025-11-25), a client sends `initialize` and then bare requests. In the
 modern era (2026-07-28), there is no handshake. Every request has an envelope in `_meta`, and every

@@ -1,4 +1,5 @@
-"""The files of a home's daemon, in a folder that belongs to the user.
+"""The files of a home's daemon, in a folder that belongs to the user; and `start()`, with which a
+hook starts the daemon.
 
     /tmp/upwell-UID/          0700, owner checked, never a link
         KEY.sock              the socket (0600); KEY is a hash of the home's path
@@ -10,10 +11,8 @@ No environment variable changes the location of the folder, so that every daemon
 found. Its path is short, because macOS limits a socket's path to 103 bytes. If somebody else has
 taken that name, the files are in the folder `run` of the home or, if the home's path is too long,
 in the folder /tmp/upwell-UID-KEY. This file imports little, and only from the stdlib, because every
-hook imports it.
-
-Start the daemon from a hook. Most events find a running daemon and do not need this code, so it
-is not in `client.py`, which is compiled on every run.
+hook imports it. Unlike `client.py`, it is not compiled on every run, so `start()`, which most
+events do not need, costs them little.
 """
 
 import os

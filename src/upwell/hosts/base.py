@@ -1,9 +1,9 @@
-"""The record of an agent host: everything that upwell needs to know about it, in one place.
+"""The record of an agent host (`Host`): everything that upwell needs to know about it.
 
-How to ask an agent's model one question without a terminal: its command line, and its output.
-
-Every run uses the vendor's smallest model, and has no tools, MCP servers or hooks. Where the agent
-can be told not to keep the session, it is told so. Each host's record states how that is done.
+A part of it (`Headless`) says how to ask the agent's model one question without a terminal: its
+command line, and its output. Every run uses the vendor's smallest model, and has no tools, MCP
+servers or hooks. Where the agent can be told not to keep the session, it is told so. Each host's
+record states how that is done.
 """
 
 import json

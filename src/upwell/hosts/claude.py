@@ -1,4 +1,4 @@
-"""Claude Code.
+"""Claude Code; and of Claude Desktop, an MCP client without hooks, the file that lists its servers.
 
 Claude Code moves context of more than 10,000 characters into a file and shows a preview, so our
 output stays below that limit. Since 2.1.121 a hook can replace a tool's result with one of the same
@@ -7,9 +7,6 @@ drops the replacement or ends the session.
 
 Sources: its documentation of hooks (2.1.278), settings and memory files; recordings of 2.1.330 for
 `tool_response`, whose shape depends on the tool.
-
-Claude Desktop, an MCP client without hooks: upwell needs only the file that lists its
-servers.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
-"""The events that agent hosts send to our hooks, in one form for all hosts, and how they are parsed
-and answered.
-
-Whose words a prompt holds, where the host does not say it.
+"""The events that agent hosts send to our hooks, in one form for all hosts (`HostEvent`), and how
+they are parsed and answered (`HostEvents`). Before them, the user's own words in a prompt
+(`own_words()`), where the host does not say whose words it holds.
 
 Hosts submit notices, results of background tasks, other sessions' messages and files in the user's
 name. Where an event or a transcript records no author, an element that the host wraps whole
@@ -371,7 +370,7 @@ class HostEvents:
     - `max_bytes`: the size limit for the context that a hook adds. The host may drop or truncate a
       larger text, or move it into a file.
     - `reply_tokens`: the token limit for a replacement result; None if there is none.
-    - `inserts`: the host's name, if it puts elements into prompts (`prompts.INSERTED`). A prompt
+    - `inserts`: the host's name, if it puts elements into prompts (`INSERTED`). A prompt
       that is nothing else is not an event.
     - `restores_context`: a resumed session still has the context that hooks added at its start.
     - `announces_compactions`: an event with the trigger `auto` only announces a possible one.

@@ -1,4 +1,4 @@
-"""Writes our entries into agents' configuration files, and removes them again.
+"""Writes our entries into agents' configuration files, and removes them again (`Installer`).
 
 The user first sees a plan. Then three files are written in this order, each completely or not at
 all, so that a file that upwell has changed is always on record, even after a crash: the record of
@@ -7,7 +7,8 @@ agent's file beside it, and the agent's file. If the agent's file has not change
 uninstalling usually restores the earlier content and deletes the backup. Otherwise it removes only
 our entries.
 
-An instruction for agents without hooks, which leaves the agent's configuration unchanged.
+Agents without hooks get an instruction instead (`exported()`), which leaves their configuration
+unchanged.
 """
 
 import contextlib

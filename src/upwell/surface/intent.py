@@ -1,16 +1,15 @@
 """Detects the intent of a prompt by keywords and, if enabled, with a language model (ADR-001,
 ADR-004).
 
-The model has at most `intent.llm_timeout_ms` to answer. Usually it runs in parallel with the
-search. If the keywords alone would rule out a search, it runs first. Its answer may raise the
-keywords' confidence but never lowers it. It receives the prompt as data: a JSON string of bounded
-length. A prompt that contains a secret is not sent.
+Keywords (`Detector`) are phrases, written in the small language of `lexicon.toml`, and matched in
+one pass over the words of a text. A match is attempted only where a phrase's first word occurs, and
+a gap (`...`) never crosses the end of a sentence. So the time is linear in the length of the text.
+A word that is not in the lexicon but is one typo away from a word in a phrase counts as that word.
 
-Keywords are phrases, written in the small language of `lexicon.toml`, and matched in one pass over
-the words of a text. A match is attempted only where a phrase's first word occurs, and a gap (`...`)
-never crosses the end of a sentence. So the time is linear in the length of the text. A word that is
-not in the lexicon but is one typo away from a word in a phrase counts as that word.
-
+The model (`Classifier`) has at most `intent.llm_timeout_ms` to answer. Usually it runs in parallel
+with the search. If the keywords alone would rule out a search, it runs first. Its answer may raise
+the keywords' confidence but never lowers it. It receives the prompt as data: a JSON string of
+bounded length. A prompt that contains a secret is not sent.
 """
 
 import asyncio

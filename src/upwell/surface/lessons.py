@@ -1,13 +1,14 @@
-"""Finds the lessons of earlier sessions that bear on a cue, and checks whether an episode (the
-conclusion of an earlier session) still holds for a cue.
+"""Two kinds of memory that are compared with what is happening, because no search finds them well:
+episodes, and the lessons of earlier sessions.
 
-Lessons are few, and no search finds them well: all lessons of a project share its words. So they
-are kept in memory, and compared with each prompt and each call that went wrong (`bearing`). They
-also help where no search starts, such as at a later prompt.
+An episode (the conclusion of an earlier session) is a memory with triggers: the exact situations in
+which it helps, such as a missing file or a failing command. Unless the user asks for it, an episode
+is shown only if one of its triggers is met in its own project, and if its files exist and still
+contain its identifiers.
 
-An episode is a memory with triggers: the exact situations in which it helps, such as a missing file
-or a failing command. Unless the user asks for it, an episode is shown only if one of its triggers
-is met in its own project, and if its files exist and still contain its identifiers.
+Lessons are few, and all lessons of a project share its words. So they are kept in memory, and
+compared with each prompt and each call that went wrong (`bearing.py`). They also help where no
+search starts, such as at a later prompt.
 """
 
 import asyncio

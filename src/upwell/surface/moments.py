@@ -1,7 +1,8 @@
 """Moments: whether memories could help the agent now and, if so, which kinds. In real sessions, a
 useful memory exists for one event in twenty. It answers the user's words, or it supplies an exact
-fact after a step that went wrong. So each cue is assigned a moment, and each moment admits only the
-kinds of memory that help in it.
+fact after a step that went wrong. So each cue is assigned a moment (`moment_of()`), and each moment
+admits only the kinds of memory that help in it (`suited()`). After a failure, those are the texts
+that contain a name of it (`named_by_failure()`).
 """
 
 import re

@@ -3,6 +3,9 @@ the first of five sources that yields usable text. A message yields up to three 
 
 The query also carries the files and identifiers mentioned in the call or the message, because in
 coding work they identify the subject better than words do.
+
+Read `CueReader` first; it splits messages with `Messages`, and puts arguments into words with
+`Speech`.
 """
 
 import re

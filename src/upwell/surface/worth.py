@@ -6,7 +6,7 @@ help with the first prompt of a session, if that prompt can be understood on its
 usually continues the conversation, and the words that it shares with a document are a coincidence.
 So, from the second prompt on, a document needs a clear question and a high score. A commit needs a
 question that it answers: for a reason that it gives, or for a fact that it states (`states`). At a
-failure, both need a name of the failure (`failure_names`).
+failure, both need a name of the failure (`moments.named_by_failure()`).
 `lack_of()` returns the reason not to show a document or a commit.
 """
 

@@ -1,9 +1,9 @@
-"""The rows of the table `event` in `ledger.db`: decisions, shortened results, and figures of events
-that are not listed one by one; and what happened how often, by UTC day and place.
+"""The rows of the table `event` in `ledger.db` (`Events`): decisions, shortened results, and
+figures of events that are not listed one by one. The latter say what happened how often, by UTC day
+and place; they are counted in memory and stored in batches (`Counts`).
 
 The `door` says what upwell reacted to: a prompt, a tool call, the start of a session or an explicit
-question. Figures other than those of decisions and shortened results are counted in memory and
-stored in batches.
+question.
 """
 
 import hashlib

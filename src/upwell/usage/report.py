@@ -1,7 +1,6 @@
-"""Statistics as text, for the command line and for agents: totals of memories surfaced and tokens
-saved, by day, host, project and tool, and what tokens cost.
-
-Adds up the counters of several days.
+"""Adds up the counters of several days (`stats_of()`, `rows_by()`), knows what tokens cost, and
+writes statistics as text for the command line and for agents (`report()`): totals of memories
+surfaced and tokens saved, by day, host, project and tool.
 """
 
 from collections import Counter, defaultdict
@@ -259,7 +258,7 @@ COSTS: Mapping[str, str] = {
     "lesson_tokens": "lessons",
 }
 """The tokens that upwell itself costs, and their short names. Those of the judge and of the model
-that writes lessons are counted in `counts.py`."""
+that writes lessons are added in `app/reporting.py`."""
 
 
 class Dimension(StrEnum):

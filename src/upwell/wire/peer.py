@@ -1,4 +1,6 @@
-"""One end of a JSON-RPC connection. It sends requests and settles each of them exactly once."""
+"""One end of a JSON-RPC connection (`Peer`). It sends requests and settles each of them exactly
+once. `ServerPace` keeps a server that sends too much from holding up the others.
+"""
 
 import asyncio
 import re

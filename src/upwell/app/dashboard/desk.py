@@ -1,5 +1,6 @@
-"""Connects the dashboard's pages to the functions that provide their data. The server of `upwell
-dashboard`."""
+"""Connects the dashboard's pages to the functions that provide their data, and serves them for
+`upwell dashboard`.
+"""
 
 import asyncio
 import contextlib

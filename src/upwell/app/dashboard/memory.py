@@ -1,7 +1,6 @@
-"""Memory: search and browse, one memory, the inbox, the rules, the review and the trash.
-
-The actions behind the dashboard's buttons. An action with a counterpart on the command line
-calls the same function.
+"""The dashboard's page about memory. First the actions behind its buttons (`CHANGES`); an action
+with a counterpart on the command line calls the same function. Then what it shows: search and
+browse, one memory, the inbox, the rules, the review and the trash.
 """
 
 import asyncio
@@ -191,7 +190,7 @@ CHANGES: Mapping[str, Change] = {
     "off": partial(switch, on=False),
     "tune": tune,
 }
-"""The actions, keyed by their names in the URL path. `desk_of()` adds those of `health.py`."""
+"""The actions, keyed by their names in the URL path. `desk_of()` adds those of `now.py`."""
 
 
 async def _memory(app: App, fields: Fields) -> Memory:

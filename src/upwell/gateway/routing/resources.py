@@ -1,4 +1,5 @@
-"""Handles requests about prompts, resources and completions.
+"""Handles requests about prompts, resources and completions; and, as `Subscriptions`, those for
+updates and log messages.
 
 Each prompt or resource belongs to one server, which handles the requests about it. Prompts are
 named like tools (`gateway/routing/tools.py`). Resources keep their URIs. If several servers list a

@@ -1,5 +1,6 @@
 """Handles requests of both MCP eras (`gateway/eras.py`), from stdio and from HTTP. Read
-`Router.reply()` first.
+`Router.reply()` first. `PendingCalls` keeps the calls that wait for an answer of their clients, and
+`Tasks` the owner of each task.
 """
 
 import asyncio

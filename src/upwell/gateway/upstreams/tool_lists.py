@@ -1,4 +1,4 @@
-"""Each server's latest tool list, saved for its next start.
+"""Reads the pages of a server's lists, and saves its latest tool list for its next start.
 
 A server that has to be downloaded or compiled may take longer to start than an agent waits for the
 tool list, and many agents request the list only once. Until the server has listed its tools,
