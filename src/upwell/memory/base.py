@@ -1,8 +1,8 @@
-"""The protocols for memory stores, and for places to recall memories from. The suites in
-`tests/contracts/` check every implementation against them.
+"""The protocols for memory stores, for places to recall memories from, and for what surfacing
+reads. The suites in `tests/contracts/` check every implementation against them.
 
-Also recalls from one store, from several places at once, or with a fallback, and reads memories for
-surfacing.
+The second half has what works with any store: a stand-in for one that cannot be opened, recall from
+one store, from several places at once or with a fallback, and the reader for surfacing.
 """
 
 import asyncio
@@ -163,43 +163,17 @@ class Store(IndexSource, Protocol):
     async def ping(self) -> Ping: ...
 
 
-class UnavailableStore:
-    """Stands in for a store that cannot be opened, so that upwell can still proxy calls. `ping()`
-    reports `error`, and every other method raises it."""
+class Passages(Protocol):
+    """Memories outside the store, found by id, such as those from files, or the latest hits from
+    another program."""
 
-    name = "unavailable"
-    vectors: VectorIndex | None = None
-
-    def __init__(self, error: StoreError) -> None:
-        self._error = error
-
-    async def ping(self) -> Ping:
-        return Ping(ok=False, detail=self._error.message, hint=self._error.hint)
-
-    async def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise self._error
-
-    add = update = delete = restore = purge = get = get_many = list = pinned = trash = _refuse
-    superseded = candidates = changes = stamps = word_counts = _refuse
+    async def get(self, memory_id: str) -> Memory | None: ...
 
 
-MAX_TRIGGERED = 64
-"""The maximum number of memories looked up by triggers."""
-NEAR_DUPLICATE = 0.9
-"""Texts are near duplicates if the Jaccard similarity of their words is at least this."""
-REPEATED = 0.7
-"""An agent's text counts as a repeat if it is at least this similar to a better hit. Repeats come
-last."""
-LENGTH_RATIO = 0.7
-"""For near duplicates, the shorter text must have at least this share of the longer text's
-length."""
-MAX_COMPARED = 100
-"""A hit is compared for near duplicates only with this many of the best hits."""
-FIRST_SHARE = 0.7
-"""The share of the deadline that `FallBack` gives to its first place."""
-RANKED_INLINE = 100
-"""Ranking this many candidates blocks the event loop for about 3 ms. Larger pools are ranked in a
-thread."""
+class FileMemories(Passages, Protocol):
+    """Memories derived from files."""
+
+    async def changes(self) -> Hashable: ...
 
 
 class MemoryReader(Protocol):
@@ -229,75 +203,29 @@ class MemoryReader(Protocol):
         ...
 
 
-class Passages(Protocol):
-    """Memories outside the store, found by id, such as those from files, or the latest hits from
-    another program."""
+class UnavailableStore:
+    """Stands in for a store that cannot be opened, so that upwell can still proxy calls. `ping()`
+    reports `error`, and every other method raises it."""
 
-    async def get(self, memory_id: str) -> Memory | None: ...
+    name = "unavailable"
+    vectors: VectorIndex | None = None
+
+    def __init__(self, error: StoreError) -> None:
+        self._error = error
+
+    async def ping(self) -> Ping:
+        return Ping(ok=False, detail=self._error.message, hint=self._error.hint)
+
+    async def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise self._error
+
+    add = update = delete = restore = purge = get = get_many = list = pinned = trash = _refuse
+    superseded = candidates = changes = stamps = word_counts = _refuse
 
 
-class FileMemories(Passages, Protocol):
-    """Memories derived from files."""
-
-    async def changes(self) -> Hashable: ...
-
-
-class CombinedReader:
-    """Implements `MemoryReader` over `store` and all other sources of memories. `everywhere`
-    searches them by words, files and symbols. `places`, the locations found in past sessions, is
-    searched only by triggers. `documents` contains the memories from files, and `passages` contains
-    those from elsewhere, such as other programs and servers."""
-
-    def __init__(
-        self,
-        store: Store,
-        everywhere: "Recalls",
-        places: Recall | None = None,
-        documents: FileMemories | None = None,
-        passages: Sequence[Passages] = (),
-    ) -> None:
-        self._store = store
-        self._everywhere = everywhere
-        self._triggered = Recalls([StoreRecall(store), *([places] if places else [])])
-        self._documents = documents
-        self._outside = [*([documents] if documents else []), *passages]
-
-    async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Find the memories that share a trigger with the query, followed by memories relevant to
-        the query's words, files and symbols."""
-        if not query.triggers:
-            return await self._everywhere.search(query, deadline)
-        only_triggers = replace(query, texts=(), paths=(), symbols=(), file="", limit=MAX_TRIGGERED)
-        if not (query.texts or query.paths or query.symbols):
-            return await self._triggered.search(only_triggers, deadline)
-        exact, result = await asyncio.gather(
-            self._triggered.search(only_triggers, deadline),
-            self._everywhere.search(replace(query, triggers=()), deadline),
-        )
-        exact_ids = {hit.memory.id for hit in exact.hits}
-        related = [hit for hit in result.hits if hit.memory.id not in exact_ids]
-        missing = (*exact.missing, *result.missing)
-        return Found((*exact.hits, *related), missing, result.asked)
-
-    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        return await self._store.pinned(scope, limit=limit)
-
-    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
-        return await self._store.list(scope, limit=limit)
-
-    async def known(self, memory_id: str) -> Memory | None:
-        return await self._store.get(memory_id) or await self.derived(memory_id)
-
-    async def derived(self, memory_id: str) -> Memory | None:
-        """The memory with this id from outside the store, such as from a file or a server."""
-        for passages in self._outside:
-            if memory := await passages.get(memory_id):
-                return memory
-        return None
-
-    async def changes(self) -> Hashable:
-        documents = await self._documents.changes() if self._documents else None
-        return await self._store.changes(), documents
+RANKED_INLINE = 100
+"""Ranking this many candidates blocks the event loop for about 3 ms. Larger pools are ranked in a
+thread."""
 
 
 class StoreRecall:
@@ -318,6 +246,18 @@ class StoreRecall:
 
     async def ping(self) -> Ping:
         return await self._store.ping()
+
+
+NEAR_DUPLICATE = 0.9
+"""Texts are near duplicates if the Jaccard similarity of their words is at least this."""
+REPEATED = 0.7
+"""An agent's text counts as a repeat if it is at least this similar to a better hit. Repeats come
+last."""
+LENGTH_RATIO = 0.7
+"""For near duplicates, the shorter text must have at least this share of the longer text's
+length."""
+MAX_COMPARED = 100
+"""A hit is compared for near duplicates only with this many of the best hits."""
 
 
 class Recalls:
@@ -387,34 +327,6 @@ class Recalls:
         return Ping(ok=len(failed) < len(pings), detail=detail, hint=hint)
 
 
-class FallBack:
-    """`Recall` over `first`, with `second` as the fallback."""
-
-    def __init__(self, first: Recall, second: Recall) -> None:
-        self.name = first.name
-        self._first = first
-        self._second = second
-
-    async def search(self, query: Query, deadline: Deadline) -> Found:
-        """Search `first`. If it fails, search `second` in the remaining time, and report the
-        failure in `Found.missing`. Raises RecallError if both failed."""
-        first_deadline = deadline.sooner(deadline.remaining() * FIRST_SHARE)
-        try:
-            return await self._first.search(query, first_deadline)
-        except RecallError as error:
-            found = await self._second.search(query, deadline)
-            failure = f"{self.name}: {error.message}; {self._second.name} searched instead"
-            return replace(found, missing=(failure, *found.missing))
-
-    async def ping(self) -> Ping:
-        """Ok if `first` is ok. If not, the detail names the place that takes over."""
-        first, second = await self._first.ping(), await self._second.ping()
-        if first.ok:
-            return first
-        instead = self._second.name if second.ok else f"{self._second.name} fails, too"
-        return Ping(ok=False, detail=f"{first.detail}; instead: {instead}", hint=first.hint)
-
-
 def merged(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
     """Order hits by score, and drop near duplicates from different places. Each hit comes with the
     number of its place.
@@ -460,3 +372,97 @@ def _is_like(hit: Hit, others: Iterable[Hit], least: float) -> bool:
 @lru_cache(maxsize=512)
 def _words(text: str) -> frozenset[str]:
     return frozenset(terms(text))
+
+
+FIRST_SHARE = 0.7
+"""The share of the deadline that `FallBack` gives to its first place."""
+
+
+class FallBack:
+    """`Recall` over `first`, with `second` as the fallback."""
+
+    def __init__(self, first: Recall, second: Recall) -> None:
+        self.name = first.name
+        self._first = first
+        self._second = second
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Search `first`. If it fails, search `second` in the remaining time, and report the
+        failure in `Found.missing`. Raises RecallError if both failed."""
+        first_deadline = deadline.sooner(deadline.remaining() * FIRST_SHARE)
+        try:
+            return await self._first.search(query, first_deadline)
+        except RecallError as error:
+            found = await self._second.search(query, deadline)
+            failure = f"{self.name}: {error.message}; {self._second.name} searched instead"
+            return replace(found, missing=(failure, *found.missing))
+
+    async def ping(self) -> Ping:
+        """Ok if `first` is ok. If not, the detail names the place that takes over."""
+        first, second = await self._first.ping(), await self._second.ping()
+        if first.ok:
+            return first
+        instead = self._second.name if second.ok else f"{self._second.name} fails, too"
+        return Ping(ok=False, detail=f"{first.detail}; instead: {instead}", hint=first.hint)
+
+
+MAX_TRIGGERED = 64
+"""The maximum number of memories looked up by triggers."""
+
+
+class CombinedReader:
+    """Implements `MemoryReader` over `store` and all other sources of memories. `everywhere`
+    searches them by words, files and symbols. `places`, the locations found in past sessions, is
+    searched only by triggers. `documents` contains the memories from files, and `passages` contains
+    those from elsewhere, such as other programs and servers."""
+
+    def __init__(
+        self,
+        store: Store,
+        everywhere: Recalls,
+        places: Recall | None = None,
+        documents: FileMemories | None = None,
+        passages: Sequence[Passages] = (),
+    ) -> None:
+        self._store = store
+        self._everywhere = everywhere
+        self._triggered = Recalls([StoreRecall(store), *([places] if places else [])])
+        self._documents = documents
+        self._outside = [*([documents] if documents else []), *passages]
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Find the memories that share a trigger with the query, followed by memories relevant to
+        the query's words, files and symbols."""
+        if not query.triggers:
+            return await self._everywhere.search(query, deadline)
+        only_triggers = replace(query, texts=(), paths=(), symbols=(), file="", limit=MAX_TRIGGERED)
+        if not (query.texts or query.paths or query.symbols):
+            return await self._triggered.search(only_triggers, deadline)
+        exact, result = await asyncio.gather(
+            self._triggered.search(only_triggers, deadline),
+            self._everywhere.search(replace(query, triggers=()), deadline),
+        )
+        exact_ids = {hit.memory.id for hit in exact.hits}
+        related = [hit for hit in result.hits if hit.memory.id not in exact_ids]
+        missing = (*exact.missing, *result.missing)
+        return Found((*exact.hits, *related), missing, result.asked)
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        return await self._store.pinned(scope, limit=limit)
+
+    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
+        return await self._store.list(scope, limit=limit)
+
+    async def known(self, memory_id: str) -> Memory | None:
+        return await self._store.get(memory_id) or await self.derived(memory_id)
+
+    async def derived(self, memory_id: str) -> Memory | None:
+        """The memory with this id from outside the store, such as from a file or a server."""
+        for passages in self._outside:
+            if memory := await passages.get(memory_id):
+                return memory
+        return None
+
+    async def changes(self) -> Hashable:
+        documents = await self._documents.changes() if self._documents else None
+        return await self._store.changes(), documents
