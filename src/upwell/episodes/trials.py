@@ -5,7 +5,7 @@ Two commands do the same *job* if they run the same script, sub-command or tests
 them: `python -m pytest`, `uv run pytest` and `docker compose exec web pytest` all do the job
 `pytest`. What differs between them is their *launcher*, their options and their folder.
 
-Commands and errors as an episode quotes them.
+At the end of the file: which commands and errors an episode may quote, and in what form.
 """
 
 import posixpath
@@ -26,42 +26,6 @@ from upwell.episodes.failures import (
     succeeded,
 )
 from upwell.episodes.signatures import CommandStep, command_of, statuses, steps_of
-
-MAX_SHOWN_CHARS = 160
-MAX_QUOTE_CHARS = 120
-_RISKY = re.compile(
-    r"--force\b|--no-verify|--hard\b|(?:^|\s)rm\s|--dangerously|(?:^|\s)sudo\s|"
-    r"\b(?:task|p)?kill(?:all)?\b|-f\b"
-)
-_UNREPEATABLE = re.compile(
-    r"/tmp/|/var/folders/|\$\(|`|/private/|[0-9a-f]{12,}|(?i:password|token|secret|api_?key|bearer)"
-)
-"""Parts of commands that are valid only in one session, or that must not be repeated (secrets)."""
-
-
-def can_be_said(text: str) -> bool:
-    """Return whether a command can be quoted: it is short, on one line, and has no details of this
-    session."""
-    return (
-        len(text) <= MAX_SHOWN_CHARS
-        and "\n" not in text
-        and "`" not in text
-        and not _UNREPEATABLE.search(text)
-    )
-
-
-def is_risky(text: str) -> bool:
-    """Return whether a command deletes, kills or forces something."""
-    return bool(_RISKY.search(text))
-
-
-def quoted(message: str) -> str:
-    """Return an error message in quotation marks, cut if it is long."""
-    words = message.strip().rstrip(".:").replace('"', "'").replace("`", "'")
-    if len(words) > MAX_QUOTE_CHARS:
-        words = words[:MAX_QUOTE_CHARS].rpartition(" ")[0] + " …"
-    return f'"{words}"'
-
 
 MAX_CODE_CHARS = 600
 MAX_WORD_CHARS = 40
@@ -315,18 +279,6 @@ def _trial(
     )
 
 
-def form_of(step: CommandStep) -> str:
-    """The text of a command as it can be quoted. Code and long texts in it are left out."""
-    text, words = step.text, step.text.split(" ")
-    place = next((at for at, word in enumerate(words) if word in _INLINE), -1)
-    if place > 0 and _program(step.words[0]) in _INTERPRETERS:
-        return f"{' '.join(words[: place + 1])} {LEFT_OUT}"
-    for word in step.args:
-        if len(word) > MAX_WORD_CHARS and " " in word:
-            text = text.replace(word, LEFT_OUT)
-    return text
-
-
 def folder_of(event: SessionEvent) -> str:
     """The folder in which the last command of a script runs: absolute, unless the session's own is
     unknown. A drive letter is in lower case."""
@@ -341,3 +293,51 @@ def folder_of(event: SessionEvent) -> str:
 
 def _rooted(text: str, root: str | None) -> str:
     return text.replace(f"{root}/", "") if root else text
+
+
+MAX_SHOWN_CHARS = 160
+MAX_QUOTE_CHARS = 120
+_RISKY = re.compile(
+    r"--force\b|--no-verify|--hard\b|(?:^|\s)rm\s|--dangerously|(?:^|\s)sudo\s|"
+    r"\b(?:task|p)?kill(?:all)?\b|-f\b"
+)
+_UNREPEATABLE = re.compile(
+    r"/tmp/|/var/folders/|\$\(|`|/private/|[0-9a-f]{12,}|(?i:password|token|secret|api_?key|bearer)"
+)
+"""Parts of commands that are valid only in one session, or that must not be repeated (secrets)."""
+
+
+def form_of(step: CommandStep) -> str:
+    """The text of a command as it can be quoted. Code and long texts in it are left out."""
+    text, words = step.text, step.text.split(" ")
+    place = next((at for at, word in enumerate(words) if word in _INLINE), -1)
+    if place > 0 and _program(step.words[0]) in _INTERPRETERS:
+        return f"{' '.join(words[: place + 1])} {LEFT_OUT}"
+    for word in step.args:
+        if len(word) > MAX_WORD_CHARS and " " in word:
+            text = text.replace(word, LEFT_OUT)
+    return text
+
+
+def can_be_said(text: str) -> bool:
+    """Return whether a command can be quoted: it is short, on one line, and has no details of this
+    session."""
+    return (
+        len(text) <= MAX_SHOWN_CHARS
+        and "\n" not in text
+        and "`" not in text
+        and not _UNREPEATABLE.search(text)
+    )
+
+
+def is_risky(text: str) -> bool:
+    """Return whether a command deletes, kills or forces something."""
+    return bool(_RISKY.search(text))
+
+
+def quoted(message: str) -> str:
+    """Return an error message in quotation marks, cut if it is long."""
+    words = message.strip().rstrip(".:").replace('"', "'").replace("`", "'")
+    if len(words) > MAX_QUOTE_CHARS:
+        words = words[:MAX_QUOTE_CHARS].rpartition(" ")[0] + " …"
+    return f'"{words}"'

@@ -1,4 +1,4 @@
-"""Triggers: the keys of the situations in which an episode surfaces.
+"""Episodes, and their triggers: the keys of the situations in which an episode surfaces.
 
 A trigger is a short string `kind:value`. The same situation gives the same triggers in every
 session, so its episodes can be found by exact comparison:
@@ -15,6 +15,9 @@ Tickets are named in prompts and paths (`ABC-123`, `#045`, `task 45`). Of the fi
 after the prompt, a ticket's file is the first one whose path names the ticket. The number in the
 name of a source file (`0045_users.sql`) says nothing about ticket 45, so a number counts only in a
 document's path, or after a word for tickets (`test_issue_45.py`).
+
+First come the readings of single events (which file or name was missing, which tickets are named),
+then the triggers that follow from them, with `triggers_of()` for any event.
 """
 
 import re
@@ -27,6 +30,45 @@ from upwell.episodes.events import DOCUMENTS, Kind, SessionEvent, inside
 from upwell.episodes.failures import Failure, failure_of, is_refused
 from upwell.episodes.signatures import CommandStep, command_of, digest, steps_of
 from upwell.episodes.trials import LAUNCHED, Trial, trial_of
+
+
+class EpisodeKind(StrEnum):
+    """The form of what was learned."""
+
+    COMMAND = "command"
+    """A command failed, and another command for the same purpose succeeded."""
+    PLACE = "place"
+    """A session worked with a file, or a search showed where a name is defined."""
+    TICKET = "ticket"
+    """A prompt named a ticket, and the agent opened a file with the ticket in its path."""
+    RULE = "rule"
+    """The user stated a rule for the work. If the rule is restricted to some files, `Episode.paths`
+    contains their globs.
+    """
+
+
+class Episode(Struct, frozen=True, kw_only=True):
+    """A conclusion from a session.
+
+    `text` is the conclusion, in one or two complete sentences. Unless it is a rule, which has no
+    triggers, it surfaces on events that have one of the `triggers` (see `triggers_of()`), provided
+    that `paths` and `identifiers` still exist. The paths are relative to `cwd`, the folder of the
+    session. `evidence` lists the indexes (`SessionEvent.i`) of the events in `session` that led to
+    the episode. `at` is the time of the last of these events, in seconds since the epoch. `tool` is
+    the tool of that event, or "" for tickets and rules.
+    """
+
+    kind: EpisodeKind
+    text: str
+    triggers: tuple[str, ...]
+    paths: tuple[str, ...] = ()
+    identifiers: tuple[str, ...] = ()
+    cwd: str | None = None
+    tool: str = ""
+    session: str = ""
+    at: float = 0.0
+    evidence: tuple[int, ...] = ()
+
 
 HEAD_CHARS = 400
 MAX_LINES, MAX_LINE_CHARS = 300, 400
@@ -182,45 +224,6 @@ def _named_missing(command: str, head: str) -> str:
 def _text(args: Mapping[str, object], name: str) -> str:
     value = args.get(name)
     return value if isinstance(value, str) else ""
-
-
-class EpisodeKind(StrEnum):
-    """The form of what was learned."""
-
-    COMMAND = "command"
-    """A command failed, and another command for the same purpose succeeded."""
-    PLACE = "place"
-    """A session worked with a file, or a search showed where a name is defined."""
-    TICKET = "ticket"
-    """A prompt named a ticket, and the agent opened a file with the ticket in its path."""
-    RULE = "rule"
-    """The user stated a rule for the work. If the rule is restricted to some files, `Episode.paths`
-    contains their globs.
-    """
-
-
-class Episode(Struct, frozen=True, kw_only=True):
-    """A conclusion from a session.
-
-    `text` is the conclusion, in one or two complete sentences. Unless it is a rule, which has no
-    triggers, it surfaces on events that have one of the `triggers` (see `triggers_of()`), provided
-    that `paths` and `identifiers` still exist. The paths are relative to `cwd`, the folder of the
-    session.
-    `evidence` lists the indexes (`Event.i`) of the events in `session` that led to the episode.
-    `at` is the time of the last of these events, in seconds since the epoch. `tool` is the
-    tool of that event, or "" for tickets and rules.
-    """
-
-    kind: EpisodeKind
-    text: str
-    triggers: tuple[str, ...]
-    paths: tuple[str, ...] = ()
-    identifiers: tuple[str, ...] = ()
-    cwd: str | None = None
-    tool: str = ""
-    session: str = ""
-    at: float = 0.0
-    evidence: tuple[int, ...] = ()
 
 
 MAX_PROMPT_CHARS = 600
