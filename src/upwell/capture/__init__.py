@@ -1,3 +1,3 @@
-"""Proposals for memories, from commits and, with consent, from sessions. People decide which
-proposals become memories.
+"""Proposals for memories, from commits and sessions, among which people decide; and the lessons
+that a model writes about a session, with the checks that they have to pass.
 """

@@ -1,7 +1,4 @@
-"""The options of capture.
-
-The `lessons.*` settings.
-"""
+"""The `lessons.*` and `capture.*` settings."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -11,7 +8,9 @@ from msgspec import Meta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonOptions:
-    """- `model`: which model writes a session's lessons: none (""), that of the `agent` that held
+    """The `lessons.*` settings.
+
+    - `model`: which model writes a session's lessons: none (""), that of the `agent` that held
       the session, or that of the `endpoint` in `llm.*`.
     - `daily_tokens`: how many tokens all sessions of a day may take, in and out.
     """

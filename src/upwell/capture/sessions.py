@@ -1,13 +1,14 @@
-"""The findings of a session: conclusions and rules to propose, and places to remember.
+"""What a session yields without a model.
 
-The ways in which a project's jobs were run in its sessions: derived data, kept in the TTL
-store.
+`findings_in()` collects the conclusions and rules to propose, and the places to remember.
 
-Reads a session's transcript: what the agent wrote, and whether a compaction has removed the
-memories that upwell delivered.
+`Ways` remembers how the jobs of a project were run in its sessions, and proposes what they teach
+together. The ways are derived data, kept in the TTL store.
 
-The text is read from the JSON lines that Claude Code and Codex write. The readers in
-`replay/transcripts` leave out subagents and calls without a result, but this module includes them.
+`written_in()` and `has_lost_marks()` look at the end of a transcript: what the agent wrote, and
+whether a compaction by Gemini CLI has removed the memories that upwell delivered. `written_in()`
+reads the JSON lines of Claude Code and Codex itself, because the readers in `replay/transcripts`
+leave out subagents and calls without a result.
 """
 
 import hashlib
@@ -100,7 +101,7 @@ def proposed(episode: Episode, project: str, source: str) -> Proposal:
 def without_excluded(
     events: Sequence[SessionEvent], is_excluded: Callable[[str | None], bool] | None
 ) -> Sequence[SessionEvent]:
-    """The events of a session outside excluded projects. None if it began in one."""
+    """The events of a session outside excluded projects. Empty if it began in one."""
     if is_excluded is None:
         return events
     excluded = {cwd for cwd in {event.cwd for event in events} if is_excluded(cwd)}

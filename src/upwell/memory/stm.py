@@ -1,9 +1,9 @@
 """Short-term memory: the notes in `stm.json`.
 
 The file is an array of objects with `id`, `content`, `created_at` and `viewed_at` (ISO 8601, UTC,
-`Z`), plus any labels (`memory/notes.py`). Other keys are preserved. The file is the only
-copy of the notes; `memory/notes.py` reads and writes it. `read_notes()` reads an `stm.json`
-written by another program or in another home.
+`Z`), plus any labels. Other keys are preserved. The file is the only copy of the notes;
+`memory/notes.py` reads and writes it. `read_notes()` reads an `stm.json` written by another program
+or in another home.
 """
 
 import hashlib

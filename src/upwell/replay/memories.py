@@ -1,5 +1,6 @@
 """The memories that existed at a given time. Notes and commits are selected by their dates, and
-documents are read in their state at that time, from the repository, object by object.
+documents are read in their state at that time, from the repository, object by object. They are
+written to a `Checkout`, and `PathRelocation` moves the paths in the events of sessions there.
 
 Nothing that the repository configures is run: `cat-file` and `ls-tree` apply neither filters nor
 textconv, and settings that name programs are overridden. Missing objects are not fetched, so a

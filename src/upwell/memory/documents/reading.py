@@ -178,7 +178,7 @@ def _may_be_read(entry: os.DirEntry[str], look: Look) -> bool:
 
 
 def read_bytes(path: str, root: str) -> bytes:
-    """Read a regular file inside `root`. Raises Unreadable if the file cannot be read, is too
+    """Read a regular file inside `root`. Raises UnreadableFile if the file cannot be read, is too
     large, is no longer a regular file, is outside `root`, or is behind a symbolic link."""
     if os.path.realpath(path) != path or not (path == root or path.startswith(root + os.sep)):
         raise UnreadableFile("symbolic links are not followed")
