@@ -39,7 +39,7 @@ __all__ = [
     "run_worker",
     "serve",
 ]
-_HOMES = {
+_MODULES = {
     "App": "wiring",
     "build": "wiring",
     "MemoryApp": "memory",
@@ -52,4 +52,4 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'running')}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'running')}"), name)

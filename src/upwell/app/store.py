@@ -1,6 +1,6 @@
 """A home's memories by themselves (`StoreApp`), for commands that need nothing else. They are in
-`memory.db`, or in the database that a team shares; the functions that open either are at the end.
-Also reports damage to `memory.db`, and says how to restore a backup.
+`memory.db`, or in the database that a team shares; below stand the functions that open either.
+Last, the report on damage to `memory.db`, and how to restore a backup.
 """
 
 import time
@@ -39,41 +39,6 @@ if TYPE_CHECKING:
     from upwell.ground.postgres.connection import Postgres
     from upwell.memory.folder import MemoryFolder
     from upwell.memory.postgres.store import PostgresStore
-
-REPORTED_DAYS = 30
-_DAY = 86_400.0
-
-
-def damage(home: Home, since: float | None = None) -> Ping | None:
-    """The damage found after `since` (epoch seconds), by default in the last thirty days. None if
-    there was no damage, or if the damaged file was removed."""
-    salvage = last_salvage(home.memory_db)
-    earliest = time.time() - REPORTED_DAYS * _DAY if since is None else since
-    if salvage is None or salvage.at < earliest:
-        return None
-    saved = f"{counted(salvage.rows, 'row', 'rows')} saved"
-    if salvage.backup:
-        saved += f", {salvage.restored} more taken from {home.backups / salvage.backup}"
-    damaged = home.memory_db.with_name(salvage.quarantined)
-    lost = "" if salvage.is_complete else "memories since the last daily backup may be missing; "
-    return Ping(
-        ok=False,
-        detail=f"{home.memory_db} was damaged; {saved}; the damaged file is {damaged}",
-        hint=f"{lost}remove {damaged.name} once everything is in order",
-    )
-
-
-def restoring(home: Home, copy: Path) -> str:
-    """Instructions to replace `memory.db` with `copy`.
-
-    The write-ahead log is removed first, because it belongs to the database that `copy` replaces.
-    """
-    store = str(home.memory_db)
-    leftovers = " ".join(quote(store + suffix) for suffix in ("-wal", "-shm"))
-    return (
-        "to restore it, end your agents and stop every upwell process (`upwell daemon stop`), "
-        f"then run: rm -f {leftovers} && cp {quote(str(copy))} {quote(store)}"
-    )
 
 
 Chore = Callable[[], Awaitable[object]]
@@ -403,3 +368,39 @@ def postgres_store(url: str, tenant: str) -> "PostgresStore":
     from upwell.memory.postgres.store import PostgresStore
 
     return PostgresStore(postgres, tenant=tenant)
+
+
+REPORTED_DAYS = 30
+_DAY = 86_400.0
+
+
+def damage(home: Home, since: float | None = None) -> Ping | None:
+    """The damage found after `since` (epoch seconds), by default in the last thirty days. None if
+    there was no damage, or if the damaged file was removed."""
+    salvage = last_salvage(home.memory_db)
+    earliest = time.time() - REPORTED_DAYS * _DAY if since is None else since
+    if salvage is None or salvage.at < earliest:
+        return None
+    saved = f"{counted(salvage.rows, 'row', 'rows')} saved"
+    if salvage.backup:
+        saved += f", {salvage.restored} more taken from {home.backups / salvage.backup}"
+    damaged = home.memory_db.with_name(salvage.quarantined)
+    lost = "" if salvage.is_complete else "memories since the last daily backup may be missing; "
+    return Ping(
+        ok=False,
+        detail=f"{home.memory_db} was damaged; {saved}; the damaged file is {damaged}",
+        hint=f"{lost}remove {damaged.name} once everything is in order",
+    )
+
+
+def restoring(home: Home, copy: Path) -> str:
+    """Instructions to replace `memory.db` with `copy`.
+
+    The write-ahead log is removed first, because it belongs to the database that `copy` replaces.
+    """
+    store = str(home.memory_db)
+    leftovers = " ".join(quote(store + suffix) for suffix in ("-wal", "-shm"))
+    return (
+        "to restore it, end your agents and stop every upwell process (`upwell daemon stop`), "
+        f"then run: rm -f {leftovers} && cp {quote(str(copy))} {quote(store)}"
+    )

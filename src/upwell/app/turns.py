@@ -1,5 +1,5 @@
 """What the end of a turn or session sets off (`end_turn()`), for which no answer to an event waits.
-Before it stand the facts for the hook that then asks the agent to store what it learned.
+Then the facts for the hook that asks the agent to store what it learned.
 """
 
 import asyncio
@@ -38,11 +38,64 @@ if TYPE_CHECKING:
     from upwell.app.capture import SessionCapture
     from upwell.sessions.index import SessionIndex
 
+
 OWN_TOOL = "add_memory"
 GATEWAY_TOOL = front_name(OWN_SERVER, OWN_TOOL)
 MAX_TRANSCRIPT_BYTES = 300_000
 MAX_FILE_BYTES = 400_000
 """A larger settings file is not read, because parsing it would take too long."""
+
+
+async def end_turn(
+    surfacer: Surfacer,
+    learning: Learning,
+    capture: "SessionCapture | None",
+    past: "SessionIndex | None",
+    ended: TurnEnd | None,
+    event: HostEvent,
+) -> None:
+    """Before a compaction, allow memories to surface again in the session. At the end of a turn,
+    pass the agent's texts to learning. `capture`, which is None unless the user has turned it on,
+    also stores the findings of the turn. `past` then keeps the session's record. `ended()` hears of
+    the event, too.
+    """
+    if event.kind is EventKind.COMPACT:
+        await surfacer.compacting(event.session)
+        return
+    if ended is not None:
+        await ended(event)
+    now = time.time()
+
+    def written(since: float) -> list[tuple[float, str]]:
+        last_message = [(now, event.text)] if event.text else []
+        earlier = written_in(event.transcript, since) if event.transcript else []
+        return [*last_message, *earlier]
+
+    await learning.wrote(event.session, written, ended=event.kind is EventKind.END)
+    marks = (HEADING, TAG)  # they are no longer in a history that the host compacted
+    if not event.reports_compactions and await asyncio.to_thread(
+        has_lost_marks, event.transcript, marks
+    ):
+        await surfacer.compacting(event.session)
+    if capture is not None:
+        try:
+            await capture.end_turn(event.transcript, event.session, event.cwd)
+        except (StoreError, OSError) as error:
+            LOG.warning("nothing was learned from a turn: %s", error)
+    if past is not None:
+        try:
+            await past.read_one(event.transcript)
+            if event.kind is EventKind.END:
+                await past.close(event.session)
+        except (StoreError, OSError) as error:
+            LOG.warning("the record of a session is out of date: %s", error)
+
+
+def answered_elsewhere(hooks_file: Path, host: str, payload: Mapping[str, Any]) -> bool:
+    """True if Cursor, which also runs Claude Code's hooks, answers the event with its own hook."""
+    if host != "claude" or "cursor_version" not in payload:
+        return False
+    return "cursor" in installed_entries(hooks_file)
 
 
 async def tool_name(config: Config, host: Host, event: HostEvent) -> str:
@@ -113,55 +166,3 @@ def _tool_in(file: ServerFile, installation: Installation) -> str:
     if any(entry.ours for entry in own):
         return GATEWAY_TOOL
     return OWN_TOOL if any(entry.left == OWN_TOOLS for entry in own) else ""
-
-
-async def end_turn(
-    surfacer: Surfacer,
-    learning: Learning,
-    capture: "SessionCapture | None",
-    past: "SessionIndex | None",
-    ended: TurnEnd | None,
-    event: HostEvent,
-) -> None:
-    """Before a compaction, allow memories to surface again in the session. At the end of a turn,
-    pass the agent's texts to learning. `capture`, which is None unless the user has turned it on,
-    also stores the findings of the turn. `past` then keeps the session's record. `ended()` hears of
-    the event, too.
-    """
-    if event.kind is EventKind.COMPACT:
-        await surfacer.compacting(event.session)
-        return
-    if ended is not None:
-        await ended(event)
-    now = time.time()
-
-    def written(since: float) -> list[tuple[float, str]]:
-        last_message = [(now, event.text)] if event.text else []
-        earlier = written_in(event.transcript, since) if event.transcript else []
-        return [*last_message, *earlier]
-
-    await learning.wrote(event.session, written, ended=event.kind is EventKind.END)
-    marks = (HEADING, TAG)  # they are no longer in a history that the host compacted
-    if not event.reports_compactions and await asyncio.to_thread(
-        has_lost_marks, event.transcript, marks
-    ):
-        await surfacer.compacting(event.session)
-    if capture is not None:
-        try:
-            await capture.end_turn(event.transcript, event.session, event.cwd)
-        except (StoreError, OSError) as error:
-            LOG.warning("nothing was learned from a turn: %s", error)
-    if past is not None:
-        try:
-            await past.read_one(event.transcript)
-            if event.kind is EventKind.END:
-                await past.close(event.session)
-        except (StoreError, OSError) as error:
-            LOG.warning("the record of a session is out of date: %s", error)
-
-
-def answered_elsewhere(hooks_file: Path, host: str, payload: Mapping[str, Any]) -> bool:
-    """True if Cursor, which also runs Claude Code's hooks, answers the event with its own hook."""
-    if host != "claude" or "cursor_version" not in payload:
-        return False
-    return "cursor" in installed_entries(hooks_file)

@@ -88,6 +88,10 @@ SCRIPTS = {
 }
 """The programs of `import --from PROGRAM` in version 0.2.0, and the script for each."""
 
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+
 
 class Commands(Group):
     """All commands of `upwell`."""
@@ -169,11 +173,6 @@ def _checked_out() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return result.stdout.strip() if result.returncode == 0 else ""
-
-
-FAILED = 1
-USAGE = 2
-INTERRUPTED = 130
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, is_given: bool) -> None:

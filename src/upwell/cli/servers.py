@@ -1,5 +1,5 @@
-"""The commands `serve`, `wrap`, `add`, `list`, `remove`, `on` and `off`, and what `upwell setup`
-says of the servers in agents' settings.
+"""What `upwell setup` says of the servers in agents' settings, and the commands `serve`, `wrap`,
+`add`, `list`, `remove`, `on` and `off`.
 """
 
 import os

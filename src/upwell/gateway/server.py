@@ -57,6 +57,9 @@ class GatewayRecords(Struct, frozen=True, kw_only=True):
 
 
 class Gateway:
+    """Connects the parts of the gateway. `serve()` runs it for one agent on stdio; over HTTP, the
+    application from `http()` serves many inside `running()`."""
+
     def __init__(
         self,
         servers: Sequence[ServerOptions],

@@ -1,5 +1,5 @@
-"""Query the state of daemons, stop them (`upwell daemon`), and write the launchers: two scripts in
-upwell's home that agents' settings files call, for hooks and for MCP servers.
+"""Writes the launchers: two scripts in upwell's home that agents' settings files call, for hooks
+and for MCP servers. Then queries the state of daemons, and stops them (`upwell daemon`).
 
 The launchers contain the paths of a Python interpreter and of a program. The daemon and commands
 such as `upwell doctor` update them when Python is upgraded or upwell moves. If upwell is gone, a

@@ -32,6 +32,8 @@ MAX_FOLDER_BYTES = 65
 
 
 class DaemonPlace:
+    """The paths of the files of the daemon for `home`."""
+
     def __init__(self, home: str, root: str = ROOT) -> None:
         self.home = os.path.realpath(home)
         home_bytes = self.home.encode(errors="replace")

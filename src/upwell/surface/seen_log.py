@@ -45,6 +45,14 @@ _COMMAND_ENDS = re.compile(r"&&|\|\|?|;")
 _EXACT = re.compile(r"\d|.[_/.:@].|[a-z][A-Z]")
 _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
+AUTO_LOADED = frozenset(
+    pattern
+    for host in HOSTS.values()
+    for pattern in (*host.auto_loaded.folder, *host.auto_loaded.fallback, *host.auto_loaded.scoped)
+)
+"""Patterns, relative to any folder, of the instruction files that at least one host loads by
+itself."""
+
 
 class _TextHashes:
     """Hashes of what `extract` finds in texts. Splitting the texts of a small call takes
@@ -262,15 +270,6 @@ def _is_exact(word: str) -> bool:
 
 def _strings(args: Mapping[str, object]) -> Iterable[str]:
     yield from (value for value in args.values() if isinstance(value, str))
-
-
-AUTO_LOADED = frozenset(
-    pattern
-    for host in HOSTS.values()
-    for pattern in (*host.auto_loaded.folder, *host.auto_loaded.fallback, *host.auto_loaded.scoped)
-)
-"""Patterns, relative to any folder, of the instruction files that at least one host loads by
-itself."""
 
 
 MAX_STATE_SESSIONS = 5_000

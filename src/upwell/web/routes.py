@@ -1,5 +1,6 @@
-"""The HTTP application, with all routes behind the guard, and metrics in Prometheus' text format
-0.0.4."""
+"""Metrics in Prometheus' text format 0.0.4, and the HTTP application, with all routes behind the
+guard.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence

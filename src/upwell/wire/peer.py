@@ -15,63 +15,6 @@ from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import Line, Sink
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, loads, one_line
 
-UNASKED_PER_SECOND = 1_000.0
-UNASKED_AT_ONCE = 2_000.0
-BYTES_A_MESSAGE = 4_096
-"""A longer message counts as several messages."""
-TURN_SECONDS = 0.002
-"""How long one server's messages may be read before the event loop gets to run other tasks."""
-OFFENCE_SECONDS = 60.0
-"""A server that exceeds the rate for this long is restarted."""
-
-
-class Flood(ValueError):
-    """A server has sent too much for too long."""
-
-
-class ServerPace:
-    """Limits the rate of a server's messages, so that it does not hold up the others: of all but
-    the answers to our requests. When a server exceeds it, we stop reading for a while, and the pipe
-    fills."""
-
-    def __init__(self, name: str, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._name = name
-        self._now = now
-        self._allowance = UNASKED_AT_ONCE
-        self._at = now()
-        self._turn_began = self._at
-        self._held_since: float | None = None
-
-    async def taken(self, unasked_bytes: int | None) -> None:
-        """Count a message, and wait until the next one may be taken. `unasked_bytes` is the size of
-        the message, or None if it answers a pending request. Raises Flood if the server has
-        exceeded the rate for `OFFENCE_SECONDS`."""
-        if unasked_bytes is not None:
-            self._allowance -= 1 + unasked_bytes // BYTES_A_MESSAGE
-        now = self._now()
-        if self._allowance >= 0 and now - self._turn_began < TURN_SECONDS:
-            return
-        earned = (now - self._at) * UNASKED_PER_SECOND
-        self._allowance = min(UNASKED_AT_ONCE, self._allowance + earned)
-        self._at = now
-        wait = max(0.0, -self._allowance / UNASKED_PER_SECOND)
-        if not wait:
-            if self._allowance > UNASKED_AT_ONCE / 2:
-                self._held_since = None
-        elif self._held_since is None:
-            self._held_since = now
-            LOG.warning(
-                "upstream %s sends more than %d messages a second that nobody asked for; "
-                "reading from it more slowly",
-                self._name,
-                UNASKED_PER_SECOND,
-            )
-        elif now - self._held_since > OFFENCE_SECONDS:
-            raise Flood(f"upstream {self._name} sent too much for {OFFENCE_SECONDS:.0f} s")
-        await asyncio.sleep(wait)
-        self._turn_began = self._now()
-
-
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
@@ -207,6 +150,63 @@ def settle(future: "asyncio.Future[Reply]", message: Message) -> None:
         future.set_result(Reply(result=result, repaired=message.repaired))
     else:
         future.set_exception(ProtocolError("it answered with neither a result nor an error"))
+
+
+UNASKED_PER_SECOND = 1_000.0
+UNASKED_AT_ONCE = 2_000.0
+BYTES_A_MESSAGE = 4_096
+"""A longer message counts as several messages."""
+TURN_SECONDS = 0.002
+"""How long one server's messages may be read before the event loop gets to run other tasks."""
+OFFENCE_SECONDS = 60.0
+"""A server that exceeds the rate for this long is restarted."""
+
+
+class Flood(ValueError):
+    """A server has sent too much for too long."""
+
+
+class ServerPace:
+    """Limits the rate of a server's messages, so that it does not hold up the others: of all but
+    the answers to our requests. When a server exceeds it, we stop reading for a while, and the pipe
+    fills."""
+
+    def __init__(self, name: str, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._now = now
+        self._allowance = UNASKED_AT_ONCE
+        self._at = now()
+        self._turn_began = self._at
+        self._held_since: float | None = None
+
+    async def taken(self, unasked_bytes: int | None) -> None:
+        """Count a message, and wait until the next one may be taken. `unasked_bytes` is the size of
+        the message, or None if it answers a pending request. Raises Flood if the server has
+        exceeded the rate for `OFFENCE_SECONDS`."""
+        if unasked_bytes is not None:
+            self._allowance -= 1 + unasked_bytes // BYTES_A_MESSAGE
+        now = self._now()
+        if self._allowance >= 0 and now - self._turn_began < TURN_SECONDS:
+            return
+        earned = (now - self._at) * UNASKED_PER_SECOND
+        self._allowance = min(UNASKED_AT_ONCE, self._allowance + earned)
+        self._at = now
+        wait = max(0.0, -self._allowance / UNASKED_PER_SECOND)
+        if not wait:
+            if self._allowance > UNASKED_AT_ONCE / 2:
+                self._held_since = None
+        elif self._held_since is None:
+            self._held_since = now
+            LOG.warning(
+                "upstream %s sends more than %d messages a second that nobody asked for; "
+                "reading from it more slowly",
+                self._name,
+                UNASKED_PER_SECOND,
+            )
+        elif now - self._held_since > OFFENCE_SECONDS:
+            raise Flood(f"upstream {self._name} sent too much for {OFFENCE_SECONDS:.0f} s")
+        await asyncio.sleep(wait)
+        self._turn_began = self._now()
 
 
 Incoming = Callable[[Message], Awaitable[None]]

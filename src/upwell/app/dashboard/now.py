@@ -1,6 +1,7 @@
-"""Now: what past sessions taught, the latest events, and the stream of new ones. Savings: tokens
-and money by host, project, tool and day. Health: the findings of doctor, the servers, and the plan
-of setup. Thresholds: the scores that memories need, and the effect of another threshold.
+"""Four pages of the dashboard. Savings: tokens and money by host, project, tool and day. Health:
+the findings of doctor, the servers, and the plan of setup. Now: what past sessions taught, the
+latest events, and the stream of new ones. Thresholds: the scores that memories need, and the effect
+of another threshold.
 """
 
 import asyncio

@@ -42,37 +42,6 @@ from upwell.ground.types.compression import Budget, Compressed, Passage
 from upwell.ground.types.rpc import ToolCall
 from upwell.wire.rawjson import THREAD_BYTES, RawObject
 
-MAX_SUMMARIES = 8
-"""How many texts may wait for the model at once."""
-
-
-class SummaryThreads:
-    """Runs work that waits for a language model on threads of its own. A model may take a minute to
-    reply, or never reply, and must not occupy the few threads of `asyncio.to_thread()`, which all
-    calls share. To run at most `most` at a time, check `is_full` before `run()`."""
-
-    def __init__(self, most: int = MAX_SUMMARIES) -> None:
-        self._most = most
-        self._places: set[object] = set()
-
-    @property
-    def is_full(self) -> bool:
-        return len(self._places) >= self._most
-
-    async def run[T](self, work: Callable[[], T]) -> T:
-        """If the caller is cancelled, `work()` still occupies its place until it returns."""
-        place = object()
-        self._places.add(place)
-
-        def in_place() -> T:
-            try:
-                return work()
-            finally:
-                self._places.discard(place)
-
-        return await on_daemon_thread(in_place, "summary")
-
-
 NOTICE_TOKENS, NOTICE_CHARS = 120, 320
 CONTENTS_SHARE = 0.5
 """The largest part of a budget that a table of contents may use. A larger table is left out."""
@@ -147,6 +116,36 @@ class Cut(Struct, frozen=True):
 
 
 OnShortened = Callable[[ToolCall, Cut], None]
+
+MAX_SUMMARIES = 8
+"""How many texts may wait for the model at once."""
+
+
+class SummaryThreads:
+    """Runs work that waits for a language model on threads of its own. A model may take a minute to
+    reply, or never reply, and must not occupy the few threads of `asyncio.to_thread()`, which all
+    calls share. To run at most `most` at a time, check `is_full` before `run()`."""
+
+    def __init__(self, most: int = MAX_SUMMARIES) -> None:
+        self._most = most
+        self._places: set[object] = set()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._places) >= self._most
+
+    async def run[T](self, work: Callable[[], T]) -> T:
+        """If the caller is cancelled, `work()` still occupies its place until it returns."""
+        place = object()
+        self._places.add(place)
+
+        def in_place() -> T:
+            try:
+                return work()
+            finally:
+                self._places.discard(place)
+
+        return await on_daemon_thread(in_place, "summary")
 
 
 class Fitter:

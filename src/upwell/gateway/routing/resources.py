@@ -303,6 +303,8 @@ def _unique(
 
 
 class ResourceMethods:
+    """The functions for requests about prompts, resources and completions, keyed by method."""
+
     def __init__(self, relay: Relay, upstreams: UpstreamResources, own: LocalResources) -> None:
         self._relay = relay
         self._upstreams = upstreams
@@ -424,6 +426,8 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 
 class Subscriptions:
+    """The functions for requests to be told of updates, changed lists and log messages."""
+
     def __init__(self, upstreams: UpstreamResources, audience: Audience) -> None:
         self._upstreams = upstreams
         self._audience = audience

@@ -1,4 +1,6 @@
-"""Starts upstream servers, keeps them running, and sends requests to them."""
+"""Starts upstream servers, keeps them running, and sends requests to them (`Upstream`, `Fleet`);
+and tries one out (`probe()`).
+"""
 
 import asyncio
 import logging
@@ -21,44 +23,6 @@ from upwell.ground.trace import LOG, contained
 from upwell.ground.types.rpc import Ping, Reply
 from upwell.wire.peer import Message
 from upwell.wire.rawjson import NotJson, RawObject, dumps
-
-
-class ListenStream:
-    """The `subscriptions/listen` request to a modern server. A handshake-era server sends
-    notifications without such a request."""
-
-    def __init__(self, connection: Connection, on_gap: Callable[[], None]) -> None:
-        self._connection = connection
-        self._on_gap = on_gap
-        self.tasks = BackgroundTasks("listening to an upstream")
-
-    def open(self, uris: Iterable[str]) -> None:
-        """Listen for changed lists and for updates to these resources, in place of the previous
-        stream."""
-        about = self._connection.about
-        params = listen_params(about.capabilities, uris) if about.modern else None
-        self.tasks.cancel()
-        if params is not None:
-            self.tasks.start(self._listen(params))
-
-    async def _listen(self, params: RawObject) -> None:
-        # Over HTTP, a stream often ends. `_on_gap()` is then called, because notifications may be
-        # missed until the stream is open again.
-        wait_seconds = LISTEN_AGAIN_SECONDS
-        while True:
-            began = time.monotonic()
-            try:
-                reply = await self._connection.ask("subscriptions/listen", params)
-                if reply.error:
-                    LOG.info("an upstream refuses to notify: %s", redacted_start(reply.error, 200))
-                    return
-            except UpstreamError as error:
-                LOG.debug("listening to an upstream ended: %s", error)
-            has_lasted = time.monotonic() - began > HEALTHY_SECONDS
-            wait_seconds = LISTEN_AGAIN_SECONDS if has_lasted else wait_seconds * 2
-            await asyncio.sleep(min(wait_seconds, MAX_BACKOFF_SECONDS))
-            self._on_gap()
-
 
 LISTEN_AGAIN_SECONDS = 0.25
 FIRST_BACKOFF_SECONDS = 0.2
@@ -97,6 +61,43 @@ class Backoff:
         seconds = self._seconds
         self._seconds = min(MAX_BACKOFF_SECONDS, seconds * 2)
         return seconds
+
+
+class ListenStream:
+    """The `subscriptions/listen` request to a modern server. A handshake-era server sends
+    notifications without such a request."""
+
+    def __init__(self, connection: Connection, on_gap: Callable[[], None]) -> None:
+        self._connection = connection
+        self._on_gap = on_gap
+        self.tasks = BackgroundTasks("listening to an upstream")
+
+    def open(self, uris: Iterable[str]) -> None:
+        """Listen for changed lists and for updates to these resources, in place of the previous
+        stream."""
+        about = self._connection.about
+        params = listen_params(about.capabilities, uris) if about.modern else None
+        self.tasks.cancel()
+        if params is not None:
+            self.tasks.start(self._listen(params))
+
+    async def _listen(self, params: RawObject) -> None:
+        # Over HTTP, a stream often ends. `_on_gap()` is then called, because notifications may be
+        # missed until the stream is open again.
+        wait_seconds = LISTEN_AGAIN_SECONDS
+        while True:
+            began = time.monotonic()
+            try:
+                reply = await self._connection.ask("subscriptions/listen", params)
+                if reply.error:
+                    LOG.info("an upstream refuses to notify: %s", redacted_start(reply.error, 200))
+                    return
+            except UpstreamError as error:
+                LOG.debug("listening to an upstream ended: %s", error)
+            has_lasted = time.monotonic() - began > HEALTHY_SECONDS
+            wait_seconds = LISTEN_AGAIN_SECONDS if has_lasted else wait_seconds * 2
+            await asyncio.sleep(min(wait_seconds, MAX_BACKOFF_SECONDS))
+            self._on_gap()
 
 
 class Upstream:
@@ -387,54 +388,6 @@ def _without_stream(message: Message) -> Message:
     return Message(body=body, method=message.method)
 
 
-class _NoClients:
-    def client_capabilities(self) -> bytes:
-        return b"{}"
-
-    async def notified(self, message: Message, clients: list[Client]) -> None:
-        return None
-
-    def only_client(self) -> Client | None:
-        return None
-
-
-async def probe(server: ServerOptions, options: GatewayOptions, connecting: Connecting) -> Ping:
-    """Start a server, read its lists, stop it, and report the outcome."""
-    try:
-        connection = await connecting(server, options, _NoClients())
-        try:
-            tools = await connection.handshake(options.connect_timeout_seconds)
-            await _read_lists(connection, LISTS_SECONDS)
-        finally:
-            await connection.aclose()
-    except UpstreamError as error:
-        return Ping(ok=False, detail=error.message, hint=error.hint)
-    faults = {**connection.left_out, **connection.about.faults}
-    return Ping(ok=True, detail=counted(len(tools), "tool") + _left_out(faults))
-
-
-def _left_out(faults: Mapping[str, str]) -> str:
-    if not faults:
-        return ""
-    shown = [f"{label} ({fault})" for label, fault in islice(faults.items(), MAX_SHOWN_FAULTS)]
-    if len(faults) > MAX_SHOWN_FAULTS:
-        shown.append(f"{len(faults) - MAX_SHOWN_FAULTS} more")
-    return f"; left out: {', '.join(shown)}"
-
-
-async def _read_lists(connection: Connection, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            for kind, method, member in LISTS:
-                if connection.about.offers(kind):
-                    await connection.every(method, member)
-    except (TimeoutError, UpstreamError) as error:
-        connection.left_out["its prompts and resources"] = str(error) or "it does not list them"
-
-
-MAX_SHOWN_FAULTS = 10
-LISTS_SECONDS = 5.0
-"""How long a probe waits for the lists other than tools."""
 RETIRE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 
@@ -500,3 +453,53 @@ class Fleet:
         run = self._runs.pop(upstream)
         run.cancel()
         await asyncio.wait({run})
+
+
+MAX_SHOWN_FAULTS = 10
+LISTS_SECONDS = 5.0
+"""How long a probe waits for the lists other than tools."""
+
+
+class _NoClients:
+    def client_capabilities(self) -> bytes:
+        return b"{}"
+
+    async def notified(self, message: Message, clients: list[Client]) -> None:
+        return None
+
+    def only_client(self) -> Client | None:
+        return None
+
+
+async def probe(server: ServerOptions, options: GatewayOptions, connecting: Connecting) -> Ping:
+    """Start a server, read its lists, stop it, and report the outcome."""
+    try:
+        connection = await connecting(server, options, _NoClients())
+        try:
+            tools = await connection.handshake(options.connect_timeout_seconds)
+            await _read_lists(connection, LISTS_SECONDS)
+        finally:
+            await connection.aclose()
+    except UpstreamError as error:
+        return Ping(ok=False, detail=error.message, hint=error.hint)
+    faults = {**connection.left_out, **connection.about.faults}
+    return Ping(ok=True, detail=counted(len(tools), "tool") + _left_out(faults))
+
+
+def _left_out(faults: Mapping[str, str]) -> str:
+    if not faults:
+        return ""
+    shown = [f"{label} ({fault})" for label, fault in islice(faults.items(), MAX_SHOWN_FAULTS)]
+    if len(faults) > MAX_SHOWN_FAULTS:
+        shown.append(f"{len(faults) - MAX_SHOWN_FAULTS} more")
+    return f"; left out: {', '.join(shown)}"
+
+
+async def _read_lists(connection: Connection, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            for kind, method, member in LISTS:
+                if connection.about.offers(kind):
+                    await connection.every(method, member)
+    except (TimeoutError, UpstreamError) as error:
+        connection.left_out["its prompts and resources"] = str(error) or "it does not list them"
