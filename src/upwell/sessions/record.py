@@ -20,82 +20,6 @@ from upwell.ground.types.memory import STATE, Memory, Provenance, Trust
 from upwell.memory.records import content_hash
 from upwell.sessions.turns import TRUNKS, Turn, worth_repeating
 
-MAX_SENTENCE_CHARS = 240
-MIN_SENTENCE_CHARS = 12
-_FENCE = ("```", "~~~")
-_LINK = re.compile(r"\[([^\[\]]{1,200})\]\([^()\s]{1,400}\)")
-_RULE = re.compile(r"[\s|:=*_-]*")
-_BULLET = re.compile(r"(?:[-*+•>]|\d{1,2}[.)])\s+")
-_BREAK = re.compile(r"(?<=[.!?])\s+(?=\S)")
-_OPENER = re.compile(
-    r"\W*(?:now,? )?(?:done|perfect|great|excellent|all set|here(?:'s| is| are)|let me|let's|"
-    r"i(?:['’]ll| will|['’]m going| now|['’]m now)|summary|changes|"
-    r"perfecto|listo|excelente|resumen|voy a|ahora|fertig|hier|voici|"
-    r"pronto)\b",
-    re.IGNORECASE,
-)
-_OPEN = re.compile(
-    r"\b(?:remain\w*|pending|still|not yet|open|todo|follow-?up|next steps?|blocked|left|missing|"
-    r"untested|not (?:been )?(?:verified|tested|run|pushed|merged|committed)|fail\w*|pendientes?|"
-    r"falta\w*|todav[ií]a|noch|offen|fehlt\w*|reste\w*|encore|ainda)\b",
-    re.IGNORECASE,
-)
-_RESULT = re.compile(
-    r"\b[0-9a-f]{7,40}\b|#\d+|\b(?:root cause|because|fix\w*|add\w*|remov\w*|creat\w*|implement\w*|"
-    r"merg\w*|push\w*|pass\w*|caus\w*|porque|agreg\w*|elimin\w*|cre[oó]\b|cread\w*|corregi\w*|"
-    r"weil|behoben|ajout\w*)\b",
-    re.IGNORECASE,
-)
-
-
-def telling(text: str, limit: int, bears: Callable[[str], float] = lambda sentence: 0.0) -> str:
-    """The first sentence, and those that name files, results or open work, in their order, each on
-    a line, at most `limit` characters together. "" if there is no whole sentence. `bears()` returns
-    how much a sentence bears on the moment, about 1 for a rare word that it has."""
-    sentences = list(dict.fromkeys(_sentences(text)))
-    worth: dict[str, float] = {}
-    for place, sentence in enumerate(sentences):
-        if not _OPENER.match(sentence):
-            names = len(paths_in(sentence)) + len(symbols_in(sentence))
-            said = bool(_RESULT.search(sentence)) + 1.5 * bool(_OPEN.search(sentence))
-            order = (2.0 if place == 0 else 0.5) - 0.02 * place
-            if value := min(names, 2) + said + order:
-                worth[sentence] = value + bears(sentence)
-    ordered = sorted(worth, key=lambda sentence: -worth[sentence])
-    chosen: set[str] = set()
-    used = 0
-    for sentence in ordered:
-        if used + len(sentence) + 1 <= limit:
-            chosen.add(sentence)
-            used += len(sentence) + 1
-    return "\n".join(sentence for sentence in sentences if sentence in chosen)
-
-
-def _sentences(text: str) -> Iterator[str]:
-    is_code = False
-    for line, below in pairwise([*map(str.strip, text.split("\n")), ""]):
-        if line.startswith(_FENCE):
-            is_code = not is_code
-        elif not (is_code or line.startswith("#") or _RULE.fullmatch(line)):
-            is_table_head = line.startswith("|") and "-" in below and _RULE.fullmatch(below)
-            if not is_table_head:
-                yield from _of_line(line)
-
-
-def _of_line(line: str) -> Iterator[str]:
-    """The sentences of a line of Markdown. A row of a table is one sentence."""
-    bullet = _BULLET.match(line)
-    plain = _LINK.sub(r"\1", line[bullet.end() if bullet else 0 :]).replace("**", "")
-    if plain.startswith("|"):
-        plain = ": ".join(cell.strip() for cell in plain.strip("|").split("|") if cell.strip())
-    for sentence in _BREAK.split(plain):
-        sentence = sentence.strip()
-        if len(sentence) > MAX_SENTENCE_CHARS:
-            sentence = f"{sentence[:MAX_SENTENCE_CHARS].rpartition(' ')[0]} …"
-        if len(sentence) >= MIN_SENTENCE_CHARS and not sentence.endswith(":"):
-            yield sentence
-
-
 MAX_CHANGED, MAX_CHECKS, MAX_LANDMARKS = 24, 8, 6
 _CHECK = re.compile(
     r"(?:^|[\s:/._-])(?:tests?|check|lint|build|typecheck|type-check|tsc|pytest|mypy|ruff|clippy|"
@@ -338,3 +262,79 @@ def _landmarks(record: SessionRecord) -> str:
     parts = [f"committed {record.commits[0]}{on}"] if record.commits else [f"worked{on}"] * bool(on)
     parts += [f"opened or used PR #{record.pulls[0]}"] if record.pulls else []
     return "; ".join(parts)
+
+
+MAX_SENTENCE_CHARS = 240
+MIN_SENTENCE_CHARS = 12
+_FENCE = ("```", "~~~")
+_LINK = re.compile(r"\[([^\[\]]{1,200})\]\([^()\s]{1,400}\)")
+_RULE = re.compile(r"[\s|:=*_-]*")
+_BULLET = re.compile(r"(?:[-*+•>]|\d{1,2}[.)])\s+")
+_BREAK = re.compile(r"(?<=[.!?])\s+(?=\S)")
+_OPENER = re.compile(
+    r"\W*(?:now,? )?(?:done|perfect|great|excellent|all set|here(?:'s| is| are)|let me|let's|"
+    r"i(?:['’]ll| will|['’]m going| now|['’]m now)|summary|changes|"
+    r"perfecto|listo|excelente|resumen|voy a|ahora|fertig|hier|voici|"
+    r"pronto)\b",
+    re.IGNORECASE,
+)
+_OPEN = re.compile(
+    r"\b(?:remain\w*|pending|still|not yet|open|todo|follow-?up|next steps?|blocked|left|missing|"
+    r"untested|not (?:been )?(?:verified|tested|run|pushed|merged|committed)|fail\w*|pendientes?|"
+    r"falta\w*|todav[ií]a|noch|offen|fehlt\w*|reste\w*|encore|ainda)\b",
+    re.IGNORECASE,
+)
+_RESULT = re.compile(
+    r"\b[0-9a-f]{7,40}\b|#\d+|\b(?:root cause|because|fix\w*|add\w*|remov\w*|creat\w*|implement\w*|"
+    r"merg\w*|push\w*|pass\w*|caus\w*|porque|agreg\w*|elimin\w*|cre[oó]\b|cread\w*|corregi\w*|"
+    r"weil|behoben|ajout\w*)\b",
+    re.IGNORECASE,
+)
+
+
+def telling(text: str, limit: int, bears: Callable[[str], float] = lambda sentence: 0.0) -> str:
+    """The first sentence, and those that name files, results or open work, in their order, each on
+    a line, at most `limit` characters together. "" if there is no whole sentence. `bears()` returns
+    how much a sentence bears on the moment, about 1 for a rare word that it has."""
+    sentences = list(dict.fromkeys(_sentences(text)))
+    worth: dict[str, float] = {}
+    for place, sentence in enumerate(sentences):
+        if not _OPENER.match(sentence):
+            names = len(paths_in(sentence)) + len(symbols_in(sentence))
+            said = bool(_RESULT.search(sentence)) + 1.5 * bool(_OPEN.search(sentence))
+            order = (2.0 if place == 0 else 0.5) - 0.02 * place
+            if value := min(names, 2) + said + order:
+                worth[sentence] = value + bears(sentence)
+    ordered = sorted(worth, key=lambda sentence: -worth[sentence])
+    chosen: set[str] = set()
+    used = 0
+    for sentence in ordered:
+        if used + len(sentence) + 1 <= limit:
+            chosen.add(sentence)
+            used += len(sentence) + 1
+    return "\n".join(sentence for sentence in sentences if sentence in chosen)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    is_code = False
+    for line, below in pairwise([*map(str.strip, text.split("\n")), ""]):
+        if line.startswith(_FENCE):
+            is_code = not is_code
+        elif not (is_code or line.startswith("#") or _RULE.fullmatch(line)):
+            is_table_head = line.startswith("|") and "-" in below and _RULE.fullmatch(below)
+            if not is_table_head:
+                yield from _of_line(line)
+
+
+def _of_line(line: str) -> Iterator[str]:
+    """The sentences of a line of Markdown. A row of a table is one sentence."""
+    bullet = _BULLET.match(line)
+    plain = _LINK.sub(r"\1", line[bullet.end() if bullet else 0 :]).replace("**", "")
+    if plain.startswith("|"):
+        plain = ": ".join(cell.strip() for cell in plain.strip("|").split("|") if cell.strip())
+    for sentence in _BREAK.split(plain):
+        sentence = sentence.strip()
+        if len(sentence) > MAX_SENTENCE_CHARS:
+            sentence = f"{sentence[:MAX_SENTENCE_CHARS].rpartition(' ')[0]} …"
+        if len(sentence) >= MIN_SENTENCE_CHARS and not sentence.endswith(":"):
+            yield sentence
