@@ -18,91 +18,6 @@ from upwell.episodes.events import SessionEvent
 from upwell.episodes.triggers import Episode, EpisodeKind
 from upwell.ground.text.words import fold, words
 
-_FREQUENCIES = frozenset(
-    "siempre nunca jamas sempre immer nie niemals stets toujours jamais".split()
-)
-_NEGATIONS = frozenset("no nao ne n nicht".split())
-_SUBJECTS = frozenset(
-    "debes deves tu usted voce du sie man vous on tienes que darfst sollst".split()
-)
-_LASTING_PHRASES = (
-    *("de ahora en adelante", "a partir de ahora", "a partir de agora", "de agora em diante"),
-    *("daqui em diante", "desde ahora", "ab jetzt", "ab sofort", "von nun an", "in zukunft"),
-    *("kunftig", "desormais", "dorenavant", "a partir de maintenant"),
-)
-"""Phrases for "from now on", with which a rule begins."""
-_VERBS = (
-    # Spanish and Portuguese
-    *("usa", "use", "usar", "utili", "ejecut", "execut", "instal", "escrib", "escrev", "edit"),
-    *("borr", "elimin", "apag", "remov", "toca", "toqu", "mexa", "mexer", "modifi", "cambi"),
-    *("alter", "commit", "comit", "push", "pregunt", "pergunt", "lee", "leas", "leia", "ler"),
-    *("revis", "verifi", "comprueb", "comprob", "document", "import", "format", "test", "rod"),
-    *("corr", "hagas", "haz", "hacer", "faca", "fazer"),
-    # German
-    *("verwend", "benutz", "nutz", "fuhr", "start", "schreib", "bearbeit", "ander", "losch"),
-    *("merg", "frag", "lies", "lesen", "pruf", "nimm", "nehm", "anfass", "ausfuhr", "lauf"),
-    # French
-    *("emploi", "employ", "lanc", "ecri", "supprim", "touch", "pouss", "demand", "lis", "lire"),
-    *("fais", "faire", "faites", "utilis"),
-)
-"""The beginnings of verbs about work."""
-_ELSEWHERE_PHRASES = frozenset(
-    """
-    esto eso isso isto aquello ceci cela ca este esta estos estas esse essa ese esa cet cette ces
-    dies diese dieser dieses diesen diesem hoy hoje heute aujourd manana amanha demain morgen aqui
-    ahi alli ici hier dort anterior anteriores siguiente seguinte suivant suivante nachste nachsten
-    vorher oben unten arriba abajo acima abaixo luego depois todavia ainda noch wieder otra outra
-    autre andere anderen
-    """.split()
-)
-"""Words that refer to another sentence, to one task or to one moment."""
-_HERE_PHRASES = (
-    *("en este repo", "en este repositorio", "en este proyecto", "neste repo", "neste repositorio"),
-    *("neste projeto", "in diesem repo", "in diesem repository", "in diesem projekt"),
-    *("dans ce depot", "dans ce repo", "dans ce projet"),
-)
-_PRODUCT = frozenset(
-    """
-    boton botones color colores columna columnas fila filas pantalla usuario usuarios cliente
-    clientes icono titulo etiqueta botao botoes cor cores coluna colunas linha linhas tela usuarios
-    icone titulo etiqueta knopf farbe farben spalte spalten zeile zeilen nutzer benutzer kunde
-    kunden symbol titel bouton boutons couleur couleurs colonne colonnes ligne lignes ecran
-    utilisateur utilisateurs client clients icone titre menu
-    """.split()
-)
-MAX_BETWEEN = 2
-"""How many words may stand between the verb and the word for "always"."""
-MAX_GERMAN = 8
-"""In German, the verb may end the sentence: "Niemals direkt auf main pushen"."""
-_GERMAN = frozenset("immer nie niemals stets".split())
-
-
-def is_rule(sentence: str) -> bool:
-    """Return whether a sentence in one of these languages is a rule for the work."""
-    text = f" {' '.join(word for part in words(fold(sentence)) for word in part.split(chr(39)))} "
-    for here in _HERE_PHRASES:
-        text = text.replace(f" {here} ", " ")
-    lasting = next((each for each in _LASTING_PHRASES if text.startswith(f" {each} ")), "")
-    own = text.removeprefix(f" {lasting}").split()
-    if not _ELSEWHERE_PHRASES.isdisjoint(own) or not _PRODUCT.isdisjoint(own):
-        return False
-    start = next((n for n, word in enumerate(own) if word not in _SUBJECTS | _NEGATIONS), 0)
-    return _is_order(own[start:], is_lasting=bool(lasting))
-
-
-def _is_order(own: Sequence[str], *, is_lasting: bool) -> bool:
-    if not own:
-        return False
-    verbs = [place for place, word in enumerate(own) if word.startswith(_VERBS)]
-    if is_lasting:
-        return bool(verbs) and verbs[0] <= MAX_GERMAN
-    if own[0] in _FREQUENCIES:
-        reach = MAX_GERMAN if own[0] in _GERMAN else 1
-        return bool(verbs) and verbs[0] <= reach
-    near = own[1 : MAX_BETWEEN + 2]
-    return verbs[:1] == [0] and not _FREQUENCIES.isdisjoint(near)
-
-
 MAX_MESSAGE_CHARS = 1_000
 MAX_MESSAGE_LINES = 15
 """A message with more lines than this is assumed to be pasted text or a plan."""
@@ -331,7 +246,7 @@ def _is_whole(rule: str) -> bool:
 
 
 def _is_rule(rule: str) -> bool:
-    if is_rule(rule):
+    if _is_foreign_rule(rule):
         return True
     plain = rule.rstrip(" .!")
     matches = (form.search(plain) for form in _FORMS)
@@ -403,3 +318,88 @@ def _without_code(text: str) -> str:
             parts.append(text[at : match.start()])
         at = end.end() if end else len(text)
     return "\n".join([*parts, text[at:]])
+
+
+_FREQUENCIES = frozenset(
+    "siempre nunca jamas sempre immer nie niemals stets toujours jamais".split()
+)
+_NEGATIONS = frozenset("no nao ne n nicht".split())
+_SUBJECTS = frozenset(
+    "debes deves tu usted voce du sie man vous on tienes que darfst sollst".split()
+)
+_LASTING_PHRASES = (
+    *("de ahora en adelante", "a partir de ahora", "a partir de agora", "de agora em diante"),
+    *("daqui em diante", "desde ahora", "ab jetzt", "ab sofort", "von nun an", "in zukunft"),
+    *("kunftig", "desormais", "dorenavant", "a partir de maintenant"),
+)
+"""Phrases for "from now on", with which a rule begins."""
+_VERBS = (
+    # Spanish and Portuguese
+    *("usa", "use", "usar", "utili", "ejecut", "execut", "instal", "escrib", "escrev", "edit"),
+    *("borr", "elimin", "apag", "remov", "toca", "toqu", "mexa", "mexer", "modifi", "cambi"),
+    *("alter", "commit", "comit", "push", "pregunt", "pergunt", "lee", "leas", "leia", "ler"),
+    *("revis", "verifi", "comprueb", "comprob", "document", "import", "format", "test", "rod"),
+    *("corr", "hagas", "haz", "hacer", "faca", "fazer"),
+    # German
+    *("verwend", "benutz", "nutz", "fuhr", "start", "schreib", "bearbeit", "ander", "losch"),
+    *("merg", "frag", "lies", "lesen", "pruf", "nimm", "nehm", "anfass", "ausfuhr", "lauf"),
+    # French
+    *("emploi", "employ", "lanc", "ecri", "supprim", "touch", "pouss", "demand", "lis", "lire"),
+    *("fais", "faire", "faites", "utilis"),
+)
+"""The beginnings of verbs about work."""
+_ELSEWHERE_PHRASES = frozenset(
+    """
+    esto eso isso isto aquello ceci cela ca este esta estos estas esse essa ese esa cet cette ces
+    dies diese dieser dieses diesen diesem hoy hoje heute aujourd manana amanha demain morgen aqui
+    ahi alli ici hier dort anterior anteriores siguiente seguinte suivant suivante nachste nachsten
+    vorher oben unten arriba abajo acima abaixo luego depois todavia ainda noch wieder otra outra
+    autre andere anderen
+    """.split()
+)
+"""Words that refer to another sentence, to one task or to one moment."""
+_HERE_PHRASES = (
+    *("en este repo", "en este repositorio", "en este proyecto", "neste repo", "neste repositorio"),
+    *("neste projeto", "in diesem repo", "in diesem repository", "in diesem projekt"),
+    *("dans ce depot", "dans ce repo", "dans ce projet"),
+)
+_PRODUCT = frozenset(
+    """
+    boton botones color colores columna columnas fila filas pantalla usuario usuarios cliente
+    clientes icono titulo etiqueta botao botoes cor cores coluna colunas linha linhas tela usuarios
+    icone titulo etiqueta knopf farbe farben spalte spalten zeile zeilen nutzer benutzer kunde
+    kunden symbol titel bouton boutons couleur couleurs colonne colonnes ligne lignes ecran
+    utilisateur utilisateurs client clients icone titre menu
+    """.split()
+)
+MAX_BETWEEN = 2
+"""How many words may stand between the verb and the word for "always"."""
+MAX_GERMAN = 8
+"""In German, the verb may end the sentence: "Niemals direkt auf main pushen"."""
+_GERMAN = frozenset("immer nie niemals stets".split())
+
+
+def _is_foreign_rule(sentence: str) -> bool:
+    """Return whether a sentence in Spanish, German, French or Portuguese is a rule for the work."""
+    text = f" {' '.join(word for part in words(fold(sentence)) for word in part.split(chr(39)))} "
+    for here in _HERE_PHRASES:
+        text = text.replace(f" {here} ", " ")
+    lasting = next((each for each in _LASTING_PHRASES if text.startswith(f" {each} ")), "")
+    own = text.removeprefix(f" {lasting}").split()
+    if not _ELSEWHERE_PHRASES.isdisjoint(own) or not _PRODUCT.isdisjoint(own):
+        return False
+    start = next((n for n, word in enumerate(own) if word not in _SUBJECTS | _NEGATIONS), 0)
+    return _is_order(own[start:], is_lasting=bool(lasting))
+
+
+def _is_order(own: Sequence[str], *, is_lasting: bool) -> bool:
+    if not own:
+        return False
+    verbs = [place for place, word in enumerate(own) if word.startswith(_VERBS)]
+    if is_lasting:
+        return bool(verbs) and verbs[0] <= MAX_GERMAN
+    if own[0] in _FREQUENCIES:
+        reach = MAX_GERMAN if own[0] in _GERMAN else 1
+        return bool(verbs) and verbs[0] <= reach
+    near = own[1 : MAX_BETWEEN + 2]
+    return verbs[:1] == [0] and not _FREQUENCIES.isdisjoint(near)
