@@ -2,7 +2,8 @@
 
 Each round compares both with what they last agreed on (`State`). Every step can be repeated: a
 round that is killed leaves files and memories that the next one recognises as alike. If both sides
-changed, both are kept. Nothing is read or written through a symbolic link.
+changed, both are kept. Nothing is read or written through a symbolic link. If someone waits for
+a search of the store, `KeptRecall` has the files that changed read first.
 """
 
 import asyncio
@@ -52,20 +53,6 @@ from upwell.memory.folder_pages import (
 )
 from upwell.memory.relocation import EVERYTHING
 from upwell.memory.team.sharing import is_teams
-
-
-class KeptRecall(StoreRecall):
-    """`Recall` over a store. If someone waits for the result, changed files are read first."""
-
-    def __init__(self, store: Store, folder: "Callable[[], MemoryFolder | None]") -> None:
-        super().__init__(store)
-        self._folder = folder
-
-    async def search(self, query: Query, deadline: Deadline) -> Found:
-        if query.awaited and (folder := self._folder()):
-            await folder.catch_up(deadline)
-        return await super().search(query, deadline)
-
 
 SEARCH_SHARE = 0.5
 """The share of a search's time in which changed files are taken in first."""
@@ -511,3 +498,16 @@ def _refuse_foreign(root: Path) -> None:
                 f"{root} has Markdown files of its own, like {os.path.basename(path)}",
                 hint=f"name a new folder, like {root / 'upwell'}; `upwell import` reads yours",
             )
+
+
+class KeptRecall(StoreRecall):
+    """`Recall` over a store. If someone waits for the result, changed files are read first."""
+
+    def __init__(self, store: Store, folder: Callable[[], MemoryFolder | None]) -> None:
+        super().__init__(store)
+        self._folder = folder
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        if query.awaited and (folder := self._folder()):
+            await folder.catch_up(deadline)
+        return await super().search(query, deadline)

@@ -344,7 +344,7 @@ async def _sign_in(request: LoginRequest, provider: "OAuthClientProvider") -> Lo
         raise _failed(request, "the browser did not return in time") from error
     except Exception as error:
         raise _failed(request, _reason(error)) from error
-    return _login(request, provider)
+    return _login_from(request, provider)
 
 
 def _provider(request: LoginRequest, callback: Callback, show: Show) -> "OAuthClientProvider":
@@ -410,8 +410,8 @@ def with_scope(address: str, scope: str) -> str:
 
 
 class _NoStorage:
-    """The storage that the SDK requires. It stores nothing, because `_login()` takes the tokens
-    from the SDK's context."""
+    """The storage that the SDK requires. It stores nothing, because `_login_from()` takes the
+    tokens from the SDK's context."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -429,7 +429,7 @@ class _NoStorage:
         return None
 
 
-def _login(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
+def _login_from(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
     context = provider.context
     tokens, client, metadata = context.current_tokens, context.client_info, context.oauth_metadata
     if tokens is None or client is None:

@@ -33,7 +33,7 @@ _INNER = frozenset(" \t+-|0123456789")
 SPLITTERS: dict[TextKind, Callable[[str, str], Units]] = {
     TextKind.MARKDOWN: outline.split_markdown,
     TextKind.API_DOCS: outline.split_markdown,
-    TextKind.CODE: outline.split,
+    TextKind.CODE: outline.split_code,
     TextKind.CSV: runs.split_csv,
     TextKind.DIFF: changes.split_diff,
     TextKind.GIT_LOG: changes.split_log,

@@ -1,9 +1,4 @@
-"""Split source code, command output, snapshots of pages, and Markdown.
-
-Code and output are split into lines. Each line needs the lines that enclose it: the nearest lines
-above with less and less indentation, such as the `if`, the signature and the class around a
-statement. This method needs no grammar, treats all languages alike, and takes time linear in the
-length of the text.
+"""Rank the elements in snapshots of pages, and split Markdown, source code and command output.
 
 From a snapshot of a page's accessibility tree, as browser tools write it, an agent wants the
 element that it clicks or fills in next. Elements rank first, one of each name before repetitions,
@@ -12,6 +7,11 @@ and then the texts of the page. Groups without a name say nothing.
 Markdown is split into headings, sentences, table rows and lines of code. What people and tools use
 as headings without marking it as such counts, too: bold lines, the title of a search result, and
 headings in a block of code that was cut off before its end.
+
+Code and output are split into lines. Each line needs the lines that enclose it: the nearest lines
+above with less and less indentation, such as the `if`, the signature and the class around a
+statement. This method needs no grammar, treats all languages alike, and takes time linear in the
+length of the text.
 """
 
 import re
@@ -259,7 +259,7 @@ _PROSE_CHARS = 120
 """A text counts as prose if its lines are longer than this on average."""
 
 
-def split(text: str, name: str = "") -> Units:
+def split_code(text: str, name: str = "") -> Units:
     """Split code into lines. Each line needs its enclosing lines. Definitions count more."""
     units = Units(by_names=True, early=_EARLY)
     starts, ends, saliences, all_needs = units.starts, units.ends, units.salience, units.needs
@@ -316,7 +316,7 @@ def split_text(text: str, name: str = "") -> Units:
         units = split_lines(text, name)
         _raise_links(units, text)
         return units
-    units = split(text)
+    units = split_code(text)
     units.needs = [()] * len(units)
     add_context(units, text)
     units.raised_share, units.early = _RAISED_SHARE, 0.0

@@ -1,5 +1,5 @@
-"""Places where a text can be cut without breaking a grapheme, word or sentence, and characters that
-must not pass as they are.
+"""Characters that must not pass as they are, and places where a text can be cut without breaking a
+grapheme, word or sentence.
 
 Invisible characters and terminal control characters are made visible: control and format
 characters, characters that reverse the direction of text, private-use characters, and letters

@@ -2,7 +2,7 @@
 
 from upwell.compress import compress
 from upwell.compress.units.base import SIGNATURE
-from upwell.compress.units.outline import split
+from upwell.compress.units.outline import split_code as split
 
 CODE = """class Crane:
     reach = 12
