@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -55,9 +55,6 @@ from upwell.memory.sqlite.rows import (
 )
 from upwell.memory.sqlite.vectors import VectorTable
 from upwell.memory.team.sharing import for_worktrees
-
-if TYPE_CHECKING:
-    pass
 
 TRASH_SECONDS = 30 * 86_400.0
 INLINE_MEMORIES = 5_000
