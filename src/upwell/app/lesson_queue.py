@@ -128,7 +128,7 @@ class LessonQueue:
             except Exception as error:
                 # A transcript is untrusted. One that cannot be read must not hold up those behind.
                 LOG.error("the session %s teaches no lessons", due.session, exc_info=error)
-                await self._records.read_due(due.key)
+                await self._records.drop_due(due.key)
         return gain
 
     async def _read(self, due: DueSession, gain: LessonGain) -> None:
@@ -145,7 +145,7 @@ class LessonQueue:
             return
         else:
             self._breaker.succeed()
-        await self._records.read_due(due.key)
+        await self._records.drop_due(due.key)
         # A later turn of the same session makes it due again.
         self._noted = {noted for noted in self._noted if noted.key != due.key}
 

@@ -153,7 +153,7 @@ class LessonRecords:
         items = await self._ttl_store.scan(EntryKind.LESSON, "due:")
         return [json.loads(item.value) for item in items]
 
-    async def read_due(self, key: str) -> None:
+    async def drop_due(self, key: str) -> None:
         """Record that a session is no longer due."""
         await self._ttl_store.delete(EntryKind.LESSON, [f"due:{key}"])
 
