@@ -1,4 +1,4 @@
-"""Follow a call through upwell: trace ids, spans, the log, and the counts for metrics.
+"""Follow a call through upwell: the counts for metrics, trace ids, spans, and the log.
 
 Spans contain names, sizes and outcomes, never content. Without an OpenTelemetry SDK, they cost
 almost nothing. Labels of metrics are names from the configuration or from fixed lists, never

@@ -11,6 +11,9 @@ that it is relevant. Feedback shows whether `p` is too high or too low for this 
 scores promise too much gets a higher threshold. The fit is a logistic regression with one
 coefficient and a Gaussian prior of mean 0 and variance 1 (maximum a posteriori). Evidence fades
 with a half-life, so without new evidence every threshold returns to its configured value.
+
+The thresholds and the demotion of memories are pure functions over samples of evidence. The ratings
+and their tables follow.
 """
 
 import json

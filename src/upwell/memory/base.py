@@ -22,8 +22,6 @@ from upwell.ground.types.rpc import Ping
 from upwell.memory.meaning import VectorIndex
 from upwell.memory.ranking.scoring import Pool, rank
 
-__all__ = ["Added", "Found", "IndexSource", "Recall", "Store", "UnavailableStore"]
-
 
 class Added(Struct, frozen=True, kw_only=True):
     """The outcome of adding one memory.

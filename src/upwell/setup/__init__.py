@@ -1,1 +1,1 @@
-"""Sets up servers, settings and logins."""
+"""What `upwell setup` changes, proves and undoes; settings, servers and logins also one by one."""

@@ -141,13 +141,13 @@ def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 def _text_of(run: bytes) -> bytes:
     standard = run.rstrip(b"=").translate(bytes.maketrans(b"-_", b"+/"))
-    if not _is_text(_decoded(standard[:24])):
+    if not _is_text(_from_base64(standard[:24])):
         return b""
-    text = _decoded(standard)
+    text = _from_base64(standard)
     return text if _is_text(text) else b""
 
 
-def _decoded(run: bytes) -> bytes:
+def _from_base64(run: bytes) -> bytes:
     odd = len(run) % 4
     padded = run[: len(run) - 1] if odd == 1 else run + b"=" * (-odd % 4)
     try:

@@ -36,7 +36,7 @@ _OF_SCOPES = f"""AND scope = ANY(ARRAY(
 VERSION = Statement("SELECT version FROM upwell.tenant WHERE tenant = %(tenant)s", {})
 
 
-def _holding(table: str, column: str, names: str, of_scopes: str) -> str:
+def _holding_sql(table: str, column: str, names: str, of_scopes: str) -> str:
     return f"""
         SELECT {column}, sum(memories)::bigint FROM upwell.{table}
         WHERE tenant = %(tenant)s AND {column} = ANY(%({names})s::text[]) {of_scopes}
@@ -48,13 +48,13 @@ def holding(project: str | None, stems: Sequence[str]) -> Statement:
     are visible to a project. Without a project, all memories of the tenant are visible."""
     of_scopes = "" if project is None else _OF_SCOPES
     return Statement(
-        _holding("term", "stem", "stems", of_scopes), {**owners(project), "stems": list(stems)}
+        _holding_sql("term", "stem", "stems", of_scopes), {**owners(project), "stems": list(stems)}
     )
 
 
 def _frequencies(of_scopes: str) -> str:
     stems, keys = (
-        _holding(table, column, names, of_scopes)
+        _holding_sql(table, column, names, of_scopes)
         for table, column, names in (("term", "stem", "stems"), ("anchor", "key", "keys"))
     )
     return f"""

@@ -176,12 +176,12 @@ def decoded[T](kind: type[T], body: bytes) -> T:
         OtherProtocol: the sender uses another version of the protocol.
         Malformed: the body is not a message of this kind.
     """
-    protocol = _decoded(_Any, body).protocol
+    protocol = _parsed(_Any, body).protocol
     if protocol != PROTOCOL:
         raise OtherProtocol(str(protocol))
     if kind is SnapshotReply:
         _check_count(body)
-    return _decoded(kind, body)
+    return _parsed(kind, body)
 
 
 def memories_in(reply: SnapshotReply) -> list[Memory]:
@@ -195,7 +195,7 @@ def memories_in(reply: SnapshotReply) -> list[Memory]:
     for row in reply.memories:
         if len(memoryview(row)) > MAX_MEMORY_BYTES:
             raise TooLarge(f"a memory of more than {MAX_MEMORY_BYTES:,} bytes")
-        memory = _decoded(Memory, row)
+        memory = _parsed(Memory, row)
         items += sum(map(len, (memory.tags, memory.paths, memory.symbols, memory.triggers)))
         if items > MAX_LIST_ITEMS:
             raise TooLarge(f"more than {MAX_LIST_ITEMS:,} tags and paths")
@@ -241,7 +241,7 @@ def batches(writes: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
 def problem_in(body: bytes) -> ErrorBody | None:
     """Return the error in the body of a response, or None if another program wrote the body."""
     try:
-        return _decoded(ErrorBody, body)
+        return _parsed(ErrorBody, body)
     except Malformed:
         return None
 
@@ -294,14 +294,14 @@ def _check_count(body: bytes) -> None:
         memories: list[Row]
 
     try:
-        _decoded(Rows, body)
+        _parsed(Rows, body)
     except Malformed as error:
         if count > MAX_MEMORIES:
             raise TooLarge(f"more than {MAX_MEMORIES:,} memories") from error
         raise
 
 
-def _decoded[T](kind: type[T], body: bytes | Raw) -> T:
+def _parsed[T](kind: type[T], body: bytes | Raw) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:

@@ -432,7 +432,7 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
         elif query.awaited or share >= SECOND_SHARE:
             scored.append((section, score, figures))
     scored.sort(key=lambda entry: -entry[1])
-    return _hits(index, reading, scored[:most], query, tenant)
+    return _one_per_passage(index, reading, scored[:most], query, tenant)
 
 
 def _naming(index: Index, ranked: Sequence[Ranked], query: Query) -> set[int]:
@@ -458,7 +458,7 @@ def _inside(query: Query) -> list[str]:
     return [path.removeprefix(root) for path in query.paths]
 
 
-def _hits(
+def _one_per_passage(
     index: Index,
     reading: QuestionReading,
     scored: Sequence[Scored],
