@@ -172,23 +172,11 @@ def _parts(url: str) -> tuple[str, str]:
     return form["host"].strip("[]"), form["path"]
 
 
-MAX_INDEX_BYTES = 64_000_000
-MAX_ENTRIES = 500_000
 MAX_PATH_BYTES = 4_096
-MAX_PATHS_BYTES = 200_000_000
-MAX_SHARED = 8
-MAX_POINTER_CHARS = 65_536
-"""Limits on git's files, far above what ordinary repositories need."""
 MAX_LINK_DEPTH = 40
 """A link into a project is looked for in at most this many of a path's first parts."""
 FOLDS_CASE = sys.platform == "darwin"
 """Whether file systems usually take names that differ in case for the same."""
-_COMPRESSED = 4
-_HEADER, _FIXED = 12, 62
-_EXTENDED = 0x4000
-"""The layout of git's index. Since version `_COMPRESSED`, paths are compressed. The header has
-`_HEADER` bytes. Each entry has `_FIXED` bytes before its path, or two more if the flag `_EXTENDED`
-is set."""
 
 
 def project_of(folder: str | None) -> str | None:
@@ -326,6 +314,20 @@ def _root(path: str) -> str:
             return path
         candidate = parent
     return candidate
+
+
+MAX_INDEX_BYTES = 64_000_000
+MAX_ENTRIES = 500_000
+MAX_PATHS_BYTES = 200_000_000
+MAX_SHARED = 8
+MAX_POINTER_CHARS = 65_536
+"""Limits on git's files, far above what ordinary repositories need."""
+_COMPRESSED = 4
+_HEADER, _FIXED = 12, 62
+_EXTENDED = 0x4000
+"""The layout of git's index. Since version `_COMPRESSED`, paths are compressed. The header has
+`_HEADER` bytes. Each entry has `_FIXED` bytes before its path, or two more if the flag `_EXTENDED`
+is set."""
 
 
 def tracks(root: str, path: str) -> bool:

@@ -213,14 +213,6 @@ class Repository:
         return done.stdout
 
 
-_AFTER_ROOT = r"""(?=[/\s"'`:,;)\]}]|$)"""
-_MIN_PARTS = 2
-"""If at least this many of a path's last parts name a file in the repository, the parts before them
-count as the repository's folder. One is not enough, because every repository has a README.md.
-"""
-_MAX_ROOTS = 8
-
-
 class With(StrEnum):
     """The kinds of memory for `--with`."""
 
@@ -380,6 +372,14 @@ class ReplayProjects:
             if project is not None:
                 text = text.replace(project.folder, root)
         return text
+
+
+_AFTER_ROOT = r"""(?=[/\s"'`:,;)\]}]|$)"""
+_MIN_PARTS = 2
+"""If at least this many of a path's last parts name a file in the repository, the parts before them
+count as the repository's folder. One is not enough, because every repository has a README.md.
+"""
+_MAX_ROOTS = 8
 
 
 class PathRelocation:

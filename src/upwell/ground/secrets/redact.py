@@ -213,20 +213,6 @@ quadratic time, because the search continues inside a rejected match.
 """
 SLACK_CHARS = 20_000
 """How far a text is searched beyond the limit, to find a secret that extends past the limit."""
-_PEM_LINE = rb"(?i)-----(BEGIN|END)[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
-_PEM_GAP = rb"(?:[\s>|\"',]|\\+[nrt]?)"
-_PEM_HEADER = rb"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset)[:=][^\n\\]{0,200}"
-_PEM_BEGINNING = (
-    rb"(?:" + _PEM_GAP + rb"|" + _PEM_HEADER + rb")*[A-Za-z0-9+/=-]{16,}"
-    rb"(?:" + _PEM_GAP + rb"+[A-Za-z0-9+/=-]{16,})*(?:" + _PEM_GAP + rb"+[A-Za-z0-9+/=]{1,15})?"
-)
-_PEM_ENDING = (
-    rb"(?:[A-Za-z0-9+/=]{16,}" + _PEM_GAP + rb"+)+(?:[A-Za-z0-9+/=]{1,15}" + _PEM_GAP + rb"+)?$"
-)
-_MIN_BODY = 64
-"""The minimum number of bytes between the first and last line of a private key. A text with fewer
-bytes there only mentions a key."""
-_MAX_TAIL = 16_384
 
 
 class Finding(Struct, frozen=True, order=True):
@@ -430,6 +416,22 @@ def _without_overlaps(matches: Iterator[Finding]) -> list[Finding]:
         else:
             findings.append(finding)
     return findings
+
+
+_PEM_LINE = rb"(?i)-----(BEGIN|END)[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
+_PEM_GAP = rb"(?:[\s>|\"',]|\\+[nrt]?)"
+_PEM_HEADER = rb"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset)[:=][^\n\\]{0,200}"
+_PEM_BEGINNING = (
+    rb"(?:" + _PEM_GAP + rb"|" + _PEM_HEADER + rb")*[A-Za-z0-9+/=-]{16,}"
+    rb"(?:" + _PEM_GAP + rb"+[A-Za-z0-9+/=-]{16,})*(?:" + _PEM_GAP + rb"+[A-Za-z0-9+/=]{1,15})?"
+)
+_PEM_ENDING = (
+    rb"(?:[A-Za-z0-9+/=]{16,}" + _PEM_GAP + rb"+)+(?:[A-Za-z0-9+/=]{1,15}" + _PEM_GAP + rb"+)?$"
+)
+_MIN_BODY = 64
+"""The minimum number of bytes between the first and last line of a private key. A text with fewer
+bytes there only mentions a key."""
+_MAX_TAIL = 16_384
 
 
 def _private_keys(data: bytes) -> Iterator[tuple[int, int]]:
