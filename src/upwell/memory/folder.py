@@ -182,7 +182,7 @@ class _File(Struct, frozen=True):
 
 
 class _Round:
-    """One comparison. `versions` are the times of the memories' last changes, by id, without those
+    """One comparison. `_versions` has the times of the memories' last changes, by id, without those
     of the team's memories."""
 
     def __init__(

@@ -110,6 +110,25 @@ def merging(matching: Sequence[Statement]) -> list[Statement]:
     return [_MERGING, *matching, _LOOKING_UP]
 
 
+_THESE = f"string_to_array(current_setting('{_NUMBERS}', true), ',')::bigint[]"
+_THOSE_NAMED = f"string_to_array(current_setting('{_NAMED}', true), ',')::bigint[]"
+# The lateral subquery with an offset makes the planner look up memories by key. For a plain join, a
+# planner without statistics on the table may choose to read all memories of the tenant.
+_LOOKED_UP = """CROSS JOIN LATERAL (
+        SELECT * FROM upwell.memory m
+        WHERE m.tenant = %(tenant)s AND m.n = listed.n OFFSET 0) AS m"""
+_CANDIDATES = f"""
+    WITH own AS MATERIALIZED (
+        SELECT {READ} FROM (SELECT DISTINCT unnest({_THESE}) AS n) AS listed {_LOOKED_UP})
+    SELECT * FROM own UNION ALL
+    SELECT {READ} FROM (
+        SELECT n + step AS n FROM own CROSS JOIN (VALUES (-1), (1)) AS near(step)
+        WHERE is_turn AND (n + step) >> {SEQUENCE_BITS} = n >> {SEQUENCE_BITS}
+        EXCEPT SELECT n FROM own) AS listed {_LOOKED_UP}"""
+_OF_FOUND = f"""ANY(ARRAY(
+    SELECT id FROM upwell.memory WHERE tenant = %(tenant)s AND n = ANY({_THESE})))"""
+
+
 async def pool_of(
     postgres: Postgres,
     overviews: Overviews,
@@ -370,27 +389,6 @@ def _spans(corpus: Corpus) -> dict[str, object]:
     return {"lows": [low for low, _ in spans], "highs": [high for _, high in spans]}
 
 
-NUMBERED = f"""
-    SELECT {READ} FROM upwell.memory m WHERE m.tenant = %(tenant)s AND m.n = ANY(%(numbers)s)"""
-_THESE = f"string_to_array(current_setting('{_NUMBERS}', true), ',')::bigint[]"
-_THOSE_NAMED = f"string_to_array(current_setting('{_NAMED}', true), ',')::bigint[]"
-# The lateral subquery with an offset makes the planner look up memories by key. For a plain join, a
-# planner without statistics on the table may choose to read all memories of the tenant.
-_LOOKED_UP = """CROSS JOIN LATERAL (
-        SELECT * FROM upwell.memory m
-        WHERE m.tenant = %(tenant)s AND m.n = listed.n OFFSET 0) AS m"""
-_CANDIDATES = f"""
-    WITH own AS MATERIALIZED (
-        SELECT {READ} FROM (SELECT DISTINCT unnest({_THESE}) AS n) AS listed {_LOOKED_UP})
-    SELECT * FROM own UNION ALL
-    SELECT {READ} FROM (
-        SELECT n + step AS n FROM own CROSS JOIN (VALUES (-1), (1)) AS near(step)
-        WHERE is_turn AND (n + step) >> {SEQUENCE_BITS} = n >> {SEQUENCE_BITS}
-        EXCEPT SELECT n FROM own) AS listed {_LOOKED_UP}"""
-_OF_FOUND = f"""ANY(ARRAY(
-    SELECT id FROM upwell.memory WHERE tenant = %(tenant)s AND n = ANY({_THESE})))"""
-
-
 def successors_sql(superseded: str) -> str:
     """Return the SQL that lists the direct and indirect successors of certain memories. Only
     unexpired successors with numbers in the ranges `lows` to `highs` are listed. `superseded` is
@@ -426,6 +424,10 @@ def row_of(tenant: str, row: Sequence[Any]) -> MemoryRow:
     n, extra, keys, _, *columns = row
     load = partial(from_row, tenant, columns)
     return MemoryRow(n, columns[ID], columns[NAMESPACE], text_of(columns), extra, keys, load)
+
+
+NUMBERED = f"""
+    SELECT {READ} FROM upwell.memory m WHERE m.tenant = %(tenant)s AND m.n = ANY(%(numbers)s)"""
 
 
 _MEASURED = """

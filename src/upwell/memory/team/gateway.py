@@ -1,11 +1,11 @@
 """Both ends of a gateway (`upwell serve --http`) to a team's store. The messages are in
 `memory/team/exchange.py`.
 
-On a machine that has a token but no password for the database, every failure is a `StoreError` with
-a one-line message and a hint, which never contains the token.
-
 At the gateway, a principal reads only the memories visible to it, never private ones, and writes
 only what its role and namespaces allow.
+
+On a machine that has a token but no password for the database, every failure is a `StoreError` with
+a one-line message and a hint, which never contains the token.
 """
 
 import asyncio
