@@ -219,6 +219,10 @@ MIN_SHARED_WORDS = 3
 MAX_QUERY_CHARS = 1_500
 MAX_EXAMPLES = 20
 
+READ_BEFORE, TOO_SHORT, NO_PROJECT = "read before", "too short", "in no project"
+COPY, NO_MODEL, BUSY = "a copy of another", "without a model", "being read by another process"
+OVER_BUDGET = "beyond the budget"
+
 
 class LessonGain(Struct):
     """What reading sessions brought. `skipped` counts sessions by the reason why no model read
@@ -241,11 +245,6 @@ class LessonGain(Struct):
     @property
     def is_over_budget(self) -> bool:
         return bool(self.skipped[OVER_BUDGET])
-
-
-READ_BEFORE, TOO_SHORT, NO_PROJECT = "read before", "too short", "in no project"
-COPY, NO_MODEL, BUSY = "a copy of another", "without a model", "being read by another process"
-OVER_BUDGET = "beyond the budget"
 
 
 class Model(Struct, frozen=True, kw_only=True):

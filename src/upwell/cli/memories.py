@@ -1,4 +1,4 @@
-"""The commands `remember`, `recall`, `forget`, `restore` and `context`."""
+"""The commands `remember`, `recall` (also of past sessions), `forget`, `restore` and `context`."""
 
 import os
 import sys
@@ -58,67 +58,6 @@ SinceOption = Annotated[
     str | None,
     Option("--since", help="With --sessions: only within this time, for example 30d."),
 ]
-
-
-def recall_sessions(
-    question: str | None, file: str | None, scope: "SessionScope", limit: int, *, as_json: bool
-) -> None:
-    """Search past sessions by a question or by a file, or read one turn by its locator."""
-    from upwell.sessions.answer import (
-        answers_to,
-        changes_of,
-        described,
-        lines_of,
-        page_of,
-        turn_at,
-    )
-
-    if (question is None) == (file is None):
-        raise UsageError(
-            "--sessions needs a question, or --file PATH", hint="upwell recall --sessions QUESTION"
-        )
-    with progress("reading sessions") as show:
-
-        async def work(app: "MemoryApp") -> "list[Answer]":
-            past, failure = app.past_sessions(), ""
-            try:
-                await past.refresh(show)
-            except StoreError as error:
-                failure = str(error)
-            environment = app.config.environment
-            if question is None:
-                path, here = os.path.expanduser(file or ""), folder() or "/"
-                answers = await changes_of(past, path, here, scope, limit, environment)
-            elif question.startswith(SESSION_LOCATOR):
-                answers = [await turn_at(past, question, environment)]
-            else:
-                answers = await answers_to(past, question, scope, limit, environment)
-            if failure:
-                note(f"upwell: the index of sessions is out of date: {failure}")
-            return answers
-
-        answers = with_memory(work)
-    if as_json:
-        say_json({"sessions": [described(answer) for answer in answers]})
-    elif question is not None and question.startswith(SESSION_LOCATOR):
-        say(page_of(answers[0]))
-    elif answers:
-        say("\n\n".join("\n".join(lines_of(answer, question or "")) for answer in answers))
-    else:
-        note("No past session found.")
-
-
-def index_sessions() -> None:
-    """Bring the index of past sessions up to date, and print its size."""
-    with progress("indexing sessions") as show:
-
-        async def work(app: "MemoryApp") -> tuple[int, int]:
-            await app.past_sessions().refresh(show)
-            return await app.past_sessions().counts()
-
-        sessions, turns = with_memory(work)
-    say(f"indexed {counted(sessions, 'session')} with {counted(turns, 'turn')} for `recall`")
-
 
 MAX_FOUND, MAX_LISTED = 10, 100
 
@@ -488,3 +427,63 @@ async def _show_context(app: "MemoryApp", cue: Cue, as_json: bool) -> None:
     min_score = app.learning.min_score(cue)
     for line in account_of(outcome, min_score, cue.door, unasked=unasked, is_empty=is_empty):
         note(line)
+
+
+def recall_sessions(
+    question: str | None, file: str | None, scope: "SessionScope", limit: int, *, as_json: bool
+) -> None:
+    """Search past sessions by a question or by a file, or read one turn by its locator."""
+    from upwell.sessions.answer import (
+        answers_to,
+        changes_of,
+        described,
+        lines_of,
+        page_of,
+        turn_at,
+    )
+
+    if (question is None) == (file is None):
+        raise UsageError(
+            "--sessions needs a question, or --file PATH", hint="upwell recall --sessions QUESTION"
+        )
+    with progress("reading sessions") as show:
+
+        async def work(app: "MemoryApp") -> "list[Answer]":
+            past, failure = app.past_sessions(), ""
+            try:
+                await past.refresh(show)
+            except StoreError as error:
+                failure = str(error)
+            environment = app.config.environment
+            if question is None:
+                path, here = os.path.expanduser(file or ""), folder() or "/"
+                answers = await changes_of(past, path, here, scope, limit, environment)
+            elif question.startswith(SESSION_LOCATOR):
+                answers = [await turn_at(past, question, environment)]
+            else:
+                answers = await answers_to(past, question, scope, limit, environment)
+            if failure:
+                note(f"upwell: the index of sessions is out of date: {failure}")
+            return answers
+
+        answers = with_memory(work)
+    if as_json:
+        say_json({"sessions": [described(answer) for answer in answers]})
+    elif question is not None and question.startswith(SESSION_LOCATOR):
+        say(page_of(answers[0]))
+    elif answers:
+        say("\n\n".join("\n".join(lines_of(answer, question or "")) for answer in answers))
+    else:
+        note("No past session found.")
+
+
+def index_sessions() -> None:
+    """Bring the index of past sessions up to date, and print its size."""
+    with progress("indexing sessions") as show:
+
+        async def work(app: "MemoryApp") -> tuple[int, int]:
+            await app.past_sessions().refresh(show)
+            return await app.past_sessions().counts()
+
+        sessions, turns = with_memory(work)
+    say(f"indexed {counted(sessions, 'session')} with {counted(turns, 'turn')} for `recall`")

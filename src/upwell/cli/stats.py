@@ -21,56 +21,6 @@ if TYPE_CHECKING:
 SHOWN_EVENTS = 20
 
 
-def follow_decisions(filters: Mapping[str, str], *, once: bool, as_json: bool) -> None:
-    """Print the latest events that pass the filters and, unless `once`, new ones as they happen."""
-    import time
-
-    from upwell.app.reporting import events, following
-
-    async def work(app: "MemoryApp") -> None:
-        latest = await events(app, filters, SHOWN_EVENTS)
-        _show(reversed(latest), as_json=as_json)
-        if once:
-            if not latest and not as_json:
-                note("No events yet.")
-            return
-        after = max((event["written"] for event in latest), default=time.time())
-        async for fresh in following(app, filters, after):
-            _show(fresh, as_json=as_json)
-
-    with_memory(work, tolerant=True)
-
-
-def _show(rows: Any, *, as_json: bool) -> None:
-    import json
-
-    for event in rows:
-        if as_json:
-            click.echo(json.dumps(event))
-        else:
-            for line in _lines(event):
-                say(line)
-    sys.stdout.flush()
-
-
-def _lines(event: Mapping[str, Any]) -> list[str]:
-    import os
-    import time
-
-    clock = time.strftime("%H:%M:%S", time.localtime(event["at"]))
-    about = " ".join(filter(None, (event["file"], event.get("step"))))
-    where = " ".join(filter(None, (event["host"], os.path.basename(event["project"]))))
-    head = f"{clock}  {where:<20.20}  {event['tool']}  {about}".rstrip()
-    if event["kind"] == "shortened":
-        return [f"{head}  {event['before']:,} → {event['after']:,} tokens"]
-    if not event["memories"]:
-        return [f"{head}  · silent: {event['reason']}"]
-    return [
-        head,
-        *(f"          ▸ {memory['text'] or memory['id']}" for memory in event["memories"]),
-    ]
-
-
 def feedback(
     surfacing: Annotated[str, Argument(metavar="SURFACING", help="A surfacing id, s_….")],
     rating: Annotated[str, Argument(metavar="RATING", help=" · ".join(Rating))],
@@ -241,6 +191,56 @@ def _about(id: str | None, decisions: "list[dict[str, Any]]") -> "list[dict[str,
         for decision in decisions
         if id == decision["id"]
         or any(id == one[0] for one in (*decision["memories"], *decision["held_back"]))
+    ]
+
+
+def follow_decisions(filters: Mapping[str, str], *, once: bool, as_json: bool) -> None:
+    """Print the latest events that pass the filters and, unless `once`, new ones as they happen."""
+    import time
+
+    from upwell.app.reporting import events, following
+
+    async def work(app: "MemoryApp") -> None:
+        latest = await events(app, filters, SHOWN_EVENTS)
+        _show(reversed(latest), as_json=as_json)
+        if once:
+            if not latest and not as_json:
+                note("No events yet.")
+            return
+        after = max((event["written"] for event in latest), default=time.time())
+        async for fresh in following(app, filters, after):
+            _show(fresh, as_json=as_json)
+
+    with_memory(work, tolerant=True)
+
+
+def _show(rows: Any, *, as_json: bool) -> None:
+    import json
+
+    for event in rows:
+        if as_json:
+            click.echo(json.dumps(event))
+        else:
+            for line in _lines(event):
+                say(line)
+    sys.stdout.flush()
+
+
+def _lines(event: Mapping[str, Any]) -> list[str]:
+    import os
+    import time
+
+    clock = time.strftime("%H:%M:%S", time.localtime(event["at"]))
+    about = " ".join(filter(None, (event["file"], event.get("step"))))
+    where = " ".join(filter(None, (event["host"], os.path.basename(event["project"]))))
+    head = f"{clock}  {where:<20.20}  {event['tool']}  {about}".rstrip()
+    if event["kind"] == "shortened":
+        return [f"{head}  {event['before']:,} → {event['after']:,} tokens"]
+    if not event["memories"]:
+        return [f"{head}  · silent: {event['reason']}"]
+    return [
+        head,
+        *(f"          ▸ {memory['text'] or memory['id']}" for memory in event["memories"]),
     ]
 
 

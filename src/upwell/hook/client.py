@@ -22,7 +22,14 @@ if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
 from upwell import __version__
-from upwell.hook.place import DaemonPlace, default_home, is_private, socket_inode
+from upwell.hook.place import (
+    DaemonPlace,
+    default_home,
+    is_private,
+    is_starting,
+    socket_inode,
+    start,
+)
 
 PROMPT_SECONDS = 0.2
 TOOL_SECONDS = 0.3
@@ -123,8 +130,6 @@ def main(args: list[str]) -> int:
         if _write(answer) and _peer is not None:
             _acknowledge(_peer)
         if daemon_is_due:
-            from upwell.hook.place import start
-
             start(DaemonPlace(default_home()))
     except BaseException:
         _clear_deadline()
@@ -346,8 +351,6 @@ def _start_and_ask(place: DaemonPlace, host: str, name: str, event: bytes, began
     """Start the daemon, wait until it answers, and return its answer. Returns the neutral answer
     after the deadline, or if the event is a prompt and no daemon is starting.
     """
-    from upwell.hook.place import is_starting, start
-
     daemon = start(place)
     is_prompt = name not in SESSIONS
     deadline = began + (_seconds("COLD_MS", COLD_SECONDS) if is_prompt else STARTING_SECONDS)

@@ -42,8 +42,6 @@ _DOORS = {
 }
 TurnEnd = Callable[[HostEvent], Coroutine[Any, Any, None]]
 """Called when a turn or a session ends, and before the agent compacts its context."""
-
-
 Asking = Callable[[Host, HostEvent], Coroutine[Any, Any, str]]
 """Called for every event. Returns the question to ask the agent at the end of a turn, or ""."""
 

@@ -370,8 +370,8 @@ class HostEvents:
     - `max_bytes`: the size limit for the context that a hook adds. The host may drop or truncate a
       larger text, or move it into a file.
     - `reply_tokens`: the token limit for a replacement result; None if there is none.
-    - `inserts`: the host's name, if it puts elements into prompts (`INSERTED`). A prompt
-      that is nothing else is not an event.
+    - `inserts`: the host's name, if it puts elements into prompts (`INSERTED`). A prompt that is
+      nothing else is not an event.
     - `restores_context`: a resumed session still has the context that hooks added at its start.
     - `announces_compactions`: an event with the trigger `auto` only announces a possible one.
     - `recorded`: the kinds of events for which upwell may read the transcript.

@@ -312,9 +312,9 @@ LATE_SECONDS = 60.0
 """How long late hits remain on offer."""
 
 
-class _Offer(Struct, frozen=True):
-    """`changes` records what `MemoryReader.changes()` returned. The hits lapse when it
-    returns something else."""
+class _LateSearch(Struct, frozen=True):
+    """A search that ended too late for its cue. `changes` is what `MemoryReader.changes()` returned
+    then. The hits lapse when it returns something else."""
 
     tool: str | None
     query: Query
@@ -329,7 +329,7 @@ class LateHits:
     only once, and not after any memory has changed."""
 
     def __init__(self, reader: MemoryReader, clock: Clock) -> None:
-        self._offers = SessionState[_Offer](clock=clock)
+        self._offers = SessionState[_LateSearch](clock=clock)
         self._reader = reader
 
     async def keep(
@@ -348,7 +348,7 @@ class LateHits:
             for hit in hits
             if not hit.memory.pinned and await self._reader.known(hit.memory.id) is not None
         ]
-        offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
+        offer = _LateSearch(cue.tool, query, judged, tuple(existing), changes)
         self._offers.put(cue.session, offer, ttl_seconds=LATE_SECONDS)
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
@@ -377,7 +377,7 @@ class LateHits:
         self._offers.pop(cue.session)
         return offer.query, await self._current(offer)
 
-    async def _current(self, offer: _Offer) -> list[Hit]:
+    async def _current(self, offer: _LateSearch) -> list[Hit]:
         return list(offer.hits) if repr(await self._reader.changes()) == offer.changes else []
 
 

@@ -46,6 +46,17 @@ MAX_NAME_CHARS = 120
 MAX_NAMESPACES = 100
 _DISCOVERY = "/.well-known/openid-configuration"
 
+READER = Role.READER
+NAMESPACES = "namespaces"
+"""The claim that lists the namespaces which a user may see."""
+_REASONS = {
+    "InvalidAudienceError": "the token is for another audience",
+    "InvalidIssuerError": "the token is from another issuer",
+    "InvalidSignatureError": "the token's signature is wrong",
+    "ImmatureSignatureError": "the token is not valid yet",
+    "MissingRequiredClaimError": "the token lacks exp, iss, aud or sub",
+}
+
 
 class InvalidToken(Struct, frozen=True):
     """Why a token is not accepted, and the HTTP status of the response."""
@@ -167,18 +178,6 @@ class Oidc:
         given = claims.get(self._options.role_claim)
         named = given if isinstance(given, list) else str(given or "").split()
         return max((role for role in Role if role in named), key=list(Role).index, default=READER)
-
-
-READER = Role.READER
-NAMESPACES = "namespaces"
-"""The claim that lists the namespaces which a user may see."""
-_REASONS = {
-    "InvalidAudienceError": "the token is for another audience",
-    "InvalidIssuerError": "the token is from another issuer",
-    "InvalidSignatureError": "the token's signature is wrong",
-    "ImmatureSignatureError": "the token is not valid yet",
-    "MissingRequiredClaimError": "the token lacks exp, iss, aud or sub",
-}
 
 
 def open_oidc(options: OidcOptions) -> Oidc | None:

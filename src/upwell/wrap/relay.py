@@ -190,7 +190,7 @@ long, the output counts as complete."""
 FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
-class Asked:
+class AgentRequest:
     """A request that the server has not answered: a call of a tool or, without a tool, for the list
     of tools."""
 
@@ -218,7 +218,7 @@ class Relay:
         self._client_is_open = self._server_is_open = True
         self._request = Lines(MAX_REQUEST_BYTES)
         self._response = Lines(MAX_RESULT_BYTES)
-        self._asked: dict[str, Asked] = {}
+        self._agent_requests: dict[str, AgentRequest] = {}
         self._tools: dict[str, ListedTool] = {}
         self._asks: set[Ask] = set()
         self._late_lines: list[tuple[list[bytes], Written | None]] = []
@@ -272,7 +272,7 @@ class Relay:
         if not chunk:
             return self._end_output()
         # A message that waits for the daemon must not be written into the middle of another one.
-        keeps = bool(self._asked or self._asks)
+        keeps = bool(self._agent_requests or self._asks)
         for line, is_whole in self._response.of(chunk, keeps=keeps):
             if not is_whole or not self._take_response(line):
                 self._pass(line)
@@ -318,10 +318,10 @@ class Relay:
         if method == HELLO:
             self._client = member(_value(line), "params", "clientInfo", "name")
         elif method in (CALLED, LISTED) and identity:
-            if len(self._asked) >= MAX_REQUESTS:
-                del self._asked[next(iter(self._asked))]
+            if len(self._agent_requests) >= MAX_REQUESTS:
+                del self._agent_requests[next(iter(self._agent_requests))]
             tool = member(_value(line), "params", "name") if method == CALLED else None
-            self._asked[identity] = Asked(tool, line.strip())
+            self._agent_requests[identity] = AgentRequest(tool, line.strip())
 
     def _take_response(self, line: list[bytes]) -> bool:
         """Keep a message back, if it is a result that may need work. Returns whether it was taken;
@@ -330,7 +330,7 @@ class Relay:
         found = outline(line[0][:END_BYTES], tail[-END_BYTES:])
         if "method" in found or ("result" not in found and "error" not in found):
             return False
-        asked = self._asked.pop(found.get("id", ""), None)
+        asked = self._agent_requests.pop(found.get("id", ""), None)
         if asked is None or found.get("result") != "{":
             return False
         if asked.tool is None:

@@ -47,6 +47,7 @@ def main(args: list[str]) -> int:
 
 
 def serve_tools(args: list[str]) -> int:
+    """Connect the agent to upwell's own tools. Returns the exit status."""
     from upwell.wrap.asking import OF_PLUGIN
     from upwell.wrap.serve import ToolsConnection
 

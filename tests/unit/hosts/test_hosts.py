@@ -111,7 +111,7 @@ def test_its_writing_tools_get_no_memories(host: Host) -> None:
     assert host.writers, "list its writing tools in `writers` in hosts/NAME.py"
     assert host.writers.keys() <= IGNORED_TOOLS, "add them to IGNORED_TOOLS in hook/client.py"
     unknown = [tool for tool in host.writers if not writes(Cue(door=Door.TOOL, tool=tool))]
-    assert unknown == [], "add a pattern to WRITE_PATTERNS, or a verb, in surface/write_tools.py"
+    assert unknown == [], "add a pattern to WRITE_PATTERNS, or a verb, in surface/event.py"
 
 
 def test_the_client_knows_no_event_that_no_host_sends() -> None:

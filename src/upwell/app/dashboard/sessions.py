@@ -35,6 +35,9 @@ MAX_EVENTS = 1_000
 READ_SECONDS = 0.5
 """Past sessions are indexed in steps of about this length, so that the page can show progress."""
 
+_UNATTENDED: Mapping[str, Any] = {"events": 0, "said": 0, "used": 0, "saved": 0}
+"""The figures of a session in which upwell took no part."""
+
 
 async def sessions(app: App, fields: Fields) -> Mapping[str, Any]:
     """The first matching sessions, and the values for the filters."""
@@ -255,10 +258,6 @@ async def _recent(app: App) -> dict[str, dict[str, Any]]:
         name: {"turns": 0, **_session(name, entries, used, saved[name])}
         for name, entries in by_session.items()
     }
-
-
-_UNATTENDED: Mapping[str, Any] = {"events": 0, "said": 0, "used": 0, "saved": 0}
-"""The figures of a session in which upwell took no part."""
 
 
 def _order(entry: Mapping[str, Any]) -> tuple[float, str]:

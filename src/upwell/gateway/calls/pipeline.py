@@ -226,6 +226,9 @@ class CallSurfacing:
         )
 
 
+_FAILED = ("error", "tool error")
+
+
 class Pipeline:
     """Everything that happens to a call between the client and the upstream."""
 
@@ -337,7 +340,6 @@ async def _answer_in_vain(call: ToolCall, result: RawObject) -> ToolAnswer | Non
     return answer if failed or found_nothing(call.args, answer) else None
 
 
-_FAILED = ("error", "tool error")
 _MAY_BE_ERROR = re.compile(rb'"isError"\s{0,9}:\s{0,9}true')
 
 
