@@ -1,5 +1,5 @@
-"""Split logs, test output and stack traces, in which failures and first occurrences rank high, and
-split tables into rows and search results into matches."""
+"""Split tables into rows and search results into matches, and split logs, test output and stack
+traces, in which failures and first occurrences rank high."""
 
 import math
 import re
@@ -121,32 +121,8 @@ def _bind(units: Units, matches: list[int], context: list[int], groups: list[int
 
 _PUNCTUATION = ".,:;!?()[]{}<>=\"'"
 _TEMPLATE_WORDS, _TEMPLATE_CHARS = 20, 300
-_PASSED_FIRST = re.compile(r"\s*+(?:ok\b|[✓✔√])")
-_PASSED = re.compile(
-    r"P(?<=\bP)ASS(?:ED)?\b|--- PASS|=== (?:RUN|PAUSE|CONT)|\.\.\. ok\b|\[ +(?:OK|RUN) "
-)
-"""Matches a line about a test that passed or started. Each alternative begins with a literal, which
-`search` finds quickly; a leading `\\b` would be tried at every offset."""
-_PACKAGE = re.compile(r"\s*+(?:ok|FAIL)\s++\S+\s++(?:[\d.]+s|\(cached\))")
-"""Matches the result of a Go test package, which is a summary even if the tests passed."""
-_BLOCK = re.compile(
-    r"-{3,} .* -{3,}|={3,} .* ={3,}|_{3,} .* _{3,}|\s*● |--- FAIL|FAIL[: ]|failures:"
-)
-_DETAIL = re.compile(
-    r"\s*(?:E  |>  |assert|left:|right:|expected|actual|received|got|want|thread ')", re.I
-)
-_RAISED = re.compile(
-    r"\S*?(?:Error|Exception|Warning|Interrupt|Exit)\b|Caused by:|Traceback|goroutine"
-)
-_PANIC = re.compile(r"panic(?:ked|:)")
-_TRACE_HEAD = "Traceback (most recent call last)"
 _REPEATED = 2.0
 """The salience that a line loses each time the number of its occurrences doubles."""
-_FRAME = re.compile(r'\s+(?:at |File "|from )|\s+\S+\.(?:go|rs|py|js|ts):\d+')
-_FOREIGN = re.compile(
-    r"site-packages|node_modules|dist-packages|/lib/python|node:internal|j(?<=\bj)avax?\.|s(?<=\bs)un\."
-    r"|org\.springframework|/usr/|/rustc/|runtime\.|<frozen"
-)
 
 
 def _template(line: str) -> str:
@@ -239,6 +215,22 @@ class _Repeats:
         return is_first
 
 
+_PASSED_FIRST = re.compile(r"\s*+(?:ok\b|[✓✔√])")
+_PASSED = re.compile(
+    r"P(?<=\bP)ASS(?:ED)?\b|--- PASS|=== (?:RUN|PAUSE|CONT)|\.\.\. ok\b|\[ +(?:OK|RUN) "
+)
+"""Matches a line about a test that passed or started. Each alternative begins with a literal, which
+`search` finds quickly; a leading `\\b` would be tried at every offset."""
+_PACKAGE = re.compile(r"\s*+(?:ok|FAIL)\s++\S+\s++(?:[\d.]+s|\(cached\))")
+"""Matches the result of a Go test package, which is a summary even if the tests passed."""
+_BLOCK = re.compile(
+    r"-{3,} .* -{3,}|={3,} .* ={3,}|_{3,} .* _{3,}|\s*● |--- FAIL|FAIL[: ]|failures:"
+)
+_DETAIL = re.compile(
+    r"\s*(?:E  |>  |assert|left:|right:|expected|actual|received|got|want|thread ')", re.I
+)
+
+
 def split_tests(text: str, name: str = "") -> Units:
     """Split test output into lines. They rank in this order: how the run ended, failures, other
     results and the details of failures, other lines, passed tests."""
@@ -282,6 +274,18 @@ def _worth(marks: Marks, line: RunLine, units: Units) -> float:
     for head in line.needs:
         worth = max(worth, marks.worth(units.starts[head], units.ends[head]))
     return worth
+
+
+_RAISED = re.compile(
+    r"\S*?(?:Error|Exception|Warning|Interrupt|Exit)\b|Caused by:|Traceback|goroutine"
+)
+_PANIC = re.compile(r"panic(?:ked|:)")
+_TRACE_HEAD = "Traceback (most recent call last)"
+_FRAME = re.compile(r'\s+(?:at |File "|from )|\s+\S+\.(?:go|rs|py|js|ts):\d+')
+_FOREIGN = re.compile(
+    r"site-packages|node_modules|dist-packages|/lib/python|node:internal|j(?<=\bj)avax?\.|s(?<=\bs)un\."
+    r"|org\.springframework|/usr/|/rustc/|runtime\.|<frozen"
+)
 
 
 def split_trace(text: str, name: str = "") -> Units:
