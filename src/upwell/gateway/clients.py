@@ -102,6 +102,8 @@ class Client(Protocol):
 
 
 class Nobody:
+    """The client of the requests that the gateway makes by itself. It cannot be reached."""
+
     receipt = settled()
     session = ""
     agent: object = None
@@ -200,6 +202,8 @@ class Session:
 
 
 class SubscriptionStream:
+    """The open `subscriptions/listen` request of a modern agent, on which it is told of changes."""
+
     def __init__(self, channel: Channel, requested: ListenFilter, request_id: bytes) -> None:
         self.uris = requested.uris
         self._channel = channel

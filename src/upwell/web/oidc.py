@@ -119,6 +119,8 @@ class IssuerKeys:
 
 
 class Oidc:
+    """Verifies the tokens of one issuer, and names their principals."""
+
     def __init__(self, options: OidcOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options
         self._keys = IssuerKeys(options, clock)

@@ -64,6 +64,8 @@ _NAME_BYTES = 24
 
 
 class HttpSession(Struct, eq=False):
+    """A handshake-era session, its open requests in both directions, and its streams."""
+
     session: Session
     questions: OpenRequests
     streams: Streams
@@ -155,6 +157,8 @@ id and no data."""
 
 
 class HttpFront:
+    """The ASGI application. It expects the principal in the scope (`IN_SCOPE`)."""
+
     def __init__(self, router: Router, audience: Audience) -> None:
         self._router = router
         self._tasks = BackgroundTasks("requests over HTTP")

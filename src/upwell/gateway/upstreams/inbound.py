@@ -79,6 +79,8 @@ class Call(Struct, eq=False):
 
 
 class InFlight:
+    """The calls to one upstream that its messages may be about, some of which have just ended."""
+
     def __init__(self) -> None:
         self._calls: dict[Call, None] = {}
         self._abandoned: dict[Call, float] = {}
