@@ -13,7 +13,7 @@ from _json import encode_basestring_ascii as quoted
 
 from upwell import __version__
 from upwell.hook.client import MAX_HEAD_BYTES, PROTOCOL, TAKEN
-from upwell.hook.place import DaemonPlace, is_private, socket_inode
+from upwell.hook.place import DaemonPlace, is_private, socket_inode, start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,8 +56,6 @@ def description(identity: str, client: str) -> bytes:
 def start_daemon(place: DaemonPlace) -> None:
     """Start the daemon, unless one is starting. It must not be a child of this process, because
     agents end all descendants of their servers."""
-    from upwell.hook.place import start
-
     try:
         child = os.fork()
     except OSError:
