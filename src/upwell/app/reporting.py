@@ -249,7 +249,7 @@ QUIET_POLLS = 5
 _BATCH = 500
 _COMMIT_SECONDS = 60.0
 _TEXT_CHARS = 300
-Event = dict[str, Any]
+Shown = dict[str, Any]
 
 
 async def events(
@@ -258,7 +258,7 @@ async def events(
     limit: int,
     before: float = math.inf,
     after: float = -math.inf,
-) -> list[Event]:
+) -> list[Shown]:
     """The latest events that match and were written between `after` and `before`, newest first.
     `filters` may contain values for the fields in
     `EXACT`, a part of the `file`, and `spoke`, which selects the events in which a memory surfaced
@@ -289,7 +289,7 @@ async def events(
 
 async def following(
     app: MemoryApp, filters: Mapping[str, str], after: float
-) -> AsyncIterator[Sequence[Event]]:
+) -> AsyncIterator[Sequence[Shown]]:
     """Yield matching events written after the time `after`, oldest first, as they arrive. While
     there are none, yield an empty list from time to time. Never ends.
 
@@ -351,6 +351,6 @@ def _described(
     }
 
 
-def _version(event: Event) -> tuple[str, float]:
+def _version(event: Shown) -> tuple[str, float]:
     """Identifies a version of an event. A changed decision is written again under the same id."""
     return event["id"], event["written"]

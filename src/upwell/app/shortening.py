@@ -51,7 +51,7 @@ from upwell.surface.journal import Journal, shown_project
 from upwell.surface.learning import Learning
 from upwell.surface.options import READ_COMMAND
 from upwell.tools.base import Result, Tool
-from upwell.usage.events import CUT, CUT_SECONDS, CountedEvent, Event, Events
+from upwell.usage.events import CUT, CUT_SECONDS, CountedEvent, EventRow, Events
 
 if TYPE_CHECKING:
     from upwell.gateway.calls.fit import Cut
@@ -109,7 +109,7 @@ class Cuts:
             except StoreError as error:
                 LOG.warning("shortened results were not recorded: %s", error)
 
-    def described(self, event: Event) -> dict[str, Any]:
+    def described(self, event: EventRow) -> dict[str, Any]:
         """A shortened result without its texts."""
         return {
             **orjson.loads(event.data or "{}"),
@@ -159,7 +159,7 @@ class Cuts:
         event = await self._events.cut_of(key)
         return self.described(event) if event else None
 
-    def _encoded(self, entry: _Pending) -> tuple[Event, bytes]:
+    def _encoded(self, entry: _Pending) -> tuple[EventRow, bytes]:
         """The event, and the texts that the agent saw; b"" if they must not be stored."""
         call, cut = entry.call, entry.cut
         tool = f"{call.server}__{call.tool}"
@@ -175,7 +175,7 @@ class Cuts:
             "keys": list(cut.keys),
             "has_text": bool(shown),
         }
-        event = Event(
+        event = EventRow(
             id=_SEPARATOR.join((next(iter(cut.keys), ""), secrets.token_hex(6))),
             kind=CUT,
             at=entry.at,

@@ -29,7 +29,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.cue import Cue, Skip, SkipReason, Surfacing
 from upwell.ground.types.memory import Hit
 from upwell.surface.options import PipelineOptions
-from upwell.usage.events import Event, Events
+from upwell.usage.events import EventRow, Events
 
 KIND = "decision"
 """The kind of a decision among the events."""
@@ -130,12 +130,12 @@ class Journal:
         """How long readable texts are stored; 0 or less means not at all."""
         return self._options.surface.query_retention_days * _DAY_SECONDS
 
-    def texts_of(self, event: Event) -> dict[str, str]:
+    def texts_of(self, event: EventRow) -> dict[str, str]:
         """The step and the file of an event; "" if they may no longer be read."""
         is_kept = self._keeps_texts(event)
         return {name: (is_kept and getattr(event, name)) or "" for name in ("step", "file")}
 
-    def _keeps_texts(self, event: Event) -> bool:
+    def _keeps_texts(self, event: EventRow) -> bool:
         return event.written > self._clock.now() - self.retention_seconds()
 
     def file_for(self, tool: str | None, args: Mapping[str, Any], cwd: str | None) -> str | None:
@@ -146,7 +146,7 @@ class Journal:
         may_keep = self.retention_seconds() > 0 and self.may_persist(tool)
         return (text() or None) if may_keep else None
 
-    def described(self, event: Event) -> dict[str, Any]:
+    def described(self, event: EventRow) -> dict[str, Any]:
         """A decision, with its texts if they are still stored."""
         # Earlier versions wrote fewer fields.
         is_kept = self._keeps_texts(event)
@@ -159,10 +159,10 @@ class Journal:
             "queries": orjson.loads(event.queries) if is_kept and event.queries else [],
         }
 
-    def _encoded(self, pending: Mapping[str, _Decision]) -> list[Event]:
+    def _encoded(self, pending: Mapping[str, _Decision]) -> list[EventRow]:
         return [self._event_of(key, decision) for key, decision in pending.items()]
 
-    def _event_of(self, key: str, decision: _Decision) -> Event:
+    def _event_of(self, key: str, decision: _Decision) -> EventRow:
         cue, outcome = decision.cue, decision.outcome
         said = outcome if isinstance(outcome, Surfacing) else None
         tokens = count(said.text) - decision.omitted_tokens if said else 0
@@ -179,7 +179,7 @@ class Journal:
             queries = [DIGEST + hashlib.sha256(text).hexdigest() for text in encoded]
         data = {key: value for key, value in details.items() if _DEFAULTS.get(key, ...) != value}
         has_queries = bool(queries) and self.retention_seconds() > 0
-        return Event(
+        return EventRow(
             id=key,
             kind=KIND,
             at=cue.at or 0.0,

@@ -33,7 +33,7 @@ CUT = "compressed"
 _DAY = "date(at, 'unixepoch')"
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class EventRow(Struct, frozen=True, kw_only=True):
     """A row, in the order of its columns. `data` is JSON with everything that is not searched;
     without it, the row has only figures. `file`, `step` and `queries` may be readable texts of the
     user, so they are cleared earlier than the rest."""
@@ -60,7 +60,7 @@ class Event(Struct, frozen=True, kw_only=True):
     data: str | None = None
 
 
-_MARKS = ", ".join("?" * len(Event.__struct_fields__))
+_MARKS = ", ".join("?" * len(EventRow.__struct_fields__))
 _SUMS = ", ".join(f"{name} = {name} + excluded.{name}" for name in FIGURES)
 
 
@@ -71,21 +71,21 @@ class Events:
         self._database = ttl_store.database
         self._clock = clock
 
-    async def put(self, events: Sequence[Event]) -> None:
+    async def put(self, events: Sequence[EventRow]) -> None:
         """Write events, each in place of an earlier one with the same id."""
         rows = self._rows(events)
         sql = f"INSERT OR REPLACE INTO event VALUES ({_MARKS})"
         await self._database.write_grouped(lambda db: db.executemany(sql, rows))
 
-    async def add(self, figures: Sequence[Event]) -> None:
+    async def add(self, figures: Sequence[EventRow]) -> None:
         rows = self._rows(figures)
         sql = f"INSERT INTO event VALUES ({_MARKS}) ON CONFLICT (id) DO UPDATE SET {_SUMS}"
         await self._database.write_grouped(lambda db: db.executemany(sql, rows))
 
-    async def find(self, key: str) -> Event | None:
+    async def find(self, key: str) -> EventRow | None:
         return next(iter(await self._listed("id = ?", [key], 1, inline=True)), None)
 
-    async def cut_of(self, key: str) -> Event | None:
+    async def cut_of(self, key: str) -> EventRow | None:
         """The latest shortened result with this key of an original; None if there is none."""
         where = f"kind = '{CUT}' AND instr(data, ?)"
         return next(iter(await self._listed(where, [f'"{key}"'], 1)), None)
@@ -100,7 +100,7 @@ class Events:
         matching: Mapping[str, str] | None = None,
         file: str = "",
         spoke: bool = False,
-    ) -> list[Event]:
+    ) -> list[EventRow]:
         """The latest events that were written between `after` and `before`, newest first.
         `matching` maps columns to the exact values required, and `file` is a part of the path. With
         `spoke`, only the events in which a memory surfaced or a result was shortened."""
@@ -170,7 +170,7 @@ class Events:
 
         await self._database.write_grouped(work)
 
-    def _rows(self, events: Sequence[Event]) -> list[tuple[object, ...]]:
+    def _rows(self, events: Sequence[EventRow]) -> list[tuple[object, ...]]:
         now = self._clock.now()
         return [
             tuple(
@@ -182,20 +182,20 @@ class Events:
 
     async def _listed(
         self, where: str, values: Sequence[object], limit: int, *, inline: bool = False
-    ) -> list[Event]:
-        def look(db: sqlite3.Connection) -> list[Event]:
+    ) -> list[EventRow]:
+        def look(db: sqlite3.Connection) -> list[EventRow]:
             rows = db.execute(
                 f"SELECT * FROM event WHERE {where} AND data IS NOT NULL AND at > ? "
                 "ORDER BY written DESC, at DESC LIMIT ?",
                 (*values, self._clock.now() - RETENTION_SECONDS, limit),
             )
-            return [Event(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
+            return [EventRow(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
         read = self._database.inline_read if inline else self._database.read
         return await read(look)
 
 
-_COLUMNS = Event.__struct_fields__
+_COLUMNS = EventRow.__struct_fields__
 
 
 def _fold(db: sqlite3.Connection, where: str, value: float) -> None:
@@ -299,7 +299,7 @@ class Counts:
         now = self._clock.now()
         day = _day(now)
         figures = [
-            Event(
+            EventRow(
                 id="\t".join((day, event, host, project, "", door, tool, kind)),
                 kind=event,
                 at=now,

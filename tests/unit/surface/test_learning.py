@@ -18,7 +18,7 @@ from upwell.surface.learning import Learning
 from upwell.surface.options import PipelineOptions, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock
-from upwell.usage.events import CountedEvent, Event, Events
+from upwell.usage.events import CountedEvent, EventRow, Events
 
 EVERY_MOMENT = PipelineOptions(surface=SurfaceOptions(moments="all"))
 
@@ -308,7 +308,7 @@ async def test_secrets_do_not_reach_the_journal(stage):
 
 async def test_a_decision_with_fewer_fields_can_be_explained_and_rated(stage):
     """Earlier versions wrote such a decision."""
-    event = Event(
+    event = EventRow(
         id="s_cold", kind="decision", at=stage.clock.now(), session="s", door="tool", tool="Read",
         outcome="surfaced", data=json.dumps({"memories": [["m1", 0.8]]}),
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from upwell.ground.ledger import TtlStore
 from upwell.testing import ManualClock
-from upwell.usage.events import CountedEvent, Counts, Event, Events
+from upwell.usage.events import CountedEvent, Counts, EventRow, Events
 from upwell.usage.report import Dimension, UsageMetric, rows_by, whole
 
 DAY = 86_400.0
@@ -14,14 +14,14 @@ async def test_totals_add_up_over_days_and_places() -> None:
     store = TtlStore(clock=clock)
     events, counts = Events(store, clock), Counts(store, clock)
     decided = {"kind": "decision", "door": "tool", "outcome": "routine", "times": 1}
-    await events.put([Event(id=name, at=clock.now(), **decided, **SHOP) for name in ("a", "b")])
+    await events.put([EventRow(id=name, at=clock.now(), **decided, **SHOP) for name in ("a", "b")])
     cut = {"kind": "compressed", "times": 1, "before": 1_000, "after": 300}
-    await events.put([Event(id="c", at=clock.now(), **cut, **SHOP)])
+    await events.put([EventRow(id="c", at=clock.now(), **cut, **SHOP)])
     counts.add(CountedEvent.READ_AGAIN, by=100, **SHOP)
     await counts.flush()
     clock.advance(DAY)
     said = {"outcome": "surfaced", "times": 1, "memories": 2, "tokens": 80}
-    await events.put([Event(id="d", kind="decision", at=clock.now(), door="prompt", **said)])
+    await events.put([EventRow(id="d", kind="decision", at=clock.now(), door="prompt", **said)])
     found = await Counts(store, clock).since(7)
     total = whole(found)
     assert (total[UsageMetric.EVENTS], total.saved, total.net) == (3, 700, 520)

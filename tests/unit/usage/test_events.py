@@ -7,7 +7,7 @@ import pytest
 from upwell.ground.ledger import TtlStore
 from upwell.testing import ManualClock
 from upwell.usage import events as rows
-from upwell.usage.events import CUT, CUT_SECONDS, RETENTION_SECONDS, Counts, Event, Events
+from upwell.usage.events import CUT, CUT_SECONDS, RETENTION_SECONDS, Counts, EventRow, Events
 
 DAY = 86_400.0
 PLACE = {"host": "claude", "project": "/srv/shop", "session": "s", "tool": "Bash"}
@@ -20,7 +20,7 @@ class Log:
         self.events = Events(self.store, self.clock)
 
     async def decide(self, name: str, outcome: str = "routine", **more: object) -> None:
-        event = Event(
+        event = EventRow(
             id=name, kind="decision", at=self.clock.now(), door="tool", outcome=outcome, times=1,
             data="{}", **{**PLACE, **more},
         )  # fmt: skip
@@ -28,7 +28,7 @@ class Log:
         self.clock.advance(1)
 
     async def cut(self, name: str, key: str = "k") -> None:
-        event = Event(
+        event = EventRow(
             id=name, kind=CUT, at=self.clock.now(), times=1, before=900, after=100,
             data=f'{{"keys":["{key}"]}}', **PLACE,
         )  # fmt: skip

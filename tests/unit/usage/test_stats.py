@@ -2,7 +2,7 @@ from upwell.app.reporting import in_words
 from upwell.ground.ledger import TtlStore
 from upwell.ground.types.cue import Rating, SkipReason
 from upwell.testing import ManualClock
-from upwell.usage.events import CUT, CountedEvent, Counts, Event, Events
+from upwell.usage.events import CUT, CountedEvent, Counts, EventRow, Events
 from upwell.usage.report import COSTS, described, report, stats_of
 
 DAY = 86_400.0
@@ -18,7 +18,9 @@ async def test_counts_are_added_up():
     second.add(CountedEvent.DECISION, "repeated", door="tool", tool="fs__read", by=2)
     second.add(CountedEvent.DECISION, "not_applicable", door="prompt")
     second.add(CountedEvent.RATING, "helpful", door="tool", tool="fs__read")
-    cut = Event(id="c", kind=CUT, at=clock.now(), tool="fs__read", times=1, before=9000, after=4000)
+    cut = EventRow(
+        id="c", kind=CUT, at=clock.now(), tool="fs__read", times=1, before=9000, after=4000
+    )
     await Events(ttl_store, clock).put([cut])
     for counts in (first, second, first):
         await counts.flush()

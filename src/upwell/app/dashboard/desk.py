@@ -13,7 +13,7 @@ from upwell.app.dashboard import memory, now, sessions
 from upwell.app.dashboard.memory import CHANGES
 from upwell.app.dashboard.now import Servers
 from upwell.app.lesson_book import sessions_read
-from upwell.app.reporting import Event
+from upwell.app.reporting import Shown
 from upwell.app.store import Settings
 from upwell.app.wiring import App, build
 from upwell.config import load
@@ -74,7 +74,7 @@ def desk_of(
         has_hooks = bool(installed_entries(app.config.home.hooks_file))
         return {"has_hooks": has_hooks, "past": await sessions_read(app), **values}
 
-    async def follow(fields: Fields) -> AsyncIterator[Sequence[Event]]:
+    async def follow(fields: Fields) -> AsyncIterator[Sequence[Shown]]:
         async for fresh in now.stream(app_now(), fields):
             yield fresh
             if is_ending():

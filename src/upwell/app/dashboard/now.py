@@ -19,7 +19,7 @@ from upwell.app import reporting
 from upwell.app.dashboard.sessions import is_indexed
 from upwell.app.doctor import examine, lost_hooks
 from upwell.app.lesson_book import learned
-from upwell.app.reporting import Event, events, following, gain, in_words, sentence
+from upwell.app.reporting import Shown, events, following, gain, in_words, sentence
 from upwell.app.running import run_command
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
@@ -209,7 +209,7 @@ async def rows(app: App, fields: Fields) -> Mapping[str, Any]:
     }
 
 
-async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Event]]:
+async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Shown]]:
     """New events that match the filters. If a decision and the shortened result of its call arrive
     separately, the later one is joined to the earlier one."""
     after = float(fields["after"]) if _is_number(fields.get("after")) else time.time()
@@ -231,18 +231,18 @@ async def stream(app: App, fields: Fields) -> AsyncIterator[Sequence[Event]]:
         ]
 
 
-def _joined_for(fields: Fields, shown: Sequence[Event]) -> Sequence[Event]:
+def _joined_for(fields: Fields, shown: Sequence[Shown]) -> Sequence[Shown]:
     """Join the events, unless they are filtered by `spoke`. That filter removes the decisions in
     which nothing surfaced, so a shortened result might be joined to the wrong decision."""
     return shown if "spoke" in fields else joined(shown)
 
 
-def joined(shown: Sequence[Event]) -> list[Event]:
+def joined(shown: Sequence[Shown]) -> list[Shown]:
     """The events, newest first. If they include a shortened result and the decision about the same
     call, the result becomes the decision's `cut`. A result that may belong to several decisions
     remains an event."""
     decisions = {event["id"]: event for event in shown if event["kind"] == "event"}
-    cuts: dict[str, Event] = {}
+    cuts: dict[str, Shown] = {}
     for cut in reversed(shown):
         if cut["kind"] == "shortened":
             open_to = (name for name in decisions if name not in cuts)
@@ -259,7 +259,7 @@ def joined(shown: Sequence[Event]) -> list[Event]:
     ]
 
 
-def _is_same_call(decision: Event, cut: Event) -> bool:
+def _is_same_call(decision: Shown, cut: Shown) -> bool:
     if decision["tool"] not in (cut["tool"], cut["tool"].removeprefix(f"{cut['host']}__")):
         return False
     if decision["trace_id"] and decision["trace_id"] == cut["trace_id"]:
@@ -271,7 +271,7 @@ def _is_same_call(decision: Event, cut: Event) -> bool:
     )
 
 
-def _ended(decision: Event, cut: Event, shown: Sequence[Event]) -> bool:
+def _ended(decision: Shown, cut: Shown, shown: Sequence[Shown]) -> bool:
     """True if the turn ended between the decision and the shortened result. They then belong to
     different calls."""
     return any(

@@ -15,7 +15,7 @@ from typing import Any
 from upwell.app.dashboard.compare import compared
 from upwell.app.lesson_book import everything_taught
 from upwell.app.lesson_book import taught_by_session as by_session
-from upwell.app.reporting import Event, events
+from upwell.app.reporting import Shown, events
 from upwell.app.running import run_command
 from upwell.app.wiring import App
 from upwell.ground.errors import UsageError
@@ -207,7 +207,7 @@ async def shortened(app: App, fields: Fields) -> Mapping[str, Any]:
 
 
 def _session(
-    name: str, entries: Sequence[Event], used: Mapping[tuple[str, str], str], saved: int
+    name: str, entries: Sequence[Shown], used: Mapping[tuple[str, str], str], saved: int
 ) -> dict[str, Any]:
     newest, oldest = entries[0], entries[-1]
     # Events that are shown describe their memories; decisions in the journal list pairs.
@@ -246,7 +246,7 @@ def _recorded(session: SessionRow, recent: Mapping[str, Mapping[str, Any]]) -> d
 async def _recent(app: App) -> dict[str, dict[str, Any]]:
     """The sessions of the latest decisions, keyed by name, except those in which setup tested
     hooks."""
-    by_session: defaultdict[str, list[Event]] = defaultdict(list)
+    by_session: defaultdict[str, list[Shown]] = defaultdict(list)
     for event in await app.surfacer.journal.latest(LOOKED_AT):
         if event["session"] and not event["session"].startswith(PROBE_SESSIONS):
             by_session[event["session"]].append(event)
@@ -370,7 +370,7 @@ def _start(matches: Sequence[SessionMatch], fields: Fields) -> int:
     return next((i for i, match in enumerate(matches) if str(match.turn.number) == turn), 0)
 
 
-def _part_at(parts: Sequence[SessionPart], event: Event) -> SessionPart:
+def _part_at(parts: Sequence[SessionPart], event: Shown) -> SessionPart:
     """The latest turn that had begun when an event happened, give or take a second. The margin is
     larger for a prompt, because a hook reports it shortly before or after the transcript records
     it."""
@@ -378,7 +378,7 @@ def _part_at(parts: Sequence[SessionPart], event: Event) -> SessionPart:
     return next((part for part in reversed(parts) if part.at <= event["at"] + margin), parts[0])
 
 
-def _with_events(part: SessionPart, seen: Sequence[Event]) -> dict[str, Any]:
+def _with_events(part: SessionPart, seen: Sequence[Shown]) -> dict[str, Any]:
     """A turn with its steps and events in chronological order. The reason for a silence is shown
     with the step at which upwell stayed silent."""
     why: dict[int, str] = {}
@@ -403,7 +403,7 @@ def _with_events(part: SessionPart, seen: Sequence[Event]) -> dict[str, Any]:
     }
 
 
-def _step_at(steps: Sequence[SessionStep], event: Event, taken: Mapping[int, str]) -> int | None:
+def _step_at(steps: Sequence[SessionStep], event: Shown, taken: Mapping[int, str]) -> int | None:
     """The index of the step to which a decision belongs: a call of the same tool that has no
     decision yet. A step with the same command is preferred, then the nearest one in time."""
     near = [
