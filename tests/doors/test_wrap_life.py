@@ -96,8 +96,8 @@ def test_when_upwell_runs_the_agent_itself_there_is_no_relay(house: House) -> No
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_signals_reach_the_server(house: House, number: signal.Signals) -> None:
     code = (
-        "import signal, sys\n"
-        "def heard(number, _): print(number, flush=True); sys.exit(3)\n"
+        "import os, signal, sys\n"
+        "def heard(number, _): os.write(1, b'%d\\n' % number); sys.exit(3)\n"
         f"signal.signal({int(number)}, heard); print('ready', flush=True); signal.pause()"
     )
     with wrapped(house, [PYTHON, "-c", code]) as agent:
