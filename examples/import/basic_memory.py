@@ -39,7 +39,10 @@ MAX_CHARS = 2_000
 
 def main() -> None:
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    for folder in map(Path, sys.argv[1:] or configured()):
+    folders = [Path(folder) for folder in sys.argv[1:] or configured()]
+    if missing := [folder for folder in folders if not folder.is_dir()]:
+        sys.exit(f"no folder {missing[0]}")
+    for folder in folders:
         for file in sorted(folder.rglob("*.md")):
             name = file.relative_to(folder)
             outside = not file.resolve().is_relative_to(folder.resolve())
@@ -54,8 +57,11 @@ def main() -> None:
 
 def configured() -> list[str]:
     config = Path.home() / ".basic-memory" / "config.json"
-    projects = json.loads(config.read_text("utf-8"))["projects"] if config.exists() else {}
-    folders = [each["path"] if isinstance(each, dict) else each for each in projects.values()]
+    try:
+        projects = json.loads(config.read_text("utf-8"))["projects"] if config.exists() else {}
+        folders = [each["path"] if isinstance(each, dict) else each for each in projects.values()]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        sys.exit(f"cannot read {config}: {error!r}; name the folders")
     # Most Markdown files in the home folder are no notes.
     wide = (Path.home(), *Path.home().parents)
     folders = [folder for folder in folders if Path(folder).resolve() not in wide]

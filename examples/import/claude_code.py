@@ -28,6 +28,8 @@ def main() -> None:
     default = Path.home() / ".claude" / "projects"
     folder = Path(sys.argv[1] if sys.argv[1:] else default).resolve()
     inner = [folder] if folder.name == "memory" else sorted(folder.glob("*/memory"))
+    if not any(memory.is_dir() for memory in inner):
+        sys.exit(f"no memory folder of Claude Code in {folder}")
     for memory in inner:
         project = project_of(memory)
         files = [file for file in sorted(memory.glob("*.md")) if file.resolve().parent == memory]

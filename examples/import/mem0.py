@@ -43,10 +43,13 @@ def main() -> None:
 
 
 def rows(file: Path) -> list[Any]:
-    text = file.read_text(encoding="utf-8-sig")
-    if file.suffix in (".jsonl", ".ndjson"):
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    value = json.loads(text)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        if file.suffix in (".jsonl", ".ndjson"):
+            return [json.loads(line) for line in text.splitlines() if line.strip()]
+        value = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        sys.exit(f"cannot read {file}: {error}")
     if isinstance(value, dict):
         lists = (value.get(name) for name in ("results", "memories", "data"))
         value = next((each for each in lists if isinstance(each, list)), None)

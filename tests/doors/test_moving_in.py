@@ -124,10 +124,14 @@ STORES: dict[str, tuple[Callable[[Path, Path], list[str]], dict[str, str]]] = {
 """Each script with a store that it reads, and the texts that upwell then has, by their sources."""
 
 
-def printed(script: str, user: Path, *args: str) -> "subprocess.CompletedProcess[str]":
+def printed(
+    script: str, user: Path, *args: str, code: int = 0
+) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-I", str(SCRIPTS / f"{script}.py"), *args]
     env = {**os.environ, "HOME": str(user)}
-    return subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def exported(upwell: Upwell) -> list[dict[str, object]]:
@@ -149,6 +153,16 @@ def test_what_a_script_prints_is_imported_once(
     assert {memory["project"] for memory in memories} == {str(shop.resolve())}
     assert upwell("import", "memories.jsonl", *named, cwd=shop).code == 0
     assert exported(upwell) == memories
+
+
+@pytest.mark.parametrize("script", STORES)
+def test_what_cannot_be_read_is_one_clear_line(user: Path, script: str) -> None:
+    (user / "odd.json").write_bytes(b"\xff\xfe{")
+    for name in ("missing", "odd.json"):
+        done = printed(script, user, str(user / name), code=1)
+        assert done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1
+        assert name in done.stderr
 
 
 def test_kinds_tags_files_and_times_are_kept(upwell: Upwell, user: Path, shop: Path) -> None:

@@ -175,7 +175,7 @@ def explain(
         say_json({"decisions": [decision for decision, _ in explained]})
         return
     if not explained:
-        note(f"No decision is about {id}." if id else "No decisions yet.")
+        note(f"No decision is about {id!r}." if id else "No decisions yet.")
     for decision, (head, *rest) in explained:
         say(f"{iso(decision['at'])} {head}")
         for line in rest:
